@@ -1,0 +1,86 @@
+"""Credentials from a connection string: a key that signs tokens, a ready token, or nothing."""
+
+from __future__ import annotations
+
+import time
+
+from relay_core.errors import ConfigurationError, ProtocolError
+from relay_core.hyco.address import Endpoint
+from relay_core.hyco.connection_string import ConnectionString
+from relay_core.hyco.credential import Credential, Token
+from relay_core.hyco.sas import SasToken, mint
+
+__all__ = ["AnonymousCredential", "SasKeyCredential", "SasTokenCredential", "credential_from_connection_string"]
+
+TOKEN_LIFETIME = 3600
+"""Seconds; what the official SDKs use."""
+
+
+class SasKeyCredential:
+    """Signs a new token for every call, with a key that never leaves this object.
+
+    Args:
+        key_name: The authorization rule.
+        key: Its primary or secondary key.
+        lifetime: Seconds a token lives.
+    """
+
+    def __init__(self, key_name: str, key: str, *, lifetime: int = TOKEN_LIFETIME) -> None:
+        self._key_name = key_name
+        self._key = key
+        self._lifetime = lifetime
+
+    def __repr__(self) -> str:
+        return f"<SasKeyCredential rule={self._key_name!r}>"
+
+    async def token(self, endpoint: Endpoint) -> Token:
+        """Return a token that lives `lifetime` seconds from now."""
+        expires_at = int(time.time()) + self._lifetime
+        value = mint(endpoint.audience, key_name=self._key_name, key=self._key, expires_at=expires_at)
+        return Token(value, float(expires_at))
+
+
+class SasTokenCredential:
+    """Hands out one ready token until it expires.
+
+    Raises:
+        ConfigurationError: the text is no shared access signature.
+    """
+
+    def __init__(self, text: str) -> None:
+        try:
+            parsed = SasToken.parse(text)
+        except ProtocolError as error:
+            raise ConfigurationError(
+                f"SharedAccessSignature is unusable: {error.sentence}",
+                hint="it looks like 'SharedAccessSignature sr=...&sig=...&se=...&skn=...'",
+            ) from None
+        self._token = Token(text, float(parsed.expires_at))
+        self._key_name = parsed.key_name
+
+    def __repr__(self) -> str:
+        return f"<SasTokenCredential rule={self._key_name!r}>"
+
+    async def token(self, endpoint: Endpoint) -> Token:  # noqa: ARG002 - the seam's signature
+        """Return the token, even if it has expired: the relay then says so in its own words."""
+        return self._token
+
+
+class AnonymousCredential:
+    """No token at all, for hybrid connections that let anybody send."""
+
+    def __repr__(self) -> str:
+        return "<AnonymousCredential>"
+
+    async def token(self, endpoint: Endpoint) -> Token:  # noqa: ARG002 - the seam's signature
+        """Return the empty token."""
+        return Token("", None)
+
+
+def credential_from_connection_string(parsed: ConnectionString) -> Credential:
+    """Return what the string's fields provide."""
+    if parsed.key_name and parsed.key:
+        return SasKeyCredential(parsed.key_name, parsed.key)
+    if parsed.signature:
+        return SasTokenCredential(parsed.signature)
+    return AnonymousCredential()

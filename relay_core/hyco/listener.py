@@ -1,0 +1,135 @@
+"""The life of a listener's control channel as a state machine without I/O.
+
+                 dialled, 101                    close / silence / error
+    CONNECTING ---------------> LISTENING ------------------------------> WAITING (until retry_at)
+        ^  |                                                                 |  |
+        |  | permanent error                                                 |  | permanent error
+        |  +------------------------------> ENDED <-------------------------+--+
+        +---------------------------------------- retry_at is reached
+
+The rules it owns:
+  * delays grow 0, then `BACKOFF_FIRST` doubled up to `BACKOFF_CAP`, each with full jitter, and start over only
+    after `HEALTHY_AFTER` seconds of listening (a relay that accepts and drops at once must not be hammered);
+  * an `Unauthorized` (401, 403, close 1008) is forgiven once, so that a fresh token can be tried, and forgiven
+    again only after a healthy spell; a second one in a row is permanent;
+  * `HybridConnectionNotFound` is forgiven for `NOT_FOUND_GRACE` seconds after the start, because entities and
+    roles take a while to spread (Azure: up to 5 minutes for roles, seconds for entities); afterwards permanent;
+  * a token is renewed after 75 % of its remaining life, less up to 10 % jitter, so that a fleet of agents that
+    started together does not renew together.
+
+Time is monotonic seconds, handed in; chance is a function that returns a float in [0, 1).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+from relay_core.errors import HybridConnectionNotFound, RelayDebugError, Unauthorized
+
+__all__ = ["BACKOFF_CAP", "ListenerState", "ListenerStateMachine"]
+
+BACKOFF_FIRST = 0.2
+BACKOFF_CAP = 15.0
+HEALTHY_AFTER = 30.0
+NOT_FOUND_GRACE = 30.0
+RENEW_AT = 0.75
+RENEW_JITTER = 0.10
+MIN_RENEW_DELAY = 1.0
+"""Seconds; keeps a token that is about to expire from causing a renewal loop."""
+
+
+class ListenerState(enum.Enum):
+    """Where the control channel stands."""
+
+    CONNECTING = "connecting"
+    LISTENING = "listening"
+    WAITING = "waiting"
+    ENDED = "ended"
+
+
+class ListenerStateMachine:
+    """Decides when a listener dials, renews and gives up.
+
+    Args:
+        now: Monotonic seconds of the start.
+        random: Returns a float in [0, 1).
+    """
+
+    def __init__(self, *, now: float, random: Callable[[], float]) -> None:
+        self.state = ListenerState.CONNECTING
+        self.error: RelayDebugError | None = None
+        """The last failure, or the final one in state ENDED."""
+        self.retry_at = now
+        """When to dial again, in state WAITING."""
+        self.renew_at: float | None = None
+        """When to send a renewToken, in state LISTENING; None for tokens that do not expire."""
+        self._random = random
+        self._started_at = now
+        self._opened_at: float | None = None
+        self._failures = 0
+        self._refusals = 0
+
+    def __repr__(self) -> str:
+        return f"<ListenerStateMachine {self.state.value} failures={self._failures}>"
+
+    def dialling(self) -> None:
+        """A connection attempt begins."""
+        self.state = ListenerState.CONNECTING
+
+    def opened(self, *, now: float, token_lifetime: float | None) -> None:
+        """The relay answered 101.
+
+        Args:
+            now: Monotonic seconds.
+            token_lifetime: Seconds until the token that was used expires, or None for never.
+        """
+        self.state = ListenerState.LISTENING
+        self.error = None
+        self._opened_at = now
+        self._schedule_renewal(now, token_lifetime)
+
+    def renewed(self, *, now: float, token_lifetime: float | None) -> None:
+        """A renewToken message was sent; a good one gets no answer, a bad one a close with 1008."""
+        self._schedule_renewal(now, token_lifetime)
+
+    def failed(self, error: RelayDebugError, *, now: float) -> None:
+        """An attempt failed or the control channel ended; afterwards the state is WAITING or ENDED."""
+        if self._opened_at is not None and now - self._opened_at >= HEALTHY_AFTER:
+            self._failures = self._refusals = 0
+        self.error = error
+        self.renew_at = self._opened_at = None
+        if isinstance(error, Unauthorized):
+            self._refusals += 1
+        if self._is_permanent(error, now):
+            self.state = ListenerState.ENDED
+            return
+        self.state = ListenerState.WAITING
+        self.retry_at = now + self._delay()
+
+    def ended(self) -> None:
+        """The owner closed the listener."""
+        self.state = ListenerState.ENDED
+
+    def _is_permanent(self, error: RelayDebugError, now: float) -> bool:
+        if isinstance(error, Unauthorized):
+            return self._refusals > 1
+        if isinstance(error, HybridConnectionNotFound):
+            return now - self._started_at >= NOT_FOUND_GRACE
+        return not error.retryable
+
+    def _delay(self) -> float:
+        """Return the next delay: nothing for the first failure, then full jitter below a doubling ceiling."""
+        self._failures += 1
+        if self._failures == 1:
+            return 0.0
+        ceiling = min(BACKOFF_CAP, BACKOFF_FIRST * 2.0 ** min(self._failures - 2, 16))
+        # Never below half the first ceiling: with full jitter alone a fleet can still spin.
+        return max(BACKOFF_FIRST / 2, ceiling * self._random())
+
+    def _schedule_renewal(self, now: float, token_lifetime: float | None) -> None:
+        if token_lifetime is None:
+            self.renew_at = None
+            return
+        share = RENEW_AT - RENEW_JITTER * self._random()
+        self.renew_at = now + max(MIN_RENEW_DELAY, token_lifetime * share)

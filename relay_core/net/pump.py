@@ -1,0 +1,101 @@
+"""Moves bytes between a local TCP connection and a `ByteStream`, both ways, with back-pressure.
+
+Each direction waits for its writer before it reads on, so a slow reader slows its peer and memory stays bounded.
+EOF is passed on and the other direction goes on; a broken side breaks the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from dataclasses import dataclass
+
+from relay_core.errors import ConnectionLost
+from relay_core.net.stream import ByteStream
+from relay_core.net.tasks import cancel_and_wait
+
+__all__ = ["Traffic", "close_writer", "pump", "set_nodelay"]
+
+READ_SIZE = 64 * 1024
+"""Bytes per read: large enough for bulk, small enough to take turns with other streams."""
+
+
+@dataclass
+class Traffic:
+    """Bytes that went through one pump."""
+
+    sent: int = 0
+    """From the local connection to the stream."""
+    received: int = 0
+    """From the stream to the local connection."""
+
+
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: ByteStream) -> Traffic:
+    """Carry bytes until both directions have ended; always leaves both sides closed.
+
+    Returns:
+        What was carried.
+
+    Raises:
+        ConnectionLost: the stream broke (the local connection is reset, so that its user sees it too), or the local
+            connection broke (the stream is aborted).
+    """
+    traffic = Traffic()
+    loop = asyncio.get_running_loop()
+    directions = [
+        loop.create_task(_local_to_stream(reader, stream, traffic), name="local to stream"),
+        loop.create_task(_stream_to_local(stream, writer, traffic), name="stream to local"),
+    ]
+    try:
+        await asyncio.gather(*directions)
+    except (ConnectionLost, OSError) as error:
+        stream.abort()
+        reset_writer(writer)
+        if isinstance(error, ConnectionLost):
+            raise
+        raise ConnectionLost("the local connection broke", code=1006) from error
+    except asyncio.CancelledError:
+        stream.abort()
+        raise
+    finally:
+        await cancel_and_wait(*directions)
+        await close_writer(writer)
+    await stream.close()
+    return traffic
+
+
+async def _local_to_stream(reader: asyncio.StreamReader, stream: ByteStream, traffic: Traffic) -> None:
+    while data := await reader.read(READ_SIZE):
+        await stream.write(data)
+        traffic.sent += len(data)
+    await stream.write_eof()
+
+
+async def _stream_to_local(stream: ByteStream, writer: asyncio.StreamWriter, traffic: Traffic) -> None:
+    while data := await stream.read():
+        writer.write(data)
+        traffic.received += len(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        with contextlib.suppress(OSError):  # the local side has gone already: there is nobody left to tell
+            writer.write_eof()
+
+
+def set_nodelay(writer: asyncio.StreamWriter) -> None:
+    """Send small messages at once: a debugger's request waits 40 ms for Nagle's algorithm otherwise."""
+    connection: socket.socket | None = writer.get_extra_info("socket")
+    if connection is not None and connection.family in {socket.AF_INET, socket.AF_INET6}:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def reset_writer(writer: asyncio.StreamWriter) -> None:
+    """Drop a TCP connection at once."""
+    writer.transport.abort()
+
+
+async def close_writer(writer: asyncio.StreamWriter) -> None:
+    """Close a TCP connection after its last bytes; a peer that has gone already is fine."""
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()

@@ -1,0 +1,38 @@
+"""The seam between what carries bytes and what uses them.
+
+A `ByteStream` is one TCP connection's worth of bytes on its way to the other side: today a rendezvous websocket
+(`relay_core.net.rendezvous`), or a stream inside a tunnel session. The pump, the agent and the client know only this.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+__all__ = ["ByteStream"]
+
+
+class ByteStream(Protocol):
+    """A reliable, ordered, bidirectional stream of bytes with back-pressure."""
+
+    async def read(self) -> bytes:
+        """Return the next bytes, at least one, or b"" once the peer has ended its direction.
+
+        Raises:
+            ConnectionLost: the stream broke; what was read before is all there will be.
+        """
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes; returns when the carrier can take more.
+
+        Raises:
+            ConnectionLost: the stream broke.
+        """
+
+    async def write_eof(self) -> None:
+        """End this direction and keep reading, where the carrier can do that; see `close` where it cannot."""
+
+    async def close(self) -> None:
+        """End both directions in order: what was written is delivered."""
+
+    def abort(self) -> None:
+        """Drop the stream at once; the peer sees a broken connection, not an end."""

@@ -1,0 +1,38 @@
+"""How this side decides whether to believe a relay's certificate."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping
+
+from relay_core.errors import ConfigurationError
+
+__all__ = ["CA_FILE_VARIABLE", "client_tls"]
+
+CA_FILE_VARIABLE = "RELAY_CA_FILE"
+
+
+def client_tls(ca_file: str | None = None, *, environ: Mapping[str, str] | None = None) -> ssl.SSLContext:
+    """Return a context that trusts the system's authorities, and those in `ca_file` as well.
+
+    Args:
+        ca_file: PEM file; defaults to the one that `RELAY_CA_FILE` names, if any.
+        environ: Defaults to the environment of this process.
+
+    Raises:
+        ConfigurationError: the file cannot be read or holds no certificate.
+    """
+    path = ca_file or (os.environ if environ is None else environ).get(CA_FILE_VARIABLE)
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if path:
+        try:
+            context.load_verify_locations(cafile=path)
+        except (OSError, ssl.SSLError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else "it holds no certificate"
+            raise ConfigurationError(
+                f"cannot use the CA file {path}: {reason}",
+                hint=f"check --ca-file or {CA_FILE_VARIABLE}; relay-server prints the path when it starts",
+            ) from None
+    return context
