@@ -1,1 +1,1 @@
-
+"""On the laptop: local ports that lead to debuggers on compute you cannot reach."""

@@ -1,9 +1,9 @@
-"""Shared access signatures: minting, reading and checking tokens.
+r"""Shared access signatures: minting, reading and checking tokens.
 
     SharedAccessSignature sr=<R>&sig=<S>&se=<E>&skn=<K>
 
 R is the percent-encoded resource URI, E the expiry in unix seconds, K the rule's name, and S the percent-encoded
-base64 of HMAC-SHA256(key, R + "\\n" + E). The key is the UTF-8 text of the key, not its base64 decoding, and R is
+base64 of HMAC-SHA256(key, R + "\n" + E). The key is the UTF-8 text of the key, not its base64 decoding, and R is
 signed exactly as it stands in the token: re-encoding or lower-casing it breaks half of the clients in use.
 """
 

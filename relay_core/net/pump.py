@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from relay_core.errors import ConnectionLost
 from relay_core.net.stream import ByteStream
-from relay_core.net.tasks import cancel_and_wait
+from relay_core.net.tasks import run_together
 
 __all__ = ["Traffic", "close_writer", "pump", "set_nodelay"]
 
@@ -31,38 +31,36 @@ class Traffic:
     """From the stream to the local connection."""
 
 
-async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: ByteStream) -> Traffic:
+async def pump(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: ByteStream, traffic: Traffic
+) -> None:
     """Carry bytes until both directions have ended; always leaves both sides closed.
 
-    Returns:
-        What was carried.
+    Args:
+        reader: Local connection, incoming.
+        writer: Local connection, outgoing.
+        stream: The other side.
+        traffic: Counts what is carried, also when it ends in an error.
 
     Raises:
         ConnectionLost: the stream broke (the local connection is reset, so that its user sees it too), or the local
             connection broke (the stream is aborted).
     """
-    traffic = Traffic()
-    loop = asyncio.get_running_loop()
-    directions = [
-        loop.create_task(_local_to_stream(reader, stream, traffic), name="local to stream"),
-        loop.create_task(_stream_to_local(stream, writer, traffic), name="stream to local"),
-    ]
     try:
-        await asyncio.gather(*directions)
-    except (ConnectionLost, OSError) as error:
+        await run_together(_local_to_stream(reader, stream, traffic), _stream_to_local(stream, writer, traffic))
+        await stream.close()
+    except ConnectionLost:
         stream.abort()
-        reset_writer(writer)
-        if isinstance(error, ConnectionLost):
-            raise
-        raise ConnectionLost("the local connection broke", code=1006) from error
+        writer.transport.abort()
+        raise
+    except OSError as error:
+        stream.abort()
+        raise ConnectionLost(f"the local connection broke: {error.strerror or type(error).__name__}") from error
     except asyncio.CancelledError:
         stream.abort()
         raise
     finally:
-        await cancel_and_wait(*directions)
         await close_writer(writer)
-    await stream.close()
-    return traffic
 
 
 async def _local_to_stream(reader: asyncio.StreamReader, stream: ByteStream, traffic: Traffic) -> None:
@@ -87,11 +85,6 @@ def set_nodelay(writer: asyncio.StreamWriter) -> None:
     connection: socket.socket | None = writer.get_extra_info("socket")
     if connection is not None and connection.family in {socket.AF_INET, socket.AF_INET6}:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
-def reset_writer(writer: asyncio.StreamWriter) -> None:
-    """Drop a TCP connection at once."""
-    writer.transport.abort()
 
 
 async def close_writer(writer: asyncio.StreamWriter) -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from relay_core.errors import ConnectionLost
 from relay_core.net.websocket import WebSocket
 
-__all__ = ["RendezvousStream"]
+__all__ = ["PORT_HEADER", "PROBE_HEADER", "RendezvousStream"]
+
+PORT_HEADER = "Relay-Logical-Port"
+"""Sender's request header: which of the agent's ports it wants. Without it, an agent with one port serves that one."""
+PROBE_HEADER = "Relay-Probe"
+"""Sender's request header: do not accept, just answer; so a client can check its credentials and the agent's ports."""
 
 NORMAL_CLOSE_CODES = frozenset({1000, 1005})
 """Close codes that mean "I have sent everything": a deliberate end, with or without a code."""

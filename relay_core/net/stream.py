@@ -17,6 +17,8 @@ class ByteStream(Protocol):
     async def read(self) -> bytes:
         """Return the next bytes, at least one, or b"" once the peer has ended its direction.
 
+        Safe to cancel while nothing has arrived; nothing is lost then.
+
         Raises:
             ConnectionLost: the stream broke; what was read before is all there will be.
         """

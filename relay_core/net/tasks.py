@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any
 
-__all__ = ["TaskSet", "cancel_and_wait"]
+__all__ = ["TaskSet", "cancel_and_wait", "run_together"]
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +52,16 @@ class TaskSet:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("task %s crashed", task.get_name(), exc_info=error)
+
+
+async def run_together(*coroutines: Coroutine[Any, Any, Any]) -> None:
+    """Run coroutines at the same time until all are done; the first error cancels the others and is raised."""
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(coroutine, name=coroutine.__name__) for coroutine in coroutines]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        await cancel_and_wait(*tasks)
 
 
 async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:

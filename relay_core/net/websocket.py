@@ -202,7 +202,7 @@ def _opening_mapped(host: str, timeout: float) -> Iterator[None]:
     except TIMEOUT_ERRORS:
         raise RelayUnreachable(
             f"{host} did not answer within {timeout:g} s",
-            hint="check the network; behind a proxy set HTTPS_PROXY; a firewall must let 443 to *.servicebus.windows.net out",
+            hint="check the network and HTTPS_PROXY; a firewall must let 443 to *.servicebus.windows.net out",
         ) from None
     except socket.gaierror:
         raise RelayUnreachable(

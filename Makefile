@@ -1,0 +1,49 @@
+# make demo    sets everything up and shows a breakpoint hit through a relay on this machine
+# make test    sets everything up and runs the tests
+# make lint    style, types, spelling, import layers
+# make bench   prints the figures of the README as a table and JSON;  make soak  runs the long proofs
+# PYTHON=python3.12 chooses another interpreter; each has its own virtual environment.
+
+PYTHON ?= python3
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+VENV ?= .venv-$(VERSION)
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+NODE_READY := tests/interop/node_modules/.ready
+PYTEST_FLAGS ?= -n 2 --dist loadgroup
+
+.PHONY: demo test lint test-pythons clean
+
+demo: $(READY)
+	$(BIN)/relay-client demo
+
+test: $(READY) $(NODE_READY)
+	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+# The same tests on every other supported interpreter that this machine has.
+test-pythons:
+	@for v in 3.10 3.11 3.12 3.13; do \
+	  if [ "$$v" != "$(VERSION)" ] && python$$v -c '' 2>/dev/null; then \
+	    echo "== Python $$v"; $(MAKE) test PYTHON=python$$v || exit 1; \
+	  fi; done
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+# Microsoft's own clients, for the interop tests; without Node these tests are skipped and say so.
+$(NODE_READY): tests/interop/package.json
+	@if command -v npm >/dev/null 2>&1; then \
+	  cd tests/interop && npm install --no-package-lock --no-audit --no-fund --loglevel=error && touch node_modules/.ready; \
+	else echo "npm is missing: interop tests will be skipped"; fi
+
+clean:
+	rm -rf .venv-* build dist tests/interop/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

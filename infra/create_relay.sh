@@ -1,0 +1,316 @@
+#!/usr/bin/env bash
+# Creates or reuses what one or more developers need in Azure, and stores their connection strings in Key Vault.
+set -euo pipefail
+# shellcheck source=infra/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'TEXT'
+usage: create_relay.sh -g GROUP -n NAMESPACE --hc NAME [--hc NAME ...] --key-vault VAULT [options]
+
+Creates what is missing, keeps what is there: the resource group, the Relay namespace, one hybrid connection per
+developer with one Listen rule (for the job) and one Send rule (for the laptop), and two Key Vault secrets with their
+connection strings and a common tunnel key. A second run changes nothing. No key is ever printed.
+
+  -g, --resource-group GROUP   resource group; created if --location is given
+  -n, --namespace NAMESPACE    Relay namespace, becomes NAMESPACE.servicebus.windows.net
+      --hc NAME                hybrid connection, one per developer; repeat for more
+      --key-vault VAULT        name of an existing Key Vault
+  -l, --location REGION        for what must be created (default: the region of the resource group)
+      --agent-principal ID[:TYPE]    object id of the job's identity: gets Azure Relay Listener on each hybrid
+                               connection and may read the agent's secret (TYPE default: ServicePrincipal)
+      --client-principal ID[:TYPE]   the developer: Azure Relay Sender and the client's secret (TYPE default: User)
+      --bicep                  deploy main.bicep instead of calling az for each part
+      --subscription NAME_OR_ID
+      --dry-run                print what would be created and create nothing
+  -h, --help
+
+examples:
+  create_relay.sh -g debug-rg -n contoso-debug --hc alice --key-vault contoso-kv -l westeurope
+  create_relay.sh -g debug-rg -n contoso-debug --hc alice --hc bob --key-vault contoso-kv --dry-run
+  create_relay.sh -g debug-rg -n contoso-debug --hc alice --key-vault contoso-kv \
+    --agent-principal 11111111-2222-3333-4444-555555555555
+
+exit codes: 0 done, 1 az failed, 2 wrong command line, 3 unusable configuration, 4 not signed in or not allowed,
+  6 Azure cannot be reached or is too busy, 130 Ctrl-C
+TEXT
+}
+
+# Ids of Azure's built-in roles: the same in every tenant.
+ROLE_LISTENER=26e0b698-aa6d-4085-9386-aadae190014d # Azure Relay Listener
+ROLE_SENDER=26baccc8-eea7-41f1-98f4-1762cc7f685d   # Azure Relay Sender
+ROLE_SECRET_USER=4633458b-17de-408a-b874-0445c86b69e6 # Key Vault Secrets User
+
+LOCATION='' BICEP=''
+AGENT_ID='' AGENT_TYPE='' CLIENT_ID='' CLIENT_TYPE=''
+
+main() {
+  local hc
+  parse "$@"
+  begin
+  # Everything that may be refused is read before anything is made.
+  find_vault
+  for hc in $HCS; do find_secrets "$hc"; done
+  ensure_group
+  ensure_namespace
+  for hc in $HCS; do ensure_hc "$hc"; done
+  if [ "$CHANGES" -eq 0 ]; then
+    say "nothing to change: all of it exists, and the secrets are current"
+  elif [ -n "$DRY_RUN" ]; then
+    say "dry run: nothing was created"
+    return
+  elif [ -n "$BICEP" ]; then
+    deploy
+  fi
+  for hc in $HCS; do next_steps "$hc"; done
+}
+
+parse() {
+  while [ $# -gt 0 ]; do
+    if common_option "$@"; then
+      shift "$CONSUMED"
+      continue
+    fi
+    case "$1" in
+      -l | --location) need_value "$@" && LOCATION=$2 && shift 2 ;;
+      --agent-principal)
+        read_principal "$@"
+        AGENT_ID=$ID AGENT_TYPE=${TYPE:-ServicePrincipal}
+        shift 2
+        ;;
+      --client-principal)
+        read_principal "$@"
+        CLIENT_ID=$ID CLIENT_TYPE=${TYPE:-User}
+        shift 2
+        ;;
+      --bicep) BICEP=1 && shift ;;
+      *) usage_error "unknown option '$1'" ;;
+    esac
+  done
+  check_names
+  [ -n "$HCS" ] || usage_error "--hc is missing"
+  [ -n "$VAULT" ] || usage_error "--key-vault is missing"
+  [ -z "$LOCATION" ] || matches "$LOCATION" '^[A-Za-z0-9 ]+$' ||
+    die 2 "'$LOCATION' is no Azure region" "az account list-locations --query '[].name' -o tsv"
+}
+
+# read_principal OPTION ID[:TYPE]: leaves ID and TYPE.
+ID='' TYPE=''
+read_principal() {
+  need_value "$@"
+  ID=${2%%:*} TYPE=''
+  case "$2" in *:*) TYPE=${2#*:} ;; esac
+  if ! matches "$ID" '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$' ||
+    ! matches "$TYPE" '^(User|Group|ServicePrincipal|)$'; then
+    die 2 "'$2' is no principal for $1" "use OBJECT_ID, OBJECT_ID:User, OBJECT_ID:Group or OBJECT_ID:ServicePrincipal"
+  fi
+}
+
+# --- what is there ---------------------------------------------------------------------------------------------------
+
+# A dry run and --bicep only note what is missing; otherwise it is made at once.
+only_plan() { [ -n "$DRY_RUN$BICEP" ]; }
+
+VAULT_ID='' VAULT_GROUP='' VAULT_URI=''
+find_vault() {
+  found keyvault show -n "$VAULT" --query '[id,resourceGroup,properties.vaultUri]' -o tsv ||
+    die 3 "there is no Key Vault '$VAULT' in this subscription" \
+      "az keyvault create -g $GROUP -n $VAULT -l ${LOCATION:-REGION} --enable-rbac-authorization true"
+  VAULT_ID=$(answer | sed -n 1p) VAULT_GROUP=$(answer | sed -n 2p) VAULT_URI=$(answer | sed -n 3p)
+}
+
+# Reads both stored strings; one that was deleted and can be recovered blocks its name, so it is recovered.
+find_secrets() {
+  local kind name
+  for kind in agent client; do
+    name=$(secret_name "$1" "$kind")
+    if read_secret "$1" "$kind" || ! found keyvault secret show-deleted --vault-name "$VAULT" -n "$name" -o none; then
+      continue
+    fi
+    changed recover "deleted secret '$name' in Key Vault '$VAULT'"
+    [ -n "$DRY_RUN" ] || recover_secret "$1" "$kind" "$name"
+  done
+}
+
+recover_secret() {
+  local attempt=1 pause=$RETRY_SECONDS
+  must_az keyvault secret recover --vault-name "$VAULT" -n "$3" -o none
+  until read_secret "$1" "$2"; do
+    [ "$attempt" -lt "$MAX_ATTEMPTS" ] ||
+      die 6 "secret '$3' is still being recovered" "run this again in a minute: nothing is done twice"
+    sleep "$pause"
+    attempt=$((attempt + 1)) pause=$((pause * 2))
+  done
+}
+
+ensure_group() {
+  must_az group exists -n "$GROUP" -o tsv
+  if [ "$(answer)" = true ]; then
+    [ -n "$LOCATION" ] && return
+    must_az group show -n "$GROUP" --query location -o tsv
+    LOCATION=$(answer)
+    return
+  fi
+  [ -n "$LOCATION" ] || die 3 "there is no resource group '$GROUP'" "add --location REGION to create it"
+  changed create "resource group '$GROUP' in $LOCATION"
+  [ -n "$DRY_RUN" ] || must_az group create -n "$GROUP" -l "$LOCATION" -o none
+}
+
+NAMESPACE_IS_NEW='' NAMESPACE_ID=''
+ensure_namespace() {
+  if namespace_exists; then
+    LOCATION=$(answer | sed -n 1p) NAMESPACE_ID=$(answer | sed -n 2p)
+    return
+  fi
+  must_az relay namespace exists -n "$NAMESPACE" --query nameAvailable -o tsv
+  [ "$(answer)" = true ] || die 3 "the name '$NAMESPACE' is taken, by another resource group or another company" \
+    "choose another --namespace, or the resource group that has it"
+  NAMESPACE_IS_NEW=1
+  changed create "Relay namespace '$NAMESPACE' in $LOCATION"
+  only_plan && return
+  must_az relay namespace create -g "$GROUP" -n "$NAMESPACE" -l "$LOCATION" --query id -o tsv
+  NAMESPACE_ID=$(answer)
+}
+
+# --- one hybrid connection -------------------------------------------------------------------------------------------
+
+ensure_hc() {
+  local hc=$1 kind is_new=''
+  if [ -n "$NAMESPACE_IS_NEW" ] || ! hc_exists "$hc"; then
+    is_new=1
+    changed create "hybrid connection '$hc'"
+    # Without client authorization anybody who knows the name could open the debugger port.
+    only_plan || must_az relay hyco create -g "$GROUP" --namespace-name "$NAMESPACE" -n "$hc" \
+      --requires-client-authorization true -o none
+  elif [ "$(answer | sed -n 1p)" = false ]; then
+    die 3 "hybrid connection '$hc' lets anybody connect without a key (requiresClientAuthorization is false)" \
+      "this cannot be changed later: choose another name, or delete it and run this again"
+  fi
+  for kind in agent client; do ensure_rule "$hc" "$kind" "$is_new"; done
+  choose_tunnel_key "$hc" "$is_new"
+  for kind in agent client; do ensure_secret "$hc" "$kind"; done
+  ensure_roles "$hc" agent "$AGENT_ID" "$AGENT_TYPE" "$ROLE_LISTENER" "$is_new"
+  ensure_roles "$hc" client "$CLIENT_ID" "$CLIENT_TYPE" "$ROLE_SENDER" "$is_new"
+}
+
+# An existing rule is never written again: a write with the same rights has been seen to change its keys
+# (Azure/azure-sdk-for-python issue 25092), which would cut every running session.
+ensure_rule() {
+  local hc=$1 kind=$2 rule rights status=0
+  rule=$(rule_of "$kind") rights=$(rights_of "$kind")
+  if [ -z "$3" ]; then
+    rule_az show "$hc" "$rule" --query rights -o tsv || status=$?
+    [ "$status" -eq 0 ] || [ "$status" -eq 3 ] || explain
+    if [ "$status" -eq 0 ]; then
+      [ "$(answer)" = "$rights" ] || die 3 "rule '$rule' of '$hc' has other rights than $rights alone" \
+        "delete the rule and run this again; jobs and clients that use it must then start again"
+      read_keys "$hc" "$kind"
+      return
+    fi
+  fi
+  changed create "rule '$rule' ($rights) on '$hc'"
+  only_plan && return
+  rule_az create "$hc" "$rule" --rights "$rights" -o none || explain
+  read_keys "$hc" "$kind"
+}
+
+# The stored tunnel key stays, so that agents and clients that run now still meet new ones. A new hybrid connection has
+# none that run: it gets a new key, even if secrets of a deleted one of that name are still there.
+choose_tunnel_key() {
+  local hc=$1 key="$WORK/$1/tunnel-key"
+  if [ -n "$2" ] || { ! keep_tunnel_key "$(folder "$hc" agent)/stored" "$key" &&
+    ! keep_tunnel_key "$(folder "$hc" client)/stored" "$key"; }; then
+    new_tunnel_key "$key"
+  fi
+}
+
+# A stored string is current if it holds one of the rule's two keys (in the middle of a rotation: the secondary) and the
+# tunnel key. A current secret is not written, so it gets no new version.
+ensure_secret() {
+  local hc=$1 kind=$2 dir key
+  dir=$(folder "$hc" "$kind")
+  for key in secondary primary; do
+    if [ -s "$dir/$key" ]; then
+      join "$dir/$key" "$WORK/$hc/tunnel-key" >"$dir/wanted"
+      if cmp -s "$dir/wanted" "$dir/stored"; then return; fi
+    fi
+  done
+  changed store "secret '$(secret_name "$hc" "$kind")' in Key Vault '$VAULT'"
+  : >"$WORK/$hc/stale"
+  only_plan || write_secret "$hc" "$kind" "$dir/wanted"
+}
+
+ensure_roles() {
+  local hc=$1 kind=$2 id=$3 type=$4 role=$5 is_new=$6
+  [ -n "$id" ] || return 0
+  ensure_role "$id" "$type" "$role" "$NAMESPACE_ID/hybridConnections/$hc" "$is_new" \
+    "role Azure Relay $(if [ "$kind" = agent ]; then printf Listener; else printf Sender; fi) on '$hc' to $id"
+  ensure_role "$id" "$type" "$ROLE_SECRET_USER" "$VAULT_ID/secrets/$(secret_name "$hc" "$kind")" '' \
+    "role Key Vault Secrets User on secret '$(secret_name "$hc" "$kind")' to $id"
+}
+
+ensure_role() {
+  local id=$1 type=$2 role=$3 scope=$4 is_new=$5
+  if [ -z "$is_new" ]; then
+    must_az role assignment list --assignee-object-id "$id" --role "$role" --scope "$scope" \
+      --fill-principal-name false --fill-role-definition-name false --query '[].id' -o tsv
+    if [ -n "$(answer)" ]; then return; fi
+  fi
+  changed give "$6"
+  only_plan || must_az role assignment create --assignee-object-id "$id" --assignee-principal-type "$type" \
+    --role "$role" --scope "$scope" -o none
+}
+
+# --- main.bicep ------------------------------------------------------------------------------------------------------
+
+# One deployment for all that is missing. The parameters hold the tunnel keys, so they travel in a 0600 file. The
+# template writes the secrets of the hybrid connections that have a tunnel key in it, and of no others.
+deploy() {
+  say "deploy main.bicep to resource group '$GROUP'"
+  write_parameters >"$WORK/parameters.json"
+  must_az deployment group create -g "$GROUP" -n "relay-debug-$NAMESPACE" \
+    --template-file "$(dirname "${BASH_SOURCE[0]}")/main.bicep" --parameters "@$WORK/parameters.json" -o none
+}
+
+# The names were checked on the way in: none of them needs escaping in JSON.
+write_parameters() {
+  local hc separator=''
+  # shellcheck disable=SC2016  # "$schema" is the name of a field
+  printf '{"$schema":"https://schema.management.azure.com/schemas/2019-04-01/deploymentParameters.json#",'
+  printf '"contentVersion":"1.0.0.0","parameters":{"namespaceName":{"value":"%s"},' "$NAMESPACE"
+  printf '"location":{"value":"%s"},"keyVaultName":{"value":"%s"},' "$LOCATION" "$VAULT"
+  printf '"keyVaultResourceGroup":{"value":"%s"},"hybridConnections":{"value":[' "$VAULT_GROUP"
+  for hc in $HCS; do
+    printf '%s{"name":"%s","secretPrefix":"%s"' "$separator" "$hc" "$(secret_prefix "$hc")"
+    [ -z "$AGENT_ID" ] || printf ',"agentPrincipals":[{"id":"%s","type":"%s"}]' "$AGENT_ID" "$AGENT_TYPE"
+    [ -z "$CLIENT_ID" ] || printf ',"clientPrincipals":[{"id":"%s","type":"%s"}]' "$CLIENT_ID" "$CLIENT_TYPE"
+    printf '}'
+    separator=,
+  done
+  printf ']},"tunnelKeys":{"value":{'
+  separator=''
+  for hc in $HCS; do
+    [ -e "$WORK/$hc/stale" ] || continue
+    printf '%s"%s":"' "$separator" "$hc"
+    cat "$WORK/$hc/tunnel-key"
+    printf '"'
+    separator=,
+  done
+  printf '}}}}'
+}
+
+# --- what to type next -----------------------------------------------------------------------------------------------
+
+next_steps() {
+  cat <<TEXT
+
+'$1' is ready. Give the job these (its identity needs Key Vault Secrets User on the secret):
+  environment: KEY_VAULT_URL=$VAULT_URI
+  arguments:   --is-debug true --debug-relay-connection-name $1 --debug-relay-connection-string-secret $(secret_name "$1" agent)
+On your laptop, type:
+  export RELAY_CONNECTION_STRING="\$(az keyvault secret show --vault-name $VAULT -n $(secret_name "$1" client) --query value -o tsv)"
+  relay-client --hc $1 --ports 5678
+TEXT
+}
+
+main "$@"

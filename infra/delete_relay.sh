@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# Deletes what create_relay.sh created for one or more developers.
+set -euo pipefail
+# shellcheck source=infra/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'TEXT'
+usage: delete_relay.sh -g GROUP -n NAMESPACE [--hc NAME ...] [--key-vault VAULT] [--namespace-too] [options]
+
+Deletes hybrid connections with their rules, and the secrets of each. Running sessions on them end. What is gone
+already is no error. Secrets stay recoverable for the vault's retention time; the resource group is never touched.
+
+  -g, --resource-group GROUP
+  -n, --namespace NAMESPACE
+      --hc NAME          hybrid connection to delete; repeat for more
+      --key-vault VAULT  delete the two secrets of each hybrid connection too
+      --namespace-too    delete the namespace, if no hybrid connection other than those named is in it
+      --subscription NAME_OR_ID
+      --dry-run          print what would be deleted and delete nothing
+  -y, --yes              do not ask
+  -h, --help
+
+examples:
+  delete_relay.sh -g debug-rg -n contoso-debug --hc alice --key-vault contoso-kv
+  delete_relay.sh -g debug-rg -n contoso-debug --hc alice --hc bob --key-vault contoso-kv --namespace-too --yes
+
+exit codes: 0 done, 1 az failed or the answer was no, 2 wrong command line, 3 unusable configuration, 4 not signed in or
+  not allowed, 6 Azure cannot be reached or is too busy, 130 Ctrl-C
+TEXT
+}
+
+NAMESPACE_TOO=''
+
+main() {
+  local hc
+  parse "$@"
+  begin
+  look
+  if [ ! -s "$WORK/doomed" ]; then
+    say "nothing to delete: none of it exists"
+    return
+  fi
+  if [ -z "$DRY_RUN$YES" ]; then
+    say "This deletes, for everybody who uses it:"
+    sed 's/^/  /' "$WORK/doomed"
+  fi
+  confirm "Delete?"
+  # The namespace goes last: if something fails before, the next run still finds what is left.
+  for hc in $HCS; do delete_hc "$hc"; done
+  delete_namespace
+  [ -z "$DRY_RUN" ] || say "dry run: nothing was deleted"
+}
+
+parse() {
+  while [ $# -gt 0 ]; do
+    if common_option "$@"; then
+      shift "$CONSUMED"
+      continue
+    fi
+    case "$1" in
+      --namespace-too) NAMESPACE_TOO=1 && shift ;;
+      -y | --yes) YES=1 && shift ;;
+      *) usage_error "unknown option '$1'" ;;
+    esac
+  done
+  check_names
+  [ -n "$HCS$NAMESPACE_TOO" ] || usage_error "there is nothing to delete: name a --hc, or use --namespace-too"
+}
+
+# Notes what exists: one line a thing in $WORK/doomed, and a mark beside each thing for delete_hc.
+look() {
+  local hc kind namespace=''
+  : >"$WORK/doomed"
+  if namespace_exists; then namespace=1; fi
+  for hc in $HCS; do
+    mkdir -p "$WORK/$hc"
+    if [ -n "$namespace" ] && hc_exists "$hc"; then
+      : >"$WORK/$hc/exists"
+      doom "hybrid connection '$hc' in namespace '$NAMESPACE'"
+    fi
+    [ -n "$VAULT" ] || continue
+    for kind in agent client; do
+      if read_secret "$hc" "$kind"; then doom "secret '$(secret_name "$hc" "$kind")' in Key Vault '$VAULT'"; fi
+    done
+  done
+  if [ -n "$NAMESPACE_TOO" ] && [ -n "$namespace" ]; then
+    refuse_if_shared
+    : >"$WORK/namespace"
+    doom "Relay namespace '$NAMESPACE'"
+  fi
+}
+
+doom() { say "$1" >>"$WORK/doomed"; }
+
+# Other developers' hybrid connections would vanish with the namespace, and their secrets would stay behind.
+refuse_if_shared() {
+  local hc others=''
+  must_az relay hyco list -g "$GROUP" --namespace-name "$NAMESPACE" --query '[].name' -o tsv
+  for hc in $(answer); do
+    case " $(lower "$HCS") " in
+      *" $(lower "$hc") "*) ;;
+      *) others="$others${others:+, }$hc" ;;
+    esac
+  done
+  [ -z "$others" ] || die 3 "namespace '$NAMESPACE' has other hybrid connections: $others" \
+    "name each of them with --hc to delete it too, or leave --namespace-too out"
+}
+
+delete_hc() {
+  local hc=$1 kind
+  if [ -e "$WORK/$hc/exists" ]; then
+    changed delete "hybrid connection '$hc'"
+    [ -n "$DRY_RUN" ] || gone relay hyco delete -g "$GROUP" --namespace-name "$NAMESPACE" -n "$hc"
+  fi
+  for kind in agent client; do
+    if [ -e "$WORK/$hc/$kind/stored" ]; then
+      changed delete "secret '$(secret_name "$hc" "$kind")' in Key Vault '$VAULT'"
+      [ -n "$DRY_RUN" ] || gone keyvault secret delete --vault-name "$VAULT" -n "$(secret_name "$hc" "$kind")"
+    fi
+  done
+}
+
+delete_namespace() {
+  [ -e "$WORK/namespace" ] || return 0
+  changed delete "Relay namespace '$NAMESPACE'"
+  [ -n "$DRY_RUN" ] || gone relay namespace delete -g "$GROUP" -n "$NAMESPACE"
+}
+
+# gone ARGUMENTS OF A `delete` COMMAND: somebody else may have been faster.
+gone() { found "$@" -o none || true; }
+
+main "$@"

@@ -1,0 +1,287 @@
+# shellcheck shell=bash
+# What create_relay.sh, rotate_keys.sh and delete_relay.sh share. Sourced, never run. Works with bash 3.2 (macOS).
+#
+# The rule of this file: a key is never a shell variable, an argument or an environment variable. Keys go from `az`
+# into 0600 files of one private folder, are compared and joined there, and go back to `az` as `--file`. So neither
+# `ps`, nor `bash -x`, nor a log of a CI run can show one. The folder is removed on every way out.
+#
+# Exit codes are those of relay_core/errors.py where the meaning is the same:
+#   0 done   1 az failed   2 wrong command line   3 unusable configuration   4 not signed in, or not allowed
+#   5 no such namespace, hybrid connection or rule   6 Azure cannot be reached or is too busy   130 Ctrl-C
+
+# Names of the two rules of each hybrid connection; main.bicep uses the same.
+LISTEN_RULE=agent-listen
+SEND_RULE=client-send
+
+# Six tries with doubling pauses: about one minute. A rule write that met another one is over in seconds.
+MAX_ATTEMPTS=6
+RETRY_SECONDS=${RELAY_INFRA_RETRY_SECONDS:-2}
+
+GROUP='' NAMESPACE='' HCS='' VAULT='' SUBSCRIPTION='' DRY_RUN=''
+PROGRAM=${0##*/}
+WORK=''
+
+# --- talking to the user -------------------------------------------------------------------------------------------
+
+say() { printf '%s\n' "$*"; }
+note() { printf '%s: %s\n' "$PROGRAM" "$*" >&2; }
+
+# die CODE SENTENCE [HINT]
+die() {
+  printf '%s: error: %s.%s\n' "$PROGRAM" "$2" "${3:+ hint: $3}" >&2
+  exit "$1"
+}
+
+usage_error() { die 2 "$1" "see '$PROGRAM --help'"; }
+
+# changed VERB THING: one line per change, in the conditional for a dry run.
+CHANGES=0
+changed() {
+  CHANGES=$((CHANGES + 1))
+  if [ -n "$DRY_RUN" ]; then say "would $1 $2"; else say "$1 $2"; fi
+}
+
+# confirm QUESTION: returns only after a yes; --yes of the scripts sets YES.
+YES=''
+confirm() {
+  [ -z "$YES" ] && [ -z "$DRY_RUN" ] || return 0
+  [ -t 0 ] || die 2 "this needs an answer, and there is no terminal to ask on" "add --yes if you are sure"
+  local answer=''
+  printf '%s [y/N] ' "$1" >&2
+  read -r answer || true
+  case "$answer" in
+    y | Y | yes | Yes | YES) ;;
+    *) die 1 "nothing was changed" "answer 'y', or add --yes" ;;
+  esac
+}
+
+# --- command line --------------------------------------------------------------------------------------------------
+
+# common_option "$@": takes an option that all scripts have, and says in CONSUMED how many words it used.
+common_option() {
+  # shellcheck disable=SC2034  # the scripts read it
+  CONSUMED=2
+  case "$1" in
+    -g | --resource-group) need_value "$@" && GROUP=$2 ;;
+    -n | --namespace) need_value "$@" && NAMESPACE=$2 ;;
+    --hc) need_value "$@" && add_hc "$2" ;;
+    --key-vault) need_value "$@" && VAULT=$2 ;;
+    --subscription) need_value "$@" && SUBSCRIPTION=$2 ;;
+    --dry-run)
+      DRY_RUN=1
+      # shellcheck disable=SC2034
+      CONSUMED=1
+      ;;
+    -h | --help) usage && exit 0 ;;
+    *) return 1 ;;
+  esac
+}
+
+need_value() {
+  if [ $# -lt 2 ] || [ -z "$2" ]; then usage_error "option $1 needs a value"; fi
+}
+
+# HCS is a list of names without blanks, in the user's order, each once (Azure compares them without case).
+add_hc() {
+  matches "$1" '^[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?$' ||
+    die 2 "'$1' is no name for a hybrid connection" \
+      "use 1 to 100 letters, digits, '.', '_' and '-', with a letter or digit at both ends"
+  case " $(lower "$HCS") " in
+    *" $(lower "$1") "*) ;;
+    *) HCS="${HCS:+$HCS }$1" ;;
+  esac
+}
+
+check_names() {
+  [ -n "$GROUP" ] || usage_error "--resource-group is missing"
+  [ -n "$NAMESPACE" ] || usage_error "--namespace is missing"
+  matches "$NAMESPACE" '^[A-Za-z][A-Za-z0-9-]{4,48}[A-Za-z0-9]$' ||
+    die 2 "'$NAMESPACE' is no name for a Relay namespace" \
+      "use 6 to 50 letters, digits and '-', starting with a letter; it becomes <name>.servicebus.windows.net"
+  [ -z "$VAULT" ] || matches "$VAULT" '^[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]$' ||
+    die 2 "'$VAULT' is no name for a Key Vault" "give the name alone, not the URL: 3 to 24 letters, digits and '-'"
+}
+
+matches() { [[ $1 =~ $2 ]]; }
+lower() { printf '%s' "$1" | tr '[:upper:]' '[:lower:]'; }
+
+# --- start and end -------------------------------------------------------------------------------------------------
+
+begin() {
+  umask 077
+  WORK=$(mktemp -d "${TMPDIR:-/tmp}/relay-debug.XXXXXX") || die 1 "no temporary folder can be made" "set TMPDIR"
+  trap 'rm -rf "$WORK"' EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' HUP TERM
+  command -v az >/dev/null 2>&1 ||
+    die 3 "the Azure CLI 'az' is not on the PATH" "install it: https://aka.ms/azure-cli, then 'az login'"
+  must_az account show --query name -o tsv
+}
+
+# --- az ------------------------------------------------------------------------------------------------------------
+
+# run_az ARGUMENTS: az's answer goes to $WORK/out, its complaints to $WORK/err; waits out Azure's "busy" answers.
+# Returns az's exit status; 3 means that the thing asked for does not exist.
+run_az() {
+  local attempt=1 pause=$RETRY_SECONDS status
+  AZ_COMMAND="$1 $2"
+  while :; do
+    status=0
+    az "$@" --only-show-errors ${SUBSCRIPTION:+--subscription "$SUBSCRIPTION"} \
+      >"$WORK/out" 2>"$WORK/err" </dev/null || status=$?
+    if [ "$status" -eq 0 ] || ! azure_is_busy || [ "$attempt" -ge "$MAX_ATTEMPTS" ]; then return "$status"; fi
+    note "Azure is busy with an earlier change; trying again ($attempt of $((MAX_ATTEMPTS - 1)))"
+    sleep "$pause"
+    attempt=$((attempt + 1)) pause=$((pause * 2))
+  done
+}
+
+# Writes to the rules of a namespace must not overlap: 429 with SubCode=40901. A secret that was just deleted or
+# recovered answers 409 for some seconds.
+azure_is_busy() {
+  complaint 'SubCode=40901|TooManyRequests|ObjectIsBeing(Recovered|Deleted)|ServiceUnavailable|GatewayTimeout|ServerBusy'
+}
+
+complaint() { grep -Eq -- "$1" "$WORK/err"; }
+answer() { cat "$WORK/out"; }
+
+must_az() { run_az "$@" || explain; }
+
+# found ARGUMENTS OF A `show` COMMAND: false only if Azure says that the thing does not exist.
+found() {
+  local status=0
+  run_az "$@" || status=$?
+  [ "$status" -eq 0 ] && return 0
+  [ "$status" -eq 3 ] || explain
+  return 1
+}
+
+# Turns the last failure of az into one sentence and a hint. az never repeats a secret in its messages, and only their
+# first line is shown.
+explain() {
+  local first area=${AZ_COMMAND%% *}
+  first=$(sed -n -e 's/^ERROR: //' -e '/./{p;q;}' "$WORK/err")
+  if complaint 'az login|AADSTS'; then
+    die 4 "you are not signed in to Azure" "run 'az login', choose the subscription, then run this again"
+  elif complaint 'MissingSubscriptionRegistration'; then
+    die 3 "the subscription is not registered for Microsoft.Relay" \
+      "once per subscription: az provider register --namespace Microsoft.Relay --wait"
+  elif complaint 'Forbidden|AuthorizationFailed|[Nn]ot authorized|not have authorization'; then
+    if [ "$area" = keyvault ]; then
+      die 4 "Key Vault '$VAULT' refused '$AZ_COMMAND' ($first)" \
+        "you need the role 'Key Vault Secrets Officer' on it, and a new role takes up to 5 minutes to work; \
+then run this again: nothing is done twice"
+    fi
+    die 4 "Azure refused '$AZ_COMMAND' ($first)" "infra/README.md lists the roles that this script needs"
+  elif azure_is_busy; then
+    die 6 "Azure is still busy after $MAX_ATTEMPTS tries of '$AZ_COMMAND'" "run this again: nothing is done twice"
+  elif complaint 'Failed to resolve|Name or service not known|Max retries exceeded|[Cc]onnection (error|refused|aborted)'; then
+    die 6 "'az $AZ_COMMAND' cannot reach Azure" \
+      "check the network and HTTPS_PROXY; a Key Vault with a private endpoint answers only inside its network"
+  fi
+  die 1 "'az $AZ_COMMAND' failed ($first)" "run this again after a look at the message: nothing is done twice"
+}
+
+# --- namespace, hybrid connection, rules -----------------------------------------------------------------------------
+
+# Leaves region and id, one a line, in $WORK/out.
+namespace_exists() { found relay namespace show -g "$GROUP" -n "$NAMESPACE" --query '[location,id]' -o tsv; }
+
+# hc_exists HC: leaves requiresClientAuthorization and the number of connected listeners, one a line, in $WORK/out.
+hc_exists() {
+  found relay hyco show -g "$GROUP" --namespace-name "$NAMESPACE" -n "$1" \
+    --query '[requiresClientAuthorization,listenerCount]' -o tsv
+}
+
+# rule_az VERB HC RULE [MORE]: one `az relay hyco authorization-rule` command.
+rule_az() {
+  local verb=$1 hc=$2 rule=$3
+  shift 3
+  # shellcheck disable=SC2086  # the verb is one or two words: `show`, `keys list`
+  run_az relay hyco authorization-rule $verb -g "$GROUP" --namespace-name "$NAMESPACE" \
+    --hybrid-connection-name "$hc" -n "$rule" "$@"
+}
+
+rule_of() { if [ "$1" = agent ]; then printf %s "$LISTEN_RULE"; else printf %s "$SEND_RULE"; fi; }
+rights_of() { if [ "$1" = agent ]; then printf Listen; else printf Send; fi; }
+
+# read_keys HC KIND: the rule's two connection strings, into the files primary and secondary of the kind's folder.
+read_keys() {
+  local dir
+  dir=$(folder "$1" "$2")
+  rule_az 'keys list' "$1" "$(rule_of "$2")" --query '[primaryConnectionString,secondaryConnectionString]' -o tsv ||
+    explain
+  sed -n 1p "$WORK/out" | tr -d '\r\n' >"$dir/primary"
+  sed -n 2p "$WORK/out" | tr -d '\r\n' >"$dir/secondary"
+  if [ ! -s "$dir/primary" ] || [ ! -s "$dir/secondary" ]; then
+    die 1 "Azure gave no keys for rule '$(rule_of "$2")' of '$1'" "run this again"
+  fi
+}
+
+# --- Key Vault secrets -----------------------------------------------------------------------------------------------
+
+# folder HC KIND: the private folder for one of the two strings of a hybrid connection; KIND is agent or client.
+folder() {
+  mkdir -p "$WORK/$1/$2"
+  printf %s "$WORK/$1/$2"
+}
+
+# secret_prefix HC: relay-<hc>. A secret's name may hold letters, digits and '-' only; for a hybrid connection with
+# other characters a checksum keeps 'a.b' and 'a_b' apart.
+secret_prefix() {
+  local name sum
+  name=$(lower "$1")
+  if matches "$name" '^[a-z0-9-]+$'; then
+    printf 'relay-%s' "$name"
+  else
+    sum=$(printf %s "$name" | cksum)
+    printf 'relay-%s-%08x' "$(printf %s "$name" | tr -c 'a-z0-9-' '-')" "${sum%% *}"
+  fi
+}
+secret_name() { printf '%s-%s' "$(secret_prefix "$1")" "$2"; }
+
+# read_secret HC KIND: puts the stored string into the file `stored` of its folder. Returns 1 if there is none.
+# Refuses a secret of that name that holds something else: it is somebody's, and not ours to replace or delete.
+read_secret() {
+  local name file
+  name=$(secret_name "$1" "$2") file=$(folder "$1" "$2")/stored
+  rm -f "$file"
+  found keyvault secret show --vault-name "$VAULT" -n "$name" --query value -o tsv || return 1
+  tr -d '\r\n' <"$WORK/out" >"$file"
+  : >"$WORK/out"
+  if ! same_name "$(field Endpoint "$file" | sed 's|^sb://||; s|[.:/].*||')" "$NAMESPACE" ||
+    ! same_name "$(field EntityPath "$file")" "$1"; then
+    die 3 "secret '$name' in Key Vault '$VAULT' is not the connection string of '$1' in '$NAMESPACE'" \
+      "use another Key Vault, or rename or delete that secret"
+  fi
+}
+
+same_name() { [ "$(lower "$1")" = "$(lower "$2")" ]; }
+
+# field NAME FILE: one field of the connection string in FILE.
+field() { tr ';' '\n' <"$2" | sed -n "s/^$1=//p"; }
+
+# without_tunnel_key FILE: the connection string as Azure wrote it.
+without_tunnel_key() { tr ';' '\n' <"$1" | sed '/^TunnelKey=/d' | paste -s -d ';' - | tr -d '\n'; }
+
+# keep_tunnel_key FROM TO: copies the tunnel key of a stored string, false if it has none that is 32 bytes of base64.
+keep_tunnel_key() {
+  [ -s "$1" ] || return 1
+  field TunnelKey "$1" | tr -d '\n' >"$2"
+  grep -Eqx '[A-Za-z0-9+/]{43}=' "$2"
+}
+
+new_tunnel_key() { head -c 32 /dev/urandom | base64 | tr -d '\n' >"$1"; }
+
+# join CONNECTION_STRING TUNNEL_KEY: both are files; the string that agents and clients read goes to stdout.
+join() {
+  cat "$1"
+  printf ';TunnelKey='
+  cat "$2"
+}
+
+# write_secret HC KIND FILE
+write_secret() {
+  must_az keyvault secret set --vault-name "$VAULT" -n "$(secret_name "$1" "$2")" --file "$3" --encoding utf-8 \
+    --content-type 'relay-debug connection string' -o none
+}

@@ -1,0 +1,42 @@
+// One Key Vault secret with a connection string, and who may read it. A module of its own because the vault may be in
+// another resource group.
+
+import { principalType } from 'types.bicep'
+
+@description('Existing Key Vault.')
+param keyVaultName string
+
+@description('Name of the secret.')
+param secretName string
+
+@description('The connection string with its tunnel key.')
+@secure()
+param value string
+
+@description('Who may read this secret, and no other of the vault.')
+param readers principalType[]
+
+var secretsUserRole = '4633458b-17de-408a-b874-0445c86b69e6' // Key Vault Secrets User
+
+resource vault 'Microsoft.KeyVault/vaults@2023-07-01' existing = {
+  name: keyVaultName
+}
+
+resource secret 'Microsoft.KeyVault/vaults/secrets@2023-07-01' = {
+  parent: vault
+  name: secretName
+  properties: {
+    value: value
+    contentType: 'relay-debug connection string'
+  }
+}
+
+resource mayRead 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for reader in readers: {
+  scope: secret
+  name: guid(secret.id, reader.id, secretsUserRole)
+  properties: {
+    principalId: reader.id
+    principalType: reader.type
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', secretsUserRole)
+  }
+}]

@@ -1,0 +1,29 @@
+// Shapes of the parameters that main.bicep and its modules share.
+
+@export()
+@description('Who gets a role.')
+type principalType = {
+  @description('Object id of the user, group, service principal or managed identity.')
+  id: string
+
+  @description('What the object id stands for. ServicePrincipal includes managed identities.')
+  type: 'User' | 'Group' | 'ServicePrincipal'
+}
+
+@export()
+@description('One developer.')
+type hybridConnectionType = {
+  @description('Name of the hybrid connection: the --hc of relay-client.')
+  @minLength(1)
+  @maxLength(100)
+  name: string
+
+  @description('Start of the two secret names, <prefix>-agent and <prefix>-client. Default: relay-<name>; give one if the name has characters other than letters, digits and dashes.')
+  secretPrefix: string?
+
+  @description('Identities of the jobs: Azure Relay Listener on the hybrid connection, Key Vault Secrets User on the secret of the agent.')
+  agentPrincipals: principalType[]?
+
+  @description('The developer: Azure Relay Sender on the hybrid connection, Key Vault Secrets User on the secret of the client.')
+  clientPrincipals: principalType[]?
+}

@@ -1,0 +1,144 @@
+"""The agent of one debugged process: started by it, told what to do on stdin, gone when it is gone.
+
+stdin carries one JSON line (`Assignment`) and then stays open for as long as the process lives. Its end means that the
+process is gone; but forked children hold copies of the pipe, so the process itself is watched as well. stdout carries
+JSON lines back: `{"state": "listening"}`, and `{"state": "failed", "sentence", "hint", "exit_code"}` at most once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from dataclasses import dataclass
+
+from relay_agent.agent import Agent
+from relay_agent.target import Target
+from relay_core.auth import credential_from_connection_string, find_connection_string
+from relay_core.errors import ConfigurationError, RelayDebugError
+from relay_core.net.tasks import TaskSet
+from relay_core.net.tls import client_tls
+
+__all__ = ["Assignment", "attend"]
+
+PID_POLL_INTERVAL = 1.0
+"""Seconds between looks at the process where the system cannot report its end (no pidfd)."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What the debugged process asks its agent to do."""
+
+    hc: str
+    logical_port: int
+    target_port: int
+    """Where debugpy listens on 127.0.0.1."""
+    pid: int
+    """The debugged process."""
+    connection_string: str | None = None
+    connection_string_file: str | None = None
+    ca_file: str | None = None
+
+    @classmethod
+    def parse(cls, line: str) -> Assignment:
+        """Read the JSON line.
+
+        Raises:
+            ConfigurationError: it is not what this version understands.
+        """
+        try:
+            return cls(**json.loads(line))
+        except (TypeError, ValueError):
+            raise ConfigurationError(
+                "this agent was started with an assignment that it does not understand",
+                hint="it is started by relay_agent inside a job; to serve ports by hand use 'relay-agent serve'",
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"<Assignment '{self.hc}' {self.logical_port} -> {self.target_port} of pid {self.pid}>"
+
+
+async def attend() -> None:
+    """Serve the process that started this one until it has ended.
+
+    Raises:
+        RelayDebugError: the agent cannot do its work; stdout carries the same.
+    """
+    stdin = await _open_stdin()
+    try:
+        assignment = Assignment.parse((await stdin.readline()).decode(errors="replace"))
+        agent = _agent(assignment)
+        async with TaskSet() as tasks:
+            serving = tasks.spawn(agent.run(), name="agent")
+            gone = tasks.spawn(_until_gone(stdin, assignment.pid), name="watch the job")
+            await asyncio.wait({serving, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                await serving
+    except RelayDebugError as error:
+        _report(state="failed", sentence=error.sentence, hint=error.hint, exit_code=error.exit_code)
+        raise
+
+
+def _agent(assignment: Assignment) -> Agent:
+    found = find_connection_string(
+        text=assignment.connection_string, file=assignment.connection_string_file, hc=assignment.hc
+    )
+    target = Target(assignment.logical_port, assignment.target_port, dap_only=True)
+    return Agent(
+        found.endpoint(),
+        credential_from_connection_string(found),
+        {target.logical_port: target},
+        tls=client_tls(assignment.ca_file),
+        on_listening=lambda: _report(state="listening"),
+    )
+
+
+def _report(**fields: object) -> None:
+    """Tell the debugged process; it may not listen any more."""
+    try:
+        sys.stdout.write(json.dumps(fields) + "\n")
+        sys.stdout.flush()
+    except OSError:
+        # The process has closed its end or is gone; the interpreter must not fail at exit over the same pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+async def _open_stdin() -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    return reader
+
+
+async def _until_gone(stdin: asyncio.StreamReader, pid: int) -> None:
+    """Return when the pipe has ended or the process has."""
+    async with TaskSet() as tasks:
+        await asyncio.wait(
+            {tasks.spawn(stdin.read(), name="stdin"), tasks.spawn(_until_exit(pid), name="pid")},
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+
+
+async def _until_exit(pid: int) -> None:
+    """Return when the process has ended, at once where pidfd exists (Linux), otherwise within a second."""
+    if not hasattr(os, "pidfd_open"):
+        while _is_parent(pid):  # noqa: ASYNC110 - the system gives no event
+            await asyncio.sleep(PID_POLL_INTERVAL)
+        return
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:  # it has ended already
+        return
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(descriptor, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+
+def _is_parent(pid: int) -> bool:
+    """Whether the process that started this one still lives: an orphan gets another parent."""
+    return os.getppid() == pid

@@ -1,0 +1,83 @@
+"""The `relay-client` command."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+
+from relay_core.console import configure_logging, run_program
+from relay_core.errors import UsageError
+
+__all__ = ["main", "run"]
+
+PROGRAM = "relay-client"
+logger = logging.getLogger(__name__)
+
+
+def run() -> None:
+    """Entry point of the console script."""
+    sys.exit(run_program(PROGRAM, main))
+
+
+def main(argv: list[str]) -> int:
+    """Run one command and return its exit status; see `relay_core.errors` for the codes."""
+    arguments = _parser().parse_args(argv)
+    configure_logging(PROGRAM, verbose=arguments.verbose)
+    status: int = arguments.command(arguments)
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Makes 127.0.0.1:<port> on this machine the debugger port of a job on compute you cannot reach.",
+        epilog="Without a command: forward --ports until stopped with Ctrl-C. The connection string comes from "
+        "--connection-string-file, RELAY_CONNECTION_STRING or RELAY_CONNECTION_STRING_FILE; it needs the Send right.",
+    )
+    parser.add_argument("--hc", metavar="NAME", help="hybrid connection; default: EntityPath of the connection string")
+    parser.add_argument("--ports", metavar="LIST", help="local ports, as in 5678, 5678-5680 or 5678,5690")
+    parser.add_argument("--connection-string-file", metavar="FILE", help="file (mode 0600) with the connection string")
+    parser.add_argument(
+        "--connection-string", metavar="TEXT", help="the connection string itself; other users can see it in 'ps'"
+    )
+    parser.add_argument("--ca-file", metavar="FILE", help="also trust this CA (default: RELAY_CA_FILE)")
+    parser.add_argument("--verbose", action="store_true", help="also log what only developers of relay-debug need")
+    parser.set_defaults(command=_forward)
+
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    demo = commands.add_parser(
+        "demo",
+        help="see a breakpoint hit through a relay on this machine, without Azure",
+        description="Starts a relay, a training job with its agent and a client on this machine, and debugs the job.",
+    )
+    demo.add_argument("--hold", action="store_true", help="start everything, then wait for your editor instead")
+    demo.add_argument("--verbose", action="store_true", help="also show what the programs print")
+    demo.set_defaults(command=_demo)
+    return parser
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from relay_client.demo import run_demo
+
+    return run_demo(hold=arguments.hold, verbose=arguments.verbose)
+
+
+def _forward(arguments: argparse.Namespace) -> int:
+    from relay_client.carrier import Carrier
+    from relay_client.forwarder import forward
+    from relay_client.ports import parse_ports
+    from relay_core.auth import credential_from_connection_string, find_connection_string
+    from relay_core.net.run import run_until_stopped
+    from relay_core.net.tls import client_tls
+
+    if not arguments.ports:
+        raise UsageError("no ports are named", hint="add --ports 5678, or see relay-client --help")
+    ports = parse_ports(arguments.ports)
+    if arguments.connection_string:
+        logger.warning("--connection-string shows the key to every user of this machine; use --connection-string-file")
+    found = find_connection_string(
+        text=arguments.connection_string, file=arguments.connection_string_file, hc=arguments.hc
+    )
+    carrier = Carrier(found.endpoint(), credential_from_connection_string(found), client_tls(arguments.ca_file))
+    return run_until_stopped(forward(carrier, ports))

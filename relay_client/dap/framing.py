@@ -1,0 +1,115 @@
+"""DAP's base protocol without I/O: `Content-Length: N`, an empty line, and N bytes of JSON.
+
+https://microsoft.github.io/debug-adapter-protocol/overview#base-protocol
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from relay_core.errors import ProtocolError
+
+__all__ = ["MAX_BODY", "MAX_HEADER", "Message", "MessageDecoder", "encode"]
+
+Message = dict[str, Any]
+"""A request, a response or an event."""
+
+MAX_HEADER = 4096
+"""Bytes before the empty line. One field of some 25 bytes is defined; more than this is not DAP."""
+MAX_BODY = 16 * 1024 * 1024
+"""Bytes of JSON. debugpy stops reading for ever at 16 MiB, so nothing larger is ever useful."""
+
+_END_OF_HEADER = b"\r\n\r\n"
+_NOT_DAP = "the debug adapter protocol is not spoken here"
+
+
+def encode(message: Message) -> bytes:
+    """Return a message as it goes over the wire."""
+    body = json.dumps(message, separators=(",", ":")).encode()
+    return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+class MessageDecoder:
+    """Cuts a byte stream into messages, however the bytes arrive.
+
+    After a ProtocolError the stream has lost its framing, and the decoder must not be used any more.
+    """
+
+    def __init__(self, *, max_body: int = MAX_BODY) -> None:
+        self._max_body = max_body
+        self._buffer = bytearray()
+        self._expected: int | None = None
+        """Length of the body that comes next, or None in front of a header."""
+
+    def __repr__(self) -> str:
+        waits_for = "a header" if self._expected is None else f"a body of {self._expected} bytes"
+        return f"<MessageDecoder {len(self._buffer)} bytes buffered, waits for {waits_for}>"
+
+    def receive_data(self, data: bytes) -> list[Message]:
+        """Take bytes and return the messages that they complete.
+
+        Raises:
+            ProtocolError: these bytes are not DAP, or a message is larger than the limit.
+        """
+        self._buffer += data
+        messages = []
+        while (body := self._next_body()) is not None:
+            messages.append(_parse(body))
+        return messages
+
+    def receive_eof(self) -> None:
+        """Note that no more bytes will come.
+
+        Raises:
+            ProtocolError: the stream ends inside a message.
+        """
+        if self._buffer or self._expected is not None:
+            raise ProtocolError("the connection ended inside a message of the debug adapter protocol")
+
+    def _next_body(self) -> bytes | None:
+        if self._expected is None:
+            self._expected = self._next_length()
+        if self._expected is None or len(self._buffer) < self._expected:
+            return None
+        return self._take(self._expected)
+
+    def _next_length(self) -> int | None:
+        end = self._buffer.find(_END_OF_HEADER, 0, MAX_HEADER)
+        if end < 0:
+            if len(self._buffer) >= MAX_HEADER:
+                raise ProtocolError(f"{_NOT_DAP}: no header within {MAX_HEADER} bytes")
+            return None
+        length = _content_length(bytes(self._buffer[:end]))
+        if length > self._max_body:
+            raise ProtocolError(f"a message of {length} bytes exceeds the limit of {self._max_body}")
+        del self._buffer[: end + len(_END_OF_HEADER)]
+        return length
+
+    def _take(self, size: int) -> bytes:
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        self._expected = None
+        return taken
+
+
+def _content_length(header: bytes) -> int:
+    """Read the one field that is defined; others are passed over, as in HTTP."""
+    for line in header.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-length":
+            digits = value.strip()
+            if not digits.isdigit() or len(digits) > 10:  # ten digits hold any length a computer can have
+                raise ProtocolError(f"{_NOT_DAP}: Content-Length is no number")
+            return int(digits)
+    raise ProtocolError(f"{_NOT_DAP}: a header has no Content-Length")
+
+
+def _parse(body: bytes) -> Message:
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ProtocolError(f"{_NOT_DAP}: a message is not JSON") from None
+    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+        raise ProtocolError(f"{_NOT_DAP}: a message has no type")
+    return message

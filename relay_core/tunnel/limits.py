@@ -1,0 +1,95 @@
+"""Every number of the tunnel, with its reason.
+
+`Limits` is what a side announces in its first frame: what it is ready to receive. `Settings` adds what concerns
+one side only. Sizes are bytes, times are seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["Limits", "Settings"]
+
+KIB = 1024
+MIB = 1024 * KIB
+
+VERSION = 1
+MIN_VERSION = 1
+"""The oldest version this side still speaks; both travel in every first frame."""
+
+MAX_CONTROL_PAYLOAD = 32 * KIB
+"""Payload limit of every frame but DATA; a node's info and status (eight ranks of a few hundred bytes) fit well."""
+MAX_OPEN_METADATA = 4 * KIB
+MAX_TARGET_NAME = 255
+"""UTF-8 bytes; the length travels in one byte."""
+MAX_TEXT = 512
+"""UTF-8 bytes of the sentence in a RST, GOAWAY or REFUSED; longer ones are cut."""
+MAX_U31 = 2**31 - 1
+"""Bound of announced limits and of a stream's credit, so that no sum leaves 32 bits."""
+MAX_STREAM_ID = 2**32 - 1
+
+MAX_SESSIONS = 32
+"""Sessions an agent holds, detached ones included: a node serves a few people, not a crowd."""
+MAX_PENDING_CONTROL = 1024
+"""Control frames that may wait for a peer's acknowledgements; an honest peer causes a few per open stream."""
+OPEN_RATE = 20.0
+"""Streams a peer may open per second once its first burst (`Limits.max_streams`) is used up."""
+MAX_REPEATED_BREACHES = 3
+"""Transports lost to a protocol breach without progress between them, before the session is given up."""
+
+HANDSHAKE_TIMEOUT = 10.0
+"""Time for the first frame of each side; the driver enforces it."""
+UNCONFIRMED_GRACE = 30.0
+"""How long an agent keeps a detached session of which the client may not even know."""
+PROBE_TIMEOUT = 3.0
+STALL = 5.0
+"""A deadline noticed this late says more about our own event loop than about the peer."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one side is ready to receive; a sender obeys its peer's."""
+
+    max_payload: int = 64 * KIB
+    """Largest DATA payload. Measured: 64 KiB is within 10 % of the best size, and one frame is the longest that a
+    control frame waits for."""
+    window: int = MIB
+    """Bytes of one stream that may be on their way or unread: 140 Mbit/s at a round trip of 60 ms."""
+    max_streams: int = 64
+    """Streams the peer may have open at a time."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_payload", "window", "max_streams"):
+            if not 1 <= getattr(self, name) <= MAX_U31:
+                raise ValueError(f"{name} is out of range")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How one side behaves; nothing here but `limits` is told to the peer."""
+
+    limits: Limits = field(default_factory=Limits)
+    replay_bytes: int = 8 * MIB
+    """Unacknowledged frames kept for a resume, headers included; beyond that no stream data leaves its queue."""
+    control_reserve: int = 256 * KIB
+    """On top of `replay_bytes` and for control frames only, so that credit and resets pass when data must wait."""
+    send_queue: int = 256 * KIB
+    """Bytes of one stream that wait for their turn; when it is full the driver stops reading the local socket."""
+    turn: int = 16 * KIB
+    """Bytes of one stream in a row while another one waits."""
+    ack_bytes: int = 256 * KIB
+    ack_frames: int = 64
+    ack_delay: float = 0.1
+    """An acknowledgement leaves after so many bytes, frames or seconds, or earlier with any other frame."""
+    ping_after: float = 10.0
+    """Silence after which a PING is sent: half of the shortest idle limit seen on the way (20 s on some proxies)."""
+    dead_after: float = 25.0
+    """Silence after which the transport is given up."""
+    grace: float = 120.0
+    """How long a detached session is kept; the owner changes `Session.grace` while it runs."""
+
+    def __post_init__(self) -> None:
+        if self.replay_bytes < 2 * self.limits.max_payload:
+            raise ValueError("replay_bytes must hold two frames")
+        if min(self.send_queue, self.turn, self.ack_bytes, self.ack_frames) < 1:
+            raise ValueError("a buffer of no bytes stops everything")

@@ -1,0 +1,48 @@
+"""What holds for every test: nothing it starts outlives it, and nothing it writes shows a secret."""
+
+import gc
+import logging
+import os
+import threading
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from tests.support import secrets
+
+
+@pytest.fixture(autouse=True)
+def _no_secret_in_any_output(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+    """Fail a test whose log records (at DEBUG, of all libraries) or output contain a key, a token or a signature."""
+    handler = secrets.RecordingHandler()
+    root = logging.getLogger()
+    previous = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(previous)
+    captured = capfd.readouterr()
+    secrets.check(*handler.lines, captured.out, captured.err)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_behind() -> Iterator[None]:
+    """Fail a test that leaves a thread or a child process."""
+    threads = set(threading.enumerate())
+    children = _children()
+    yield
+    gc.collect()
+    left_threads = {t for t in set(threading.enumerate()) - threads if not t.name.startswith("asyncio_")}
+    for thread in left_threads:
+        thread.join(5)
+    assert not [thread.name for thread in left_threads if thread.is_alive()]
+    left_children = [child for child in _children() if child not in children]
+    assert not psutil.wait_procs(left_children, timeout=5)[1], "a child process was left behind"
+
+
+def _children() -> list[psutil.Process]:
+    return psutil.Process(os.getpid()).children(recursive=True)

@@ -1,0 +1,67 @@
+"""Facts about credentials that come from a connection string."""
+
+import time
+
+import pytest
+
+from relay_core.auth.sas import (
+    AnonymousCredential,
+    SasKeyCredential,
+    SasTokenCredential,
+    credential_from_connection_string,
+)
+from relay_core.errors import ConfigurationError
+from relay_core.hyco.address import Endpoint
+from relay_core.hyco.connection_string import ConnectionString
+from relay_core.hyco.sas import SasToken, mint
+from tests.support import secrets
+
+ENDPOINT = Endpoint("localhost", 8443, "myhc")
+
+
+async def test_a_key_signs_for_its_hybrid_connection() -> None:
+    """A key gives a token that verifies, covers the hybrid connection and lives as long as asked."""
+    key = secrets.new_key()
+    token = await SasKeyCredential("send", key, lifetime=60).token(ENDPOINT)
+    parsed = SasToken.parse(token.value)
+    assert parsed.is_signed_with(key)
+    assert parsed.covers(host="localhost", path="myhc")
+    assert token.expires_at == parsed.expires_at
+    assert 58 <= parsed.expires_at - time.time() <= 60
+
+
+async def test_a_ready_token_is_used_as_it_is() -> None:
+    """A SharedAccessSignature is handed out to the letter, with its own expiry."""
+    text = mint("http://localhost/myhc", key_name="send", key=secrets.new_key(), expires_at=1800000000)
+    token = await SasTokenCredential(text).token(ENDPOINT)
+    assert (text, 1800000000.0) == (token.value, token.expires_at)
+
+
+def test_a_broken_token_is_a_configuration_error() -> None:
+    """A text that is no signature is found before anything is dialled."""
+    with pytest.raises(ConfigurationError, match="SharedAccessSignature is unusable"):
+        SasTokenCredential("nonsense")
+
+
+async def test_anonymous_senders_have_no_token() -> None:
+    """Without key and signature there is no token."""
+    assert (await AnonymousCredential().token(ENDPOINT)).value == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ("SharedAccessKeyName=k;SharedAccessKey=s", SasKeyCredential),
+        ("SharedAccessSignature=SharedAccessSignature sr=a&sig=b&se=1&skn=k", SasTokenCredential),
+        ("", AnonymousCredential),
+    ],
+)
+def test_the_string_decides(fields: str, kind: type) -> None:
+    """The connection string's fields choose the credential."""
+    parsed = ConnectionString.parse(f"Endpoint=sb://localhost;{fields}")
+    assert kind is type(credential_from_connection_string(parsed))
+
+
+def test_repr_shows_the_rule_only() -> None:
+    """A credential's repr names its rule and not its key."""
+    assert repr(SasKeyCredential("send", secrets.new_key())) == "<SasKeyCredential rule='send'>"

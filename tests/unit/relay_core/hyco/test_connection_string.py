@@ -1,0 +1,118 @@
+"""Facts about connection strings."""
+
+import base64
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay_core.errors import ConfigurationError
+from relay_core.hyco.address import Endpoint
+from relay_core.hyco.connection_string import ConnectionString
+
+KEY = "bm90LWEtcmVhbC1rZXktb25seS1mb3ItdGVzdHM="
+TUNNEL_KEY = base64.b64encode(bytes(range(32))).decode()
+ENDPOINT = "Endpoint=sb://contoso.servicebus.windows.net/"
+FULL = f"{ENDPOINT};SharedAccessKeyName=send;SharedAccessKey={KEY};EntityPath=myhc"
+
+
+def test_the_portal_form() -> None:
+    """The string that the portal shows gives host, rule, key and hybrid connection."""
+    parsed = ConnectionString.parse(FULL)
+    assert ConnectionString("contoso.servicebus.windows.net", 443, "myhc", "send", KEY) == parsed
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "value"),
+    [
+        (f"{ENDPOINT};SharedAccessKeyName=k;SharedAccessKey=a=b==", "key", "a=b=="),
+        (f" {FULL};\n", "entity_path", "myhc"),
+        (f"entitypath=myhc;ENDPOINT=sb://h:8443/;sharedaccesskeyname=k;SharedAccessKey={KEY}", "port", 8443),
+        ("Endpoint=sb://LocalHost:8443", "host", "localhost"),
+        ("Endpoint=contoso.servicebus.windows.net", "host", "contoso.servicebus.windows.net"),
+        ("Endpoint=sb://[::1]:8443", "host", "::1"),
+        (f"{ENDPOINT};EntityPath=a/b", "entity_path", "a/b"),
+        (f"{ENDPOINT};EntityPath=/myhc/", "entity_path", "myhc"),
+        (f"{ENDPOINT};EntityPath=", "entity_path", None),
+        (f"{ENDPOINT};OperationTimeout=00:01:00", "operation_timeout", "00:01:00"),
+        (f"{ENDPOINT};Authentication=Managed Identity", "managed_identity", True),
+        (f"{ENDPOINT};Authentication=managedidentity", "managed_identity", True),
+        (f"{ENDPOINT};TunnelKey={TUNNEL_KEY}", "tunnel_key", bytes(range(32))),
+        (
+            f"{ENDPOINT};SharedAccessSignature=SharedAccessSignature sr=x&sig=y%3D&se=1&skn=k",
+            "signature",
+            "SharedAccessSignature sr=x&sig=y%3D&se=1&skn=k",
+        ),
+    ],
+)
+def test_accepted_forms(text: str, field: str, value: object) -> None:
+    """Every form in use is read, keys in any case and order, values to the letter."""
+    assert value == getattr(ConnectionString.parse(text), field)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "no Endpoint"),
+        (KEY, "no known 'Name=value'"),
+        ("EntityPath=myhc", "no Endpoint"),
+        ("Endpoint=", "no address"),
+        ("Endpoint=sb://h:port", "no address"),
+        ("Endpoint=sb://h:0", "no address"),
+        ("Endpoint=sb://[::1", "no address"),
+        (f"{ENDPOINT};{ENDPOINT}", "Endpoint twice"),
+        (f"{ENDPOINT};Colour=blue", "no known 'Name=value'"),
+        (f"{ENDPOINT};SharedAccessKeyName=k", "no SharedAccessKey"),
+        (f"{ENDPOINT};SharedAccessKey={KEY}", "no SharedAccessKeyName"),
+        (f"{FULL};SharedAccessSignature=SharedAccessSignature sr=x", "more than one"),
+        (f"{FULL};Authentication=Managed Identity", "more than one"),
+        (f"{ENDPOINT};Authentication=Password", "not 'Managed Identity'"),
+        (f"{ENDPOINT};TunnelKey=short", "TunnelKey is not 32 bytes"),
+        (f"{ENDPOINT};TunnelKey=!!!!", "TunnelKey is not 32 bytes"),
+        (f"{ENDPOINT};SharedAccessKeyName=k;SharedAccessKey={'x' * 257}", "longer than 256"),
+    ],
+)
+def test_refused_forms(text: str, sentence: str) -> None:
+    """A malformed string is refused with its field named, a hint, and never a value."""
+    with pytest.raises(ConfigurationError) as caught:
+        ConnectionString.parse(text)
+    assert sentence in caught.value.sentence
+    assert caught.value.hint
+    assert KEY not in str(caught.value)
+
+
+@given(st.text())
+def test_any_text_gives_a_value_or_a_configuration_error(text: str) -> None:
+    """No text makes parsing fail in another way."""
+    with contextlib.suppress(ConfigurationError):
+        ConnectionString.parse(text)
+
+
+def test_repr_shows_no_secret() -> None:
+    """The repr says how it authenticates, without the key or the tunnel key."""
+    parsed = ConnectionString.parse(f"{FULL};TunnelKey={TUNNEL_KEY}")
+    assert "<ConnectionString contoso.servicebus.windows.net:443/myhc auth=key, tunnel key>" == repr(parsed)
+
+
+def test_with_entity_names_the_hybrid_connection() -> None:
+    """A namespace-level string serves any hybrid connection."""
+    parsed = ConnectionString.parse(f"{ENDPOINT};SharedAccessKeyName=k;SharedAccessKey={KEY}").with_entity("myhc")
+    assert Endpoint("contoso.servicebus.windows.net", 443, "myhc") == parsed.endpoint()
+
+
+def test_with_entity_ignores_case() -> None:
+    """Hybrid connection names are case-insensitive."""
+    assert ConnectionString.parse(FULL).with_entity("MyHC").entity_path == "MyHC"
+
+
+def test_with_entity_refuses_another_name() -> None:
+    """A string for one hybrid connection is not used for another."""
+    with pytest.raises(ConfigurationError, match="is for hybrid connection 'myhc', not for 'other'"):
+        ConnectionString.parse(FULL).with_entity("other")
+
+
+def test_endpoint_needs_a_name() -> None:
+    """Without a hybrid connection there is no endpoint, and the hint says how to name one."""
+    with pytest.raises(ConfigurationError, match="no hybrid connection is named.*--hc"):
+        ConnectionString.parse(ENDPOINT).endpoint()

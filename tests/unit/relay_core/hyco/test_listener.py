@@ -1,0 +1,124 @@
+"""Facts about the listener's life."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay_core.errors import (
+    ConnectionLost,
+    HybridConnectionNotFound,
+    RelayDebugError,
+    RelayUnreachable,
+    TooManyListeners,
+    Unauthorized,
+    UntrustedCertificate,
+)
+from relay_core.hyco.listener import BACKOFF_CAP, HEALTHY_AFTER, NOT_FOUND_GRACE, ListenerState, ListenerStateMachine
+
+
+def machine(chance: float = 0.5) -> ListenerStateMachine:
+    return ListenerStateMachine(now=100.0, random=lambda: chance)
+
+
+def test_first_failure_is_retried_at_once() -> None:
+    """After the first loss the listener dials without delay."""
+    listener = machine()
+    listener.opened(now=100.0, token_lifetime=None)
+    listener.failed(ConnectionLost("gone"), now=101.0)
+    assert (ListenerState.WAITING, 101.0) == (listener.state, listener.retry_at)
+
+
+def test_delays_grow_to_the_cap() -> None:
+    """Each further failure doubles the ceiling, up to the cap."""
+    listener = machine(chance=1.0)
+    delays = []
+    for _ in range(12):
+        listener.failed(RelayUnreachable("down"), now=0.0)
+        delays.append(listener.retry_at)
+    assert [0.0, 0.2, 0.4, 0.8, 1.6] == delays[:5]
+    assert BACKOFF_CAP == delays[-1]
+
+
+def test_a_short_connection_does_not_reset_the_delays() -> None:
+    """A relay that accepts and drops at once is not hammered."""
+    listener = machine(chance=1.0)
+    for _ in range(6):
+        listener.opened(now=10.0, token_lifetime=None)
+        listener.failed(ConnectionLost("gone"), now=11.0)
+    assert listener.retry_at > 14.0
+
+
+def test_a_healthy_connection_resets_the_delays() -> None:
+    """After 30 s of listening the next loss is retried at once."""
+    listener = machine(chance=1.0)
+    for _ in range(6):
+        listener.failed(RelayUnreachable("down"), now=10.0)
+    listener.opened(now=10.0, token_lifetime=None)
+    listener.failed(ConnectionLost("gone"), now=10.0 + HEALTHY_AFTER)
+    assert 10.0 + HEALTHY_AFTER == listener.retry_at
+
+
+def test_a_refused_token_is_replaced_once() -> None:
+    """One 401 leads to a fresh token, a second in a row ends the listener."""
+    listener = machine()
+    listener.failed(Unauthorized("expired"), now=100.0)
+    assert ListenerState.WAITING is listener.state
+    listener.failed(Unauthorized("expired"), now=101.0)
+    assert ListenerState.ENDED is listener.state
+
+
+def test_refusals_are_forgiven_after_health() -> None:
+    """A 1008 a day, as with rotated keys in use again, does not add up to an end."""
+    listener = machine()
+    for day in range(5):
+        listener.opened(now=day * 86400.0, token_lifetime=3600)
+        listener.failed(Unauthorized("expired"), now=(day + 1) * 86400.0)
+        assert ListenerState.WAITING is listener.state
+
+
+def test_a_missing_hybrid_connection_has_a_grace() -> None:
+    """A new hybrid connection may take a while to appear; later its absence is final."""
+    listener = machine()
+    listener.failed(HybridConnectionNotFound("no"), now=100.0 + NOT_FOUND_GRACE - 1)
+    assert ListenerState.WAITING is listener.state
+    listener.failed(HybridConnectionNotFound("no"), now=100.0 + NOT_FOUND_GRACE)
+    assert ListenerState.ENDED is listener.state
+
+
+@pytest.mark.parametrize("error", [UntrustedCertificate("no"), TooManyListeners("no")])
+def test_what_time_cannot_cure_ends_the_listener(error: RelayDebugError) -> None:
+    """A permanent error ends the listener at once and is kept."""
+    listener = machine()
+    listener.failed(error, now=100.0)
+    assert (ListenerState.ENDED, error) == (listener.state, listener.error)
+
+
+@given(lifetime=st.floats(0, 1e6), chance=st.floats(0, 1, exclude_max=True))
+def test_renewal_comes_before_expiry(lifetime: float, chance: float) -> None:
+    """A token is renewed after 65 to 75 % of its life, but not in a loop when it is about to expire."""
+    listener = machine(chance)
+    listener.opened(now=0.0, token_lifetime=lifetime)
+    assert listener.renew_at is not None
+    assert max(1.0, 0.65 * lifetime) - 1e-6 <= listener.renew_at <= max(1.0, 0.75 * lifetime) + 1e-6
+
+
+def test_renewal_is_scheduled_again() -> None:
+    """Each renewed token has a renewal of its own."""
+    listener = machine(chance=0.0)
+    listener.opened(now=0.0, token_lifetime=100)
+    listener.renewed(now=75.0, token_lifetime=100)
+    assert listener.renew_at == 150.0
+
+
+def test_tokens_without_expiry_are_not_renewed() -> None:
+    """A token that does not expire has no renewal."""
+    listener = machine()
+    listener.opened(now=0.0, token_lifetime=None)
+    assert listener.renew_at is None
+
+
+def test_repr_is_its_state() -> None:
+    """The repr is a one-line state description."""
+    listener = machine()
+    listener.failed(RelayUnreachable("down"), now=0.0)
+    assert "<ListenerStateMachine waiting failures=1>" == repr(listener)
