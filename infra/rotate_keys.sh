@@ -158,6 +158,10 @@ renew_tunnel_key() {
 report() {
   if [ "$CHANGES" -eq 0 ]; then
     say "nothing to change: the secrets hold the $PHASE keys already"
+    if [ "$PHASE" = primary ]; then
+      say "A rotation starts with --phase secondary."
+      return
+    fi
   elif [ -n "$DRY_RUN" ]; then
     say "dry run: nothing was changed"
     return

@@ -6,6 +6,7 @@ one for JWT issuers has the same shape.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,7 +16,7 @@ from relay_core.hyco.sas import SasToken
 from relay_server.config import HybridConnection, Right, Rule
 from relay_server.refusals import malformed_token, missing_right, missing_token, unauthorized
 
-__all__ = ["Authorizer", "Grant", "SasVerifier", "TokenVerifier"]
+__all__ = ["ANONYMOUS", "Authorizer", "Grant", "SasVerifier", "TokenVerifier"]
 
 MAX_TOKEN_CHARS = 16 * 1024
 """Far above any token in use (JWTs: 2-8 KiB); keeps a renewToken message from being hashed for long."""
@@ -34,15 +35,17 @@ class Grant:
     """Name of the rule or subject, for the log."""
 
 
+ANONYMOUS = Grant(expires_at=math.inf, rule="anonymous")
+"""What a sender has where no token is needed."""
+
+
 class TokenVerifier(Protocol):
     """Checks one kind of token."""
 
     def recognises(self, token: str) -> bool:
         """Whether this text is meant to be a token of this kind."""
 
-    def verify(
-        self, token: str, *, right: Right, path: str, connection: HybridConnection | None, now: float
-    ) -> Grant:
+    def verify(self, token: str, *, right: Right, path: str, connection: HybridConnection | None, now: float) -> Grant:
         """Return what the token grants.
 
         Args:
@@ -73,9 +76,7 @@ class SasVerifier:
         """Whether the text begins like a shared access signature."""
         return token.lower().startswith("sharedaccesssignature")
 
-    def verify(
-        self, token: str, *, right: Right, path: str, connection: HybridConnection | None, now: float
-    ) -> Grant:
+    def verify(self, token: str, *, right: Right, path: str, connection: HybridConnection | None, now: float) -> Grant:
         """Check signature, expiry, audience and right, in this order: the first fault is the one that is told."""
         try:
             parsed = SasToken.parse(token)
@@ -118,8 +119,8 @@ class Authorizer:
 
     def check(
         self, token: str | None, *, right: Right, path: str, connection: HybridConnection | None, now: float
-    ) -> Grant | None:
-        """Return what the token grants, or None where none is needed.
+    ) -> Grant:
+        """Return what the token grants.
 
         A sender needs none if the hybrid connection says so; a hybrid connection that does not exist needs one,
         so that only its holder learns of it.
@@ -128,7 +129,7 @@ class Authorizer:
             Refusal: 401.
         """
         if right is Right.SEND and connection is not None and not connection.requires_client_authorization:
-            return None
+            return ANONYMOUS
         if not token:
             raise missing_token()
         if len(token) > MAX_TOKEN_CHARS or not token.isascii():

@@ -1,8 +1,8 @@
 """A listener's control channel: offers out, `renewToken` in, and the ways it ends.
 
-    1001  the relay shuts down                    1008  the token expired, or its successor was refused
-    1002  the listener broke the protocol         1009  it sent a message that is too long
-    1011  recycled, as Azure does every 24 hours
+1001  the relay shuts down                    1008  the token expired, or its successor was refused
+1002  the listener broke the protocol         1009  it sent a message that is too long
+1011  recycled, as Azure does every 24 hours
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ControlChannel:
         self._message: bytearray | None = None  # the text message that is arriving
         self._expires_at = grant.expires_at
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._watch_expiry()
+        self._expire_or_wait()
         if limits.recycle_after is not None:
             self._timers["recycle"] = self._loop.call_later(limits.recycle_after, self.recycle)
 
@@ -79,6 +79,11 @@ class ControlChannel:
     def websocket(self) -> WebSocket:
         """The channel itself."""
         return self._websocket
+
+    def start(self, early: bytes) -> None:
+        """Take what came before the channel was open."""
+        if early:
+            self._websocket.received(memoryview(early))
 
     def offer(self, message: str) -> bool:
         """Send an `accept` message; False if this listener cannot take it."""
@@ -101,9 +106,7 @@ class ControlChannel:
         self._websocket.send_close(close_payload(code, reason))
         self._end()
         if "close" not in self._timers:
-            self._timers["close"] = self._loop.call_later(
-                self._limits.close_timeout, self._websocket.connection.abort
-            )
+            self._timers["close"] = self._loop.call_later(self._limits.close_timeout, self._websocket.connection.abort)
 
     # What the websocket reports:
 
@@ -154,9 +157,9 @@ class ControlChannel:
             logger.info("listener %s on '%s' sent a bad token", self.id, self.hybrid_connection.path)
             self.close(1008, refusal.message)
             return
-        self._watch_expiry()
+        self._expire_or_wait()
 
-    def _watch_expiry(self) -> None:
+    def _expire_or_wait(self) -> None:
         """Close when the token has expired by the wall clock, which may run on while this machine sleeps."""
         remaining = self._expires_at + self._limits.token_expiry_grace - time.time()
         if remaining <= 0:
@@ -164,7 +167,7 @@ class ControlChannel:
             return
         if timer := self._timers.get("expiry"):
             timer.cancel()
-        self._timers["expiry"] = self._loop.call_later(min(remaining, 60.0), self._watch_expiry)
+        self._timers["expiry"] = self._loop.call_later(min(remaining, 60.0), self._expire_or_wait)
 
     def _end(self) -> None:
         for name in ("expiry", "recycle"):

@@ -45,7 +45,7 @@ class DelayedConnection(Connection):
         self._later(self._incoming, super()._lose)
 
     def _later(self, lane: deque[Callable[[], None]], action: Callable[[], None]) -> None:
-        # Timers that are due at the same moment run in any order, so a timer only says that the next one's time has come.
+        # Timers due at the same moment run in any order, so a timer only says that the next action's time has come.
         lane.append(action)
         self._loop.call_later(self._lane, self._next, lane)
 

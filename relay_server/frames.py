@@ -149,8 +149,6 @@ class FrameDecoder:
                     self._rest = bytes(view[position:])
                     break
                 position = start
-                if self._finished:
-                    break
         except _Broken as broken:
             self._finished = True
             events.append(broken.violation)
@@ -192,7 +190,7 @@ class FrameDecoder:
             if available < header + length:
                 return -1
             events.append(self._control(opcode, unmask(view[start : start + length], mask) if length else b""))
-            return start + length
+            return len(view) if self._finished else start + length
         self._data(first, opcode, length, mask, events)
         return start
 

@@ -20,14 +20,7 @@ from relay_server.control import ControlChannel
 from relay_server.handshake import Handshake
 from relay_server.http import error_answer, plain_answer, switching_protocols
 from relay_server.metrics import Counters
-from relay_server.refusals import (
-    Refusal,
-    accept_timed_out,
-    bad_request,
-    no_http,
-    no_listeners,
-    not_found,
-)
+from relay_server.refusals import Refusal, accept_timed_out, bad_request, no_http, no_listeners, not_found
 from relay_server.registry import Registry
 from relay_server.relaying import RelayedPair
 from relay_server.rendezvous import SECRET_PARAMETER, PendingSender, Rejection, Rendezvous
@@ -40,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 HEAD_TIMEOUT = 10.0
 """Seconds for a request's head; a peer that needs longer keeps a socket for nothing."""
+LINGER = 1.0
+"""Seconds in which the body of a refused HTTP request may still come; closing at once would destroy our answer."""
 MAX_TRACKED_PATH = 260
 """Characters of an asked path that an error repeats."""
 
@@ -67,59 +62,183 @@ class Gateway:
 
     async def serve(self, handshake: Handshake) -> None:
         """Answer one connection's request; returns when it is answered or gone."""
-        tracking: str | None = None
-        path = ""
         try:
             async with timeout(HEAD_TIMEOUT):
                 head = await handshake.head()
-            if self._delays.lane:
-                await asyncio.sleep(2 * self._delays.lane * self._delays.handshake_round_trips)
-            if not is_hybrid(head):
-                raise no_http()
-            request = HybridRequest.parse(head)
-            tracking, path = request.tracking, request.path
-            await self._dispatch(request, handshake)
         except TIMEOUT_ERRORS:
             handshake.connection.abort()
+            return
         except Refusal as refusal:
-            self.counters.refused += 1
-            self._refuse(handshake.connection, refusal, tracking, path)
+            self.refuse(handshake.connection, refusal)
+            return
+        if self._delays.lane:
+            await asyncio.sleep(2 * self._delays.lane * self._delays.handshake_round_trips)
+        if not is_hybrid(head):
+            self.refuse(handshake.connection, no_http(), linger=LINGER if head.has_body else 0.0)
+            return
+        request = HybridRequest.parse(head)
+        try:
+            await self._dispatch(request, handshake)
+        except Refusal as refusal:
+            self.refuse(handshake.connection, refusal, tracking=request.tracking, path=request.path)
 
-    def refuse_all(self, refusal: Refusal) -> None:
-        """Answer every waiting sender with an error."""
-        for pending in self.rendezvous.everybody():
-            pending.outcome.set_exception(refusal)
-
-    def _refuse(self, connection: Connection, refusal: Refusal, tracking: str | None, path: str) -> None:
+    def refuse(
+        self, connection: Connection, refusal: Refusal, *, tracking: str = "", path: str = "", linger: float = 0.0
+    ) -> None:
+        """Answer with an error and hang up."""
+        self.counters.refused += 1
         tracking = tracking or f"{new_guid()}_G0"
         system = f"sb://{self._config.namespace}/{path[:MAX_TRACKED_PATH]}"
         phrase = error_phrase(refusal.message, tracking=tracking, system=system, now=time.time())
         connection.write(error_answer(refusal, phrase, tracking=tracking))
-        connection.close()
+        if linger:
+            asyncio.get_running_loop().call_later(linger, connection.close)
+        else:
+            connection.close()
 
     async def _dispatch(self, request: HybridRequest, handshake: Handshake) -> None:
         accept = request.head.check_upgrade()
-        match request.action:
-            case "accept":
-                self._accept(request, handshake, accept)
-            case "listen":
-                await self._listen(request, handshake, accept)
-            case _:
-                await self._connect(request, handshake, accept)
+        action = request.action
+        if action == "accept":
+            self._accept(request, handshake, accept)
+        elif action == "listen":
+            await self._listen(request, handshake, accept)
+        else:
+            await self._connect(request, handshake)
 
-    async def _authorize(self, request: HybridRequest, right: Right) -> tuple[HybridConnection, Grant | None]:
+    async def _authorize(self, request: HybridRequest, right: Right) -> tuple[HybridConnection, Grant]:
         if self._delays.authorization:
             await asyncio.sleep(self._delays.authorization)
         connection = self.registry.find(request.segments)
-        grant = self._authorizer.check(
-            request.token, right=right, path=request.path, connection=connection, now=time.time()
-        )
+        grant = self._check(request.token, request, right, connection)
         if connection is None:
             raise not_found()
         return connection, grant
 
+    def _check(
+        self, token: str | None, request: HybridRequest, right: Right, connection: HybridConnection | None
+    ) -> Grant:
+        return self._authorizer.check(token, right=right, path=request.path, connection=connection, now=time.time())
+
+    # Listen:
+
     async def _listen(self, request: HybridRequest, handshake: Handshake, accept: str) -> None:
         hybrid_connection, grant = await self._authorize(request, Right.LISTEN)
-        assert grant is not None  # noqa: S101 - a listener without a token was refused
         self.registry.check_room(hybrid_connection)
-        ...
+        connection = handshake.connection
+        if not connection.is_open:
+            return
+        connection.write(switching_protocols(accept, tracking=request.tracking, subprotocol=None, extensions=None))
+        control = ControlChannel(
+            connection,
+            hybrid_connection=hybrid_connection,
+            listener_id=guid_of(request.parameters.get("sb-hc-id")) or new_guid(),
+            grant=grant,
+            renew=lambda token: self._check(token, request, Right.LISTEN, hybrid_connection),
+            limits=self._config.limits,
+            ended=self._listener_ended,
+        )
+        self.registry.add(control)
+        self.counters.listener_connections += 1
+        logger.info("listener up on '%s': %s from %s:%d", hybrid_connection.path, control.id, *connection.remote)
+        control.start(handshake.early())
+
+    def _listener_ended(self, control: ControlChannel) -> None:
+        self.registry.remove(control)
+        logger.info("listener down on '%s': %s", control.hybrid_connection.path, control.id)
+
+    # Connect:
+
+    async def _connect(self, request: HybridRequest, handshake: Handshake) -> None:
+        hybrid_connection, _ = await self._authorize(request, Right.SEND)
+        candidates = self._candidates(hybrid_connection, request)
+        if self._delays.matchmaking:
+            await asyncio.sleep(self._delays.matchmaking)
+        pending = self.rendezvous.open(request, handshake)
+        try:
+            self._offer(pending, candidates)
+            limit = self._config.limits.accept_timeout
+            await asyncio.wait({pending.outcome}, timeout=limit)
+        finally:
+            self.rendezvous.forget(pending)
+        if not pending.outcome.done():
+            logger.info("no answer on '%s' to %s", hybrid_connection.path, pending.id)
+            raise accept_timed_out(self._config.limits.accept_timeout_status)
+        outcome = pending.outcome.result()
+        if isinstance(outcome, Refusal):
+            raise outcome
+        if isinstance(outcome, Rejection):
+            self.counters.rejected += 1
+            logger.info("rejected on '%s' with %d: %s", hybrid_connection.path, outcome.status, pending.id)
+            handshake.connection.write(plain_answer(outcome.status, outcome.reason, tracking=request.tracking))
+            handshake.connection.close()
+
+    def _candidates(self, connection: HybridConnection, request: HybridRequest) -> list[ControlChannel]:
+        if not self._config.honour_listener_selection:
+            return self.registry.candidates(connection)
+        return self.registry.candidates(
+            connection, allowed=request.allowed_listeners, disallowed=request.disallowed_listeners
+        )
+
+    def _offer(self, pending: PendingSender, candidates: list[ControlChannel]) -> None:
+        """Tell the first listener that can be told.
+
+        Raises:
+            Refusal: none can.
+        """
+        message = pending.request.accept_message(
+            public=self._public_address(),
+            identity=pending.id,
+            secret=(SECRET_PARAMETER, pending.secret),
+            remote=pending.handshake.connection.remote,
+        )
+        if not any(control.offer(message) for control in candidates):
+            raise no_listeners()
+
+    # Accept and reject:
+
+    def _accept(self, request: HybridRequest, handshake: Handshake, accept: str) -> None:
+        secret = request.parameters.get(SECRET_PARAMETER, "")
+        rejection = request.rejection(after=f"{SECRET_PARAMETER}={secret}")
+        pending = self.rendezvous.take(request.parameters.get("sb-hc-id"), secret)
+        if pending is None or pending.outcome.done() or not pending.handshake.connection.is_open:
+            raise bad_request("The rendezvous is unknown, over, or was used already")
+        if rejection is not None:
+            pending.outcome.set_result(Rejection(*rejection))
+            handshake.connection.write(plain_answer(410, "Gone", tracking=request.tracking))
+            handshake.connection.close()
+            return
+        self._pair(pending, request, handshake, accept)
+        pending.outcome.set_result(None)
+
+    def _pair(self, pending: PendingSender, request: HybridRequest, handshake: Handshake, accept: str) -> None:
+        """Send both 101s, the listener's choices in each, and connect the two."""
+        subprotocol = (request.head.header("Sec-WebSocket-Protocol") or "").split(",")[0].strip() or None
+        extensions = request.head.header("Sec-WebSocket-Extensions")
+        sides = (
+            (pending.handshake, pending.request, pending.request.head.check_upgrade()),
+            (handshake, request, accept),
+        )
+        for side, its_request, its_accept in sides:
+            answer = switching_protocols(
+                its_accept, tracking=its_request.tracking, subprotocol=subprotocol, extensions=extensions
+            )
+            side.connection.write(answer)
+        pair = RelayedPair(
+            pending.handshake.connection,
+            handshake.connection,
+            extensions_agreed=bool(extensions),
+            limits=self._config.limits,
+            ended=self._pair_ended,
+        )
+        self.pairs.add(pair)
+        self.counters.sender_connections += 1
+        logger.info("relaying %s", pending.id)
+        pair.start(pending.handshake.early(), handshake.early())
+
+    def _pair_ended(self, pair: RelayedPair) -> None:
+        self.pairs.discard(pair)
+        to_listener, to_sender = pair.sender.bytes_received, pair.listener.bytes_received
+        self.counters.bytes_to_listeners += to_listener
+        self.counters.bytes_to_senders += to_sender
+        logger.info("relayed %d bytes to the listener and %d back", to_listener, to_sender)

@@ -1,4 +1,4 @@
-"""A connection before its answer: reads one request's head, holds what comes too early, and tells if the peer leaves."""
+"""A connection before its answer: reads a request's head, holds what comes too early, tells if the peer leaves."""
 
 from __future__ import annotations
 

@@ -66,6 +66,12 @@ class RelayedPair:
         """Bytes that wait in the relay for either side."""
         return self.sender.connection.buffered + self.listener.connection.buffered
 
+    def start(self, from_sender: bytes, from_listener: bytes) -> None:
+        """Relay what came before the connections were paired."""
+        for websocket, early in ((self.sender, from_sender), (self.listener, from_listener)):
+            if early:
+                websocket.received(memoryview(early))
+
     def close(self, code: int, reason: str) -> None:
         """End both directions from the middle."""
         for websocket in (self.sender, self.listener):

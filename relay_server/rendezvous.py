@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from relay_server.handshake import Handshake
+from relay_server.refusals import Refusal
 from relay_server.requests import HybridRequest
 from relay_server.tracking import guid_of, new_guid, tracking_id
 
@@ -39,7 +40,7 @@ class PendingSender:
     secret: str = field(repr=False)
     request: HybridRequest
     handshake: Handshake
-    outcome: asyncio.Future[Rejection | None]
+    outcome: asyncio.Future[Rejection | Refusal | None]
     """None when it was accepted and is relayed already."""
 
 
@@ -80,6 +81,14 @@ class Rendezvous:
             return None
         del self._pending[key]
         return pending
+
+    def refuse_all(self, refusal: Refusal) -> None:
+        """Let every sender have the same error."""
+        waiting = list(self._pending.values())
+        self._pending.clear()
+        for pending in waiting:
+            if not pending.outcome.done():
+                pending.outcome.set_result(refusal)
 
     def forget(self, pending: PendingSender) -> None:
         """A sender waits no more."""

@@ -7,7 +7,7 @@ Python 3.13 switches on by default.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import ipaddress
 import os
 import ssl
@@ -28,8 +28,8 @@ __all__ = ["Certificates", "prepare", "server_context", "write_private"]
 CA_DAYS = 3650
 SERVER_DAYS = 397
 """Longest life of a server certificate that every client accepts."""
-RENEW_BEFORE = datetime.timedelta(days=30)
-BACKDATED = datetime.timedelta(days=1)
+RENEW_BEFORE = dt.timedelta(days=30)
+BACKDATED = dt.timedelta(days=1)
 """A client's clock may be behind."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -116,7 +116,7 @@ def _load_or_make_ca(directory: Path) -> _Issuer:
         key = serialization.load_pem_private_key(key_file.read_bytes(), None)
         fits = isinstance(key, ec.EllipticCurvePrivateKey) and key.public_key() == certificate.public_key()
         # A server certificate never outlives its CA.
-        enough = certificate.not_valid_after_utc - _now() > datetime.timedelta(days=SERVER_DAYS)
+        enough = certificate.not_valid_after_utc - _now() > dt.timedelta(days=SERVER_DAYS)
         if isinstance(key, ec.EllipticCurvePrivateKey) and fits and enough:
             return _Issuer(certificate, key)
     except (FileNotFoundError, ValueError, TypeError):  # missing, damaged, or under a passphrase
@@ -168,7 +168,7 @@ def _builder(
         .public_key(public)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - BACKDATED)
-        .not_valid_after(now - BACKDATED + datetime.timedelta(days=days))
+        .not_valid_after(now - BACKDATED + dt.timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_public), critical=False)
     )
@@ -221,5 +221,5 @@ def _certificate_bytes(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.timezone.utc)
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.timezone.utc)

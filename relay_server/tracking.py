@@ -1,7 +1,7 @@
 """Tracking ids: a GUID and the gateways a request passed, and the tail they put on every error.
 
-    7b17ae72-fddb-4c9b-a8f9-94c2654aa0fe_G0
-    Endpoint does not exist. TrackingId:7b17..._G0, SystemTracker:sb://ns/hc, Timestamp:2025-04-24T11:08:15
+7b17ae72-fddb-4c9b-a8f9-94c2654aa0fe_G0
+Endpoint does not exist. TrackingId:7b17..._G0, SystemTracker:sb://ns/hc, Timestamp:2025-04-24T11:08:15
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class WebSocket:
             self._owner.lost(self)
 
     def _answer_ping(self, payload: bytes) -> None:
-        # A peer that pings and does not read would make us store pongs; one for the latest ping is enough (RFC 6455 5.5.3).
+        # A peer that pings and does not read would make us store pongs; RFC 6455 5.5.3 wants the latest one only.
         if self.connection.writing_paused:
             self._pong_owed = payload
             return

@@ -4,12 +4,15 @@ import gc
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
+import pytest_asyncio
 
 from tests.support import secrets
+from tests.support.relay import LocalRelay, local_relay
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +49,16 @@ def _nothing_left_behind() -> Iterator[None]:
 
 def _children() -> list[psutil.Process]:
     return psutil.Process(os.getpid()).children(recursive=True)
+
+
+@pytest.fixture(scope="session")
+def tls_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where relays keep their CA: made once, because keys take time."""
+    return tmp_path_factory.mktemp("tls")
+
+
+@pytest_asyncio.fixture
+async def relay(tls_directory: Path) -> AsyncIterator[LocalRelay]:
+    """A running relay with one hybrid connection."""
+    async with local_relay(tls_directory) as running:
+        yield running

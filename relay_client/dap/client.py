@@ -1,7 +1,6 @@
 """A small debugger without a user interface: requests, events, and the attach sequence of debugpy.
 
-It serves the demo and the tests. Every wait has a deadline, and everything that waits fails at once when the
-connection ends.
+It serves the demo and the tests. Every wait has a deadline and ends at once when the connection does.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from relay_client.dap.framing import Message, MessageDecoder, encode
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.net.compat import TIMEOUT_ERRORS, timeout
-from relay_core.net.pump import READ_SIZE, set_nodelay
+from relay_core.net.pump import set_nodelay
 from relay_core.net.tasks import TaskSet
 
 __all__ = ["DapClient", "RequestFailed"]
@@ -23,9 +22,8 @@ __all__ = ["DapClient", "RequestFailed"]
 DEFAULT_TIMEOUT = 10.0
 """Seconds for one answer or event; a debugger on the same machine needs milliseconds."""
 MAX_KEPT_EVENTS = 10_000
-"""Events that nobody has waited for yet; the oldest go first. A chatty job sends one for each line it prints."""
-
-Body = dict[str, Any]
+"""Events that nobody has taken; then the oldest go. A chatty job sends one or two for each line it prints."""
+READ_SIZE = 64 * 1024
 
 _INITIALIZE = {
     "clientID": "relay-client",
@@ -35,9 +33,12 @@ _INITIALIZE = {
     "columnsStartAt1": True,
 }
 
+Body = dict[str, Any]
+T = TypeVar("T")
+
 
 class RequestFailed(RelayDebugError):
-    """The debug adapter refused a request; the sentence holds its reason."""
+    """The debug adapter refused something, or did not do it in time; the sentence holds its reason."""
 
 
 class DapClient:
@@ -46,23 +47,26 @@ class DapClient:
         client = await DapClient.connect("127.0.0.1", 5678)
         await client.attach({"train.py": [{"line": 40}]})
         stopped = await client.wait_for_event("stopped")
+        await client.close()
+
+    All methods that wait raise RequestFailed on a refusal or when `within` seconds are over, and ConnectionLost or
+    ProtocolError when the connection has ended.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
         self._sequence = itertools.count(1)
-        self._answers: dict[int, asyncio.Future[Message]] = {}
+        self._responses: dict[int, Message] = {}
         self._events: deque[Message] = deque(maxlen=MAX_KEPT_EVENTS)
         self._changed = asyncio.Event()
-        """Set, and replaced by another, whenever an event comes or the connection ends."""
+        """Set, and replaced by a new one, when a message has come or the connection has ended."""
         self._lost: RelayDebugError | None = None
         self._tasks = TaskSet()
         self._tasks.spawn(self._receive(), name="DAP receiver")
 
     def __repr__(self) -> str:
-        state = "closed" if self._lost else "open"
-        return f"<DapClient {state} pending={len(self._answers)} events={len(self._events)}>"
+        return f"<DapClient {'closed' if self._lost else 'open'} events={len(self._events)}>"
 
     @classmethod
     async def connect(cls, host: str, port: int, *, within: float = DEFAULT_TIMEOUT) -> DapClient:
@@ -73,7 +77,7 @@ class DapClient:
         """
         try:
             async with timeout(within):
-                reader, writer = await asyncio.open_connection(host, port, limit=READ_SIZE)
+                reader, writer = await asyncio.open_connection(host, port)
         except (OSError, *TIMEOUT_ERRORS) as error:
             raise ConnectionLost(f"nothing answers on {host}:{port}") from error
         set_nodelay(writer)
@@ -82,90 +86,131 @@ class DapClient:
     async def request(
         self, command: str, arguments: Mapping[str, Any] | None = None, *, within: float = DEFAULT_TIMEOUT
     ) -> Body:
-        """Send a request and return the body of its response.
-
-        Raises:
-            RequestFailed: the debug adapter refused it, or did not answer in time.
-            ConnectionLost, ProtocolError: the connection ended.
-        """
-        return await self._body_of(self._send(command, arguments), within)
+        """Send a request and return the body of its response."""
+        return await self._answer_to(command, self._send(command, arguments), within)
 
     async def wait_for_event(
         self, *names: str, matching: Callable[[Body], bool] = lambda _body: True, within: float = DEFAULT_TIMEOUT
     ) -> Message:
-        """Return the oldest event with one of these names that nobody has taken yet, or the next that comes.
-
-        Raises:
-            RequestFailed: none came in time.
-            ConnectionLost, ProtocolError: the connection ended first.
-        """
-        return await self._take_event(names, matching, within)
+        """Take the oldest event with one of these names that nobody has taken yet, or the next that comes."""
+        return await self._until(
+            lambda: self._take_event(names, matching), f"no event '{' or '.join(names)}' came", within
+        )
 
     async def attach(
         self, breakpoints: Mapping[str, Sequence[Body]], *, within: float = DEFAULT_TIMEOUT, **arguments: Any
     ) -> dict[str, list[Body]]:
-        """Attach to the job with breakpoints in place before it runs on, and return how each was taken.
+        """Attach to the job, with breakpoints in place before it runs on, and return how each was taken.
 
         Args:
             breakpoints: DAP SourceBreakpoints by source path.
             within: Seconds for each answer of the sequence.
             arguments: Further attach arguments, such as pathMappings.
-
-        Raises:
-            RequestFailed: a step was refused, for example because another debugger is attached.
-            ConnectionLost, ProtocolError: the connection ended.
         """
         await self.request("initialize", _INITIALIZE, within=within)
-        # debugpy answers an attach after configurationDone, and one that it refuses at once.
-        attached = self._send("attach", {"type": "debugpy", "request": "attach", **arguments})
-        await self._take_event(("initialized",), lambda _body: True, within, unless_refused=attached)
-        taken = {path: await self.set_breakpoints(path, wanted) for path, wanted in breakpoints.items()}
+        attach = self._send("attach", {"type": "debugpy", "request": "attach", **arguments})
+        first = await self._until(
+            lambda: self._responses.get(attach) or self._take_event(("initialized",), lambda _body: True),
+            "no event 'initialized' came",
+            within,
+        )
+        if first["type"] == "response":  # a refusal; consent comes after configurationDone
+            _accept("attach", first)
+        taken = {path: await self.set_breakpoints(path, wanted, within=within) for path, wanted in breakpoints.items()}
         await self.request("configurationDone", within=within)
-        await self._body_of(attached, within)
+        await self._answer_to("attach", attach, within)
         return taken
 
-    async def set_breakpoints(self, path: str, breakpoints: Sequence[Body]) -> list[Body]:
+    async def set_breakpoints(
+        self, path: str, breakpoints: Sequence[Body], *, within: float = DEFAULT_TIMEOUT
+    ) -> list[Body]:
         """Replace the breakpoints of one source file and return how each was taken."""
-        body = await self.request("setBreakpoints", {"source": {"path": path}, "breakpoints": list(breakpoints)})
-        taken: list[Body] = body["breakpoints"]
+        arguments = {"source": {"path": path}, "breakpoints": list(breakpoints)}
+        taken: list[Body] = (await self.request("setBreakpoints", arguments, within=within)).get("breakpoints", [])
         return taken
 
     async def close(self) -> None:
         """Close the connection; debugpy then lets the job run on without breakpoints."""
-        self._end(ConnectionLost("the debug session is closed", code=1000))
         await self._tasks.cancel_all()
+        self._end(ConnectionLost("the debug session is closed", code=1000))
         self._writer.transport.abort()
 
-    def _send(self, command: str, arguments: Mapping[str, Any] | None = None) -> asyncio.Future[Message]:
+    def _send(self, command: str, arguments: Mapping[str, Any] | None = None) -> int:
         if self._lost:
             raise self._lost
-        sequence = next(self._sequence)
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._answers[sequence] = answer
-        request = {"seq": sequence, "type": "request", "command": command, "arguments": dict(arguments or {})}
+        number = next(self._sequence)
+        request = {"seq": number, "type": "request", "command": command, "arguments": dict(arguments or {})}
         self._writer.write(encode(request))
-        return answer
+        return number
 
-    async def _body_of(self, answer: asyncio.Future[Message], within: float) -> Body:
-        """Return the body of a response once it is there."""
-        await self._until(answer.done, within, "the debugger did not answer")
-        return _accepted(answer.result())
+    async def _answer_to(self, command: str, number: int, within: float) -> Body:
+        response = await self._until(
+            lambda: self._responses.pop(number, None), f"no answer to '{command}' came", within
+        )
+        return _accept(command, response)
 
-    async def _take_event(
-        self,
-        names: Sequence[str],
-        matching: Callable[[Body], bool],
-        within: float,
-        *,
-        unless_refused: asyncio.Future[Message] | None = None,
-    ) -> Message:
-        """Remove and return an event; a request that makes it impossible may be refused first."""
+    async def _until(self, look: Callable[[], T | None], complaint: str, within: float) -> T:
+        """Return what `look` finds, now or after one of the next messages."""
+        try:
+            async with timeout(within):
+                while (found := look()) is None:
+                    if self._lost:
+                        raise self._lost
+                    await self._changed.wait()
+                return found
+        except TIMEOUT_ERRORS:
+            raise RequestFailed(f"{complaint} within {within:g} s") from None
 
-        def find() -> Message | None:
-            if unless_refused is not None and unless_refused.done():
-                _accepted(unless_refused.result())
-            wanted = (event for event in self._events if event.get("event") in names)
-            return next((event for event in wanted if matching(event.get("body") or {})), None)
+    def _take_event(self, names: Sequence[str], matching: Callable[[Body], bool]) -> Message | None:
+        for event in self._events:
+            if event.get("event") in names and matching(event.get("body") or {}):
+                self._events.remove(event)
+                return event
+        return None
 
-        await self._until(lambda: find() is not None, within, f"no event '{' or '.join(names)}' came")
-        ...
+    async def _receive(self) -> None:
+        decoder = MessageDecoder()
+        try:
+            while data := await self._reader.read(READ_SIZE):
+                for message in decoder.receive_data(data):
+                    self._dispatch(message)
+            decoder.receive_eof()
+            self._end(ConnectionLost("the debug adapter closed the connection"))
+        except ProtocolError as error:
+            self._end(error)
+        except OSError as error:
+            self._end(ConnectionLost(f"the connection to the debug adapter broke: {error.strerror}"))
+
+    def _dispatch(self, message: Message) -> None:
+        if message["type"] == "response":
+            self._responses[message.get("request_seq", 0)] = message
+        elif message["type"] == "event":
+            self._events.append(message)
+        elif message["type"] == "request":
+            self._refuse(message)
+        self._tell()
+
+    def _refuse(self, request: Message) -> None:
+        """Answer what a debug adapter asks of an editor; unanswered, it would wait."""
+        answer = {"type": "response", "request_seq": request.get("seq"), "command": request.get("command")}
+        self._writer.write(encode({**answer, "seq": next(self._sequence), "success": False, "message": "unsupported"}))
+
+    def _end(self, reason: RelayDebugError) -> None:
+        self._lost = self._lost or reason
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+def _accept(command: str, response: Message) -> Body:
+    """Return the body of a response.
+
+    Raises:
+        RequestFailed: it is a refusal.
+    """
+    if not response.get("success"):
+        raise RequestFailed(f"the debugger refused '{command}': {response.get('message') or 'no reason given'}")
+    body: Body = response.get("body") or {}
+    return body

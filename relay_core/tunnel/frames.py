@@ -130,7 +130,7 @@ class FrameDecoder:
             self._partial += view[start:at]
             if len(self._partial) == HEADER_SIZE:
                 self._wanted = self._frame_length(self._partial, 0)
-            if len(self._partial) == self._wanted >= HEADER_SIZE:
+            if len(self._partial) == self._wanted:
                 frame = self._frame(memoryview(self._partial), 0, self._wanted)
                 self._partial, self._wanted = bytearray(), HEADER_SIZE
                 yield frame

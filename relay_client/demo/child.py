@@ -1,0 +1,88 @@
+"""A program that the demo starts: its output goes to files, and it is ended through its own handle in every case."""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.subprocess
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from relay_client.demo.checks import DemoFailed
+from relay_core.net.compat import TIMEOUT_ERRORS, timeout
+
+__all__ = ["Child"]
+
+END_TIMEOUT = 5.0
+"""Seconds a program gets to end when it is asked to; all of ours need less than one."""
+
+
+class Child:
+    """One running program."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, stdout: Path, stderr: Path) -> None:
+        self.name = name
+        self._process = process
+        self._stdout = stdout
+        self._stderr = stderr
+
+    def __repr__(self) -> str:
+        return f"<Child {self.name} pid={self.pid} status={self._process.returncode}>"
+
+    @classmethod
+    async def start(
+        cls, name: str, command: Sequence[str], *, logs: Path, cwd: Path, environment: Mapping[str, str]
+    ) -> Child:
+        """Start a program in a session of its own, so that Ctrl-C reaches the demo only, which ends it in order."""
+        stdout, stderr = logs / f"{name}.out", logs / f"{name}.err"
+        with stdout.open("wb") as out, stderr.open("wb") as err:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=cwd,
+                env=environment,
+                start_new_session=True,
+            )
+        return cls(name, process, stdout, stderr)
+
+    @property
+    def pid(self) -> int:
+        """The program's process id."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._process.returncode is None
+
+    def lines(self) -> list[str]:
+        """Return what it has printed so far."""
+        return self._stdout.read_text(errors="replace").splitlines()
+
+    def output(self) -> str:
+        """Return all it has printed so far, errors first."""
+        return self._stderr.read_text(errors="replace") + self._stdout.read_text(errors="replace")
+
+    async def wait(self, *, within: float | None = None) -> int:
+        """Return its exit status once it has ended.
+
+        Raises:
+            DemoFailed: it still runs after `within` seconds.
+        """
+        try:
+            async with timeout(within):
+                return await self._process.wait()
+        except TIMEOUT_ERRORS:
+            raise DemoFailed(f"{self.name} still runs after {within:g} s") from None
+
+    async def end(self) -> None:
+        """End it: ask, wait, insist."""
+        for insist in (self._process.terminate, self._process.kill):
+            if not self.running:
+                return
+            with contextlib.suppress(ProcessLookupError):
+                insist()
+            with contextlib.suppress(DemoFailed):
+                await self.wait(within=END_TIMEOUT)

@@ -1,0 +1,129 @@
+"""What a session tells its owner; `Session.events()` hands them out in the order in which they happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relay_core.tunnel.messages import JsonObject, Target
+from relay_core.tunnel.outcomes import Death, OverReason, Refusal, ResetCode
+
+__all__ = [
+    "DataReceived",
+    "EofReceived",
+    "Event",
+    "Resumed",
+    "RoundTrip",
+    "SessionOver",
+    "StatusReceived",
+    "StreamAccepted",
+    "StreamOpened",
+    "StreamReset",
+    "StreamWritable",
+    "TransportDead",
+]
+
+
+@dataclass(frozen=True)
+class StreamOpened:
+    """The peer opened a stream; answer with `Session.accept` or `Session.refuse`. Data may follow at once."""
+
+    stream: int
+    target: Target
+    """Logical port or name, to be checked against what may be reached."""
+    metadata: JsonObject
+    """What the peer says about who opens it and why."""
+
+
+@dataclass(frozen=True)
+class StreamAccepted:
+    """The peer accepted a stream of ours; a refusal is a `StreamReset`."""
+
+    stream: int
+
+
+@dataclass(frozen=True)
+class DataReceived:
+    """Bytes of a stream; tell `Session.consumed` when they have been passed on, not when they have been queued."""
+
+    stream: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class EofReceived:
+    """The peer ended its direction of a stream; ours goes on."""
+
+    stream: int
+
+
+@dataclass(frozen=True)
+class StreamReset:
+    """A stream is gone, in both directions and at once."""
+
+    stream: int
+    code: ResetCode
+    text: str
+    """A sentence from the peer, or ""."""
+
+
+@dataclass(frozen=True)
+class StreamWritable:
+    """A stream for which `Session.send` took less than it was given takes bytes again."""
+
+    stream: int
+
+
+@dataclass(frozen=True)
+class StatusReceived:
+    """The peer's newest status; it replaces the one before, and some in between may have been skipped."""
+
+    status: JsonObject
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A transport was attached after the session had begun; nothing was lost."""
+
+    epoch: int
+
+
+@dataclass(frozen=True)
+class TransportDead:
+    """The session has given up a transport: close it. The session itself waits for the next one."""
+
+    epoch: int
+    death: Death
+    text: str
+
+
+@dataclass(frozen=True)
+class RoundTrip:
+    """A PONG came back."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SessionOver:
+    """The session has ended for good; every stream is gone, and no further event follows."""
+
+    reason: OverReason
+    text: str
+    """The peer's sentence or details, or ""."""
+    refusal: Refusal | None = None
+    """Set with `OverReason.REFUSED`."""
+
+
+Event = (
+    StreamOpened
+    | StreamAccepted
+    | DataReceived
+    | EofReceived
+    | StreamReset
+    | StreamWritable
+    | StatusReceived
+    | Resumed
+    | TransportDead
+    | RoundTrip
+    | SessionOver
+)

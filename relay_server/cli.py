@@ -1,0 +1,99 @@
+"""The `relay-server` command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from relay_core.console import configure_logging, run_program
+from relay_core.errors import UsageError
+
+__all__ = ["main", "run"]
+
+PROGRAM = "relay-server"
+_EPILOG = """\
+example:
+  relay-server init ./relay --hc myhc
+  relay-server serve --config ./relay/relay.toml
+
+exit codes: 0 stopped on request, 2 wrong command line, 3 bad configuration, 8 port in use, 130 stopped at once
+"""
+
+
+def run() -> None:
+    """Entry point of the console script."""
+    sys.exit(run_program(PROGRAM, main))
+
+
+def main(argv: list[str]) -> int:
+    """Run one command.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        RelayDebugError: with its own exit status.
+    """
+    if argv and argv[0].startswith("--config"):
+        argv = ["serve", *argv]
+    arguments = _parser().parse_args(argv)
+    configure_logging(PROGRAM, verbose=getattr(arguments, "verbose", False))
+    if arguments.command == "init":
+        return _init(arguments)
+    return _serve(arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="A relay that speaks the protocol of Azure Relay Hybrid Connections: for laptops, CI and private "
+        "clusters.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    init = commands.add_parser("init", help="write a configuration, keys, connection strings and a certificate")
+    init.add_argument("directory", type=Path, metavar="DIR", help="where to write; may exist, nothing is overwritten")
+    init.add_argument("--hc", action="extend", nargs="+", required=True, metavar="NAME", help="hybrid connections")
+    init.add_argument("--port", type=int, default=8443, help="port the relay will listen on (default: %(default)s)")
+    init.add_argument("--namespace", default="localhost", metavar="HOST", help="host name clients will use")
+    serve = commands.add_parser("serve", help="run the relay (the default if only --config is given)")
+    serve.add_argument("--config", type=Path, required=True, metavar="FILE", help="configuration, see `init`")
+    serve.add_argument("--port", type=int, help="instead of the configuration's; 0 for a free one")
+    serve.add_argument(
+        "--ready-file", type=Path, metavar="FILE", help="once serving, write JSON here: port, address, ca_file"
+    )
+    serve.add_argument("--delay-profile", choices=["azure"], help="add a cloud service's latencies, for measurements")
+    serve.add_argument("--verbose", action="store_true", help="more event lines")
+    return parser
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    from relay_server.provisioning import provision
+
+    if not 1 <= arguments.port <= 65535:
+        raise UsageError("--port must be 1 to 65535")
+    made = provision(arguments.directory, arguments.hc, namespace=arguments.namespace, port=arguments.port)
+    agent, client = made.connection_files[0]
+    print(f"made {made.config_file}, a certificate, and connection strings for {len(made.connection_files)} "
+          "hybrid connection(s). next:")  # fmt: skip
+    print(f"  {PROGRAM} serve --config {made.config_file}")
+    print("and where the job and the editor run:")
+    print(f"  export RELAY_CA_FILE={made.ca_file}")
+    print("the job takes its connection string from")
+    print(f"  {agent}")
+    print("and relay-client from")
+    print(f"  {client}")
+    return 0
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from relay_server.service import serve_until_stopped
+
+    return serve_until_stopped(
+        arguments.config,
+        port=arguments.port,
+        ready_file=arguments.ready_file,
+        delay_profile=arguments.delay_profile,
+    )

@@ -1,0 +1,220 @@
+"""A relay that can be embedded: binds, serves, and ends in order.
+
+async with RelayServer(config) as server:
+    endpoint = server.endpoint("myhc")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from relay_core.errors import ConfigurationError, LocalPortInUse
+from relay_core.hyco.address import Endpoint
+from relay_core.net.compat import TIMEOUT_ERRORS, timeout
+from relay_core.net.tasks import TaskSet
+from relay_server import tls
+from relay_server.authorization import Authorizer, SasVerifier, TokenVerifier
+from relay_server.config import RelayConfig
+from relay_server.connection import READ_BYTES, Connection
+from relay_server.delays import DelayedConnection
+from relay_server.gateway import Gateway
+from relay_server.handshake import Handshake
+from relay_server.metrics import Metrics
+from relay_server.refusals import overloaded, shutting_down
+
+__all__ = ["RelayServer"]
+
+logger = logging.getLogger(__name__)
+
+BACKLOG = 1024
+"""Connections the kernel keeps for us; a fleet of agents that reconnects together is met with patience."""
+MAX_WAITING = 1000
+"""Connections without an answer yet, senders that wait for a listener among them; more are told to come back."""
+TLS_HANDSHAKE_TIMEOUT = 10.0
+
+
+class RelayServer:
+    """One relay.
+
+    Args:
+        config: What it serves.
+        verifiers: Token verifiers to ask after the one for shared access signatures.
+    """
+
+    def __init__(self, config: RelayConfig, *, verifiers: Sequence[TokenVerifier] = ()) -> None:
+        self.config = config
+        self.ca_file: Path | None = None
+        """The CA to trust, once started; None if the user brought the certificate."""
+        sas = SasVerifier(hosts=config.hosts, rules=config.rules)
+        self._gateway = Gateway(
+            config, authorizer=Authorizer([sas, *verifiers]), public_address=lambda: self.public_address
+        )
+        self._server: asyncio.Server | None = None
+        self._port = config.port
+        self._connections: set[Connection] = set()
+        self._tasks = TaskSet()
+        self._all_gone = asyncio.Event()
+        self._buffer = memoryview(bytearray(READ_BYTES))
+
+    def __repr__(self) -> str:
+        state = "serving" if self._server is not None else "stopped"
+        return f"<RelayServer {self.config.namespace}:{self._port} {state} connections={len(self._connections)}>"
+
+    # Where it is:
+
+    @property
+    def port(self) -> int:
+        """The port it is bound to, kept over `stop` and `start`."""
+        return self._port
+
+    @property
+    def public_address(self) -> str:
+        """The `host:port` that listeners are told to dial."""
+        host = self.config.namespace
+        return self.config.public_address or f"{f'[{host}]' if ':' in host else host}:{self._port}"
+
+    def endpoint(self, path: str) -> Endpoint:
+        """Return the address of a hybrid connection here."""
+        return Endpoint(self.config.namespace, self._port, path)
+
+    # Life:
+
+    async def start(self) -> None:
+        """Bind and serve.
+
+        Raises:
+            LocalPortInUse: somebody else has the port.
+            ConfigurationError: the address or the certificate cannot be used.
+        """
+        certificates = tls.prepare(self.config.tls, self.config.hosts)
+        context = tls.server_context(certificates)
+        self.ca_file = certificates.ca
+        if not _is_loopback(self.config.bind):
+            logger.warning("listening on %s: everybody who reaches this machine can reach the relay", self.config.bind)
+        try:
+            self._server = await asyncio.get_running_loop().create_server(
+                self._make_connection,
+                self.config.bind,
+                self._port,
+                ssl=context,
+                backlog=BACKLOG,
+                ssl_handshake_timeout=TLS_HANDSHAKE_TIMEOUT,
+            )
+        except OSError as error:
+            raise _bind_error(error, self.config.bind, self._port) from error
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """End in order: accept nobody, turn waiting senders away, take leave of everybody else, then hang up."""
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        server.close()
+        self._gateway.rendezvous.refuse_all(shutting_down())
+        for control in self._gateway.registry.listeners:
+            control.close(1001, "The relay is shutting down")
+        for pair in list(self._gateway.pairs):
+            pair.close(1001, "The relay is shutting down")
+        with contextlib.suppress(*TIMEOUT_ERRORS):
+            async with timeout(self.config.limits.drain_timeout):
+                await self._wait_until_empty()
+        await self.kill()
+
+    async def kill(self) -> None:
+        """End now: every connection is dropped without a Close."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self.drop_all()
+        await self._tasks.cancel_all()
+        await self._wait_until_empty()
+
+    async def __aenter__(self) -> RelayServer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # Faults on request, and what goes on:
+
+    def drop_all(self) -> None:
+        """Drop every connection, as a network failure would."""
+        for connection in list(self._connections):
+            connection.abort()
+
+    def recycle_listeners(self) -> None:
+        """Close every control channel with 1011, as Azure does every 24 hours; relayed connections stay."""
+        for control in self._gateway.registry.listeners:
+            control.recycle()
+
+    def metrics(self) -> Metrics:
+        """Return a snapshot."""
+        gateway, counters = self._gateway, self._gateway.counters
+        return Metrics(
+            active_listeners=len(gateway.registry.listeners),
+            active_senders=len(gateway.pairs),
+            pending_senders=len(gateway.rendezvous),
+            connections=len(self._connections),
+            listener_connections=counters.listener_connections,
+            sender_connections=counters.sender_connections,
+            rejected=counters.rejected,
+            refused=counters.refused,
+            bytes_to_listeners=counters.bytes_to_listeners + sum(pair.sender.bytes_received for pair in gateway.pairs),
+            bytes_to_senders=counters.bytes_to_senders + sum(pair.listener.bytes_received for pair in gateway.pairs),
+            buffered_bytes=sum(connection.buffered for connection in self._connections),
+        )
+
+    def _make_connection(self) -> Connection:
+        delays = self.config.delays
+        if delays is not None and delays.lane:
+            return DelayedConnection(self._buffer, self._connected, self._disconnected, lane=delays.lane)
+        return Connection(self._buffer, self._connected, self._disconnected)
+
+    def _connected(self, connection: Connection) -> None:
+        if self._server is None:  # it was in TLS when the server stopped
+            connection.abort()
+            return
+        self._connections.add(connection)
+        if len(self._tasks) >= MAX_WAITING:
+            self._gateway.refuse(connection, overloaded())
+            return
+        handshake = Handshake(connection)
+        task = self._tasks.spawn(self._gateway.serve(handshake), name=f"serve {connection.remote}")
+        handshake.on_lost = task.cancel
+
+    def _disconnected(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._all_gone.set()
+
+    async def _wait_until_empty(self) -> None:
+        while self._connections:
+            self._all_gone.clear()
+            await self._all_gone.wait()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _bind_error(error: OSError, host: str, port: int) -> Exception:
+    if error.errno == errno.EADDRINUSE:
+        return LocalPortInUse(
+            f"port {port} on {host} is taken by another program",
+            hint=f"stop it, or choose another 'port'; to see who it is: ss -ltnp 'sport = :{port}'",
+        )
+    reason = error.strerror or "the address is not usable"
+    return ConfigurationError(f"cannot listen on {host} port {port}: {reason}", hint="check 'bind' and 'port'")

@@ -1,0 +1,103 @@
+"""A relay as a process: starts from a configuration file, says that it is ready, and stops on a signal.
+
+The first SIGTERM or SIGINT stops in order, a second one at once (exit status 130).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import shlex
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+from relay_core.errors import ConfigurationError
+from relay_core.net.tasks import TaskSet, cancel_and_wait
+from relay_server.config import DelayProfile, RelayConfig
+from relay_server.config_file import load
+from relay_server.server import RelayServer
+from relay_server.tls import write_private
+
+__all__ = ["serve_until_stopped"]
+
+logger = logging.getLogger(__name__)
+
+FORCED = 130
+
+
+def serve_until_stopped(
+    config_file: Path, *, port: int | None = None, ready_file: Path | None = None, delay_profile: str | None = None
+) -> int:
+    """Serve until a signal; return the exit status.
+
+    Args:
+        config_file: TOML.
+        port: Instead of the configuration's.
+        ready_file: Gets JSON with `port`, `address` and `ca_file` once connections are taken; removed at the end.
+        delay_profile: `azure` or None.
+
+    Raises:
+        ConfigurationError: the configuration, the certificate or the ready file is not usable.
+        LocalPortInUse: somebody else has the port.
+    """
+    config = load(config_file)
+    if port is not None:
+        config = replace(config, port=port)
+    if delay_profile == "azure":
+        config = replace(config, delays=DelayProfile.azure())
+    return asyncio.run(_serve(config, ready_file))
+
+
+async def _serve(config: RelayConfig, ready_file: Path | None) -> int:
+    stop, force = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        (force if stop.is_set() else stop).set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    server = RelayServer(config)
+    await server.start()
+    try:
+        _announce(server, ready_file)
+        await stop.wait()
+        logger.info("stopping; once more stops at once")
+        return await _stop(server, force)
+    finally:
+        await server.kill()
+        _retract(ready_file)
+
+
+async def _stop(server: RelayServer, force: asyncio.Event) -> int:
+    """Stop in order unless `force` comes first; return the exit status."""
+    async with TaskSet() as tasks:
+        orderly = tasks.spawn(server.stop(), name="stop in order")
+        forced = tasks.spawn(force.wait(), name="second signal")
+        await asyncio.wait({orderly, forced}, return_when=asyncio.FIRST_COMPLETED)
+        if orderly.done():
+            return 0
+        await cancel_and_wait(orderly)
+        return FORCED
+
+
+def _retract(ready_file: Path | None) -> None:
+    if ready_file is not None:
+        ready_file.unlink(missing_ok=True)
+
+
+def _announce(server: RelayServer, ready_file: Path | None) -> None:
+    address = f"wss://{server.public_address}"
+    if server.ca_file is not None:
+        logger.info("to trust its certificate: export RELAY_CA_FILE=%s", shlex.quote(str(server.ca_file.resolve())))
+    logger.info("ready on %s", address)
+    if ready_file is None:
+        return
+    ca_file = None if server.ca_file is None else str(server.ca_file.resolve())
+    facts = {"port": server.port, "address": address, "ca_file": ca_file}
+    try:
+        write_private(ready_file, json.dumps(facts).encode())
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {ready_file}: {error.strerror}") from error

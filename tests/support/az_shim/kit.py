@@ -1,0 +1,171 @@
+"""What a test of infra/ holds in its hands: a small Azure, a way to run a script in it, and what `az` saw."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+INFRA = Path(__file__).parents[3] / "infra"
+FAKE_AZ = Path(__file__).parent / "fake_az.py"
+
+CONFLICT = (
+    "(MessagingGatewayTooManyRequests) SubCode=40901. Another conflicting operation is in progress. "
+    "Wait for current operation to complete."
+)
+"""What Azure says to overlapping writes of rules: HTTP 429."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The end of one script."""
+
+    code: int
+    out: str
+    err: str
+
+
+class FakeAzure:
+    """One subscription with a resource group `debug-rg` and a Key Vault `contoso-kv`, for one test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "azure"
+        self.bin = folder / "bin"
+        self.tmp = folder / "tmp"
+        for path in (self.home, self.bin, self.tmp):
+            path.mkdir()
+        az = self.bin / "az"
+        az.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{FAKE_AZ}" "{self.home}" "$@"\n')
+        az.chmod(0o755)
+        self.save(
+            {
+                "signed_in": True,
+                "provider_registered": True,
+                "groups": {"debug-rg": "westeurope"},
+                "namespaces": {},
+                "taken": [],
+                "vaults": {"contoso-kv": {"group": "vault-rg", "secrets": {}, "deleted": {}, "forbidden": []}},
+                "roles": [],
+                "deployments": [],
+                "faults": [],
+                "file_modes": [],
+                "keys": 0,
+            }
+        )
+
+    # --- Azure as it is ---
+
+    def load(self) -> dict[str, Any]:
+        """The whole state; see `save`."""
+        state: dict[str, Any] = json.loads((self.home / "state.json").read_text())
+        return state
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Replace the whole state."""
+        (self.home / "state.json").write_text(json.dumps(state))
+
+    def change(self, **values: Any) -> None:
+        """Replace top-level parts of the state."""
+        self.save({**self.load(), **values})
+
+    @property
+    def vault(self) -> dict[str, Any]:
+        """The Key Vault: `secrets` (name to list of versions), `deleted`, `forbidden` (get, set, delete)."""
+        vault: dict[str, Any] = self.load()["vaults"]["contoso-kv"]
+        return vault
+
+    def change_vault(self, **values: Any) -> None:
+        """Replace parts of the Key Vault."""
+        self.change(vaults={"contoso-kv": {**self.vault, **values}})
+
+    def secret(self, name: str) -> str:
+        """The newest version of a secret."""
+        return str(self.vault["secrets"][name][-1])
+
+    def hc(self, name: str = "alice", namespace: str = "contoso-debug") -> dict[str, Any]:
+        """One hybrid connection: `authorized`, `listeners`, `rules` (name to rights, PrimaryKey, SecondaryKey)."""
+        found: dict[str, Any] = self.load()["namespaces"][namespace]["hcs"][name]
+        return found
+
+    def change_hc(self, name: str = "alice", **values: Any) -> None:
+        """Replace parts of a hybrid connection."""
+        state = self.load()
+        state["namespaces"]["contoso-debug"]["hcs"][name].update(values)
+        self.save(state)
+
+    def resources(self) -> dict[str, Any]:
+        """All that exists, without what the shim keeps for itself."""
+        state = self.load()
+        return {key: state[key] for key in ("groups", "namespaces", "vaults", "roles")}
+
+    def inject(self, command: str, text: str = "", *, code: int = 1, times: int = 1, skip: int = 0, fifo: str = "") -> None:
+        """Let the next `times` calls of `command` fail with `text`, after `skip` good ones; or stop them on a FIFO."""
+        fault = {"command": command, "text": text, "exit": code, "times": times, "skip": skip, "fifo": fifo}
+        self.change(faults=[*self.load()["faults"], fault])
+
+    # --- running scripts ---
+
+    def environment(self) -> dict[str, str]:
+        """A shell's environment with the fake `az` first on the PATH and no pause between tries."""
+        return {
+            "PATH": f"{self.bin}:{os.environ['PATH']}",
+            "HOME": str(self.home),
+            "TMPDIR": str(self.tmp),
+            "RELAY_INFRA_RETRY_SECONDS": "0",
+        }
+
+    def run(self, script: str, *arguments: str, trace: bool = False, **environment: str) -> Result:
+        """Run infra/`script` without a terminal; `trace` runs it as `bash -x`."""
+        command = ["bash", *(["-x"] if trace else []), str(INFRA / script), *arguments]
+        done = subprocess.run(
+            command,
+            env={**self.environment(), **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    # --- what az saw ---
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Each call's argv and env, in order."""
+        path = self.home / "calls.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def commands(self) -> list[str]:
+        """Each call's words before its first option, in order."""
+        found = []
+        for call in self.calls():
+            words = call["argv"]
+            end = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
+            found.append(" ".join(words[:end]))
+        return found
+
+    def forget_calls(self) -> None:
+        """Start a new record."""
+        (self.home / "calls.jsonl").unlink(missing_ok=True)
+
+    def key_material(self) -> set[str]:
+        """Every SAS key ever issued and every tunnel key ever stored, as text."""
+        state = self.load()
+        keys = {base64.b64encode(f"SAS-key-number-{n:04d}-of-the-test!".encode()).decode() for n in range(1, state["keys"] + 1)}
+        for vault in state["vaults"].values():
+            for versions in [*vault["secrets"].values(), *vault["deleted"].values()]:
+                keys.update(field(text, "TunnelKey") for text in versions)
+        for deployment in state["deployments"]:
+            keys.update(deployment["tunnelKeys"].values())
+        return keys - {""}
+
+
+def field(connection_string: str, name: str) -> str:
+    """One field of a connection string, or an empty text."""
+    parts = dict(part.split("=", 1) for part in connection_string.split(";") if "=" in part)
+    return parts.get(name, "")
