@@ -13,8 +13,8 @@ from typing import Protocol, cast
 
 __all__ = ["READ_BYTES", "Connection", "Handler"]
 
-READ_BYTES = 256 * 1024
-"""One read takes as much as asyncio's TLS layer can have ready; smaller reads cost throughput."""
+READ_BYTES = 128 * 1024
+"""Measured: 64 KiB costs a tenth of the throughput, and from 256 KiB on memory management costs more than it saves."""
 WRITE_HIGH_WATER = 512 * 1024
 WRITE_LOW_WATER = 128 * 1024
 """A writer is paused and resumed at these; together with one read they bound the memory of a slow peer."""

@@ -68,20 +68,15 @@ class ControlChannel:
         self._message: bytearray | None = None  # the text message that is arriving
         self._expires_at = grant.expires_at
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._expire_or_wait()
-        if limits.recycle_after is not None:
-            self._timers["recycle"] = self._loop.call_later(limits.recycle_after, self.recycle)
 
     def __repr__(self) -> str:
         return f"<ControlChannel {self.hybrid_connection.path} {self.id} {'ended' if self._is_ended else 'open'}>"
 
-    @property
-    def websocket(self) -> WebSocket:
-        """The channel itself."""
-        return self._websocket
-
     def start(self, early: bytes) -> None:
-        """Take what came before the channel was open."""
+        """Begin to watch the clock, and take what came before the channel was open."""
+        if self._limits.recycle_after is not None:
+            self._timers["recycle"] = self._loop.call_later(self._limits.recycle_after, self.recycle)
+        self._expire_or_wait()
         if early:
             self._websocket.received(memoryview(early))
 
@@ -119,6 +114,7 @@ class ControlChannel:
                 continue
             self._message += payload
             if len(self._message) > MAX_CONTROL_BYTES:
+                self._message = None
                 self.close(1009, f"a control message is longer than {MAX_CONTROL_BYTES} bytes")
                 return
             if fin:

@@ -233,7 +233,7 @@ class Gateway:
         )
         self.pairs.add(pair)
         self.counters.sender_connections += 1
-        logger.info("relaying %s", pending.id)
+        logger.info("relaying %s from %s:%d", pending.id, *pending.handshake.connection.remote)
         pair.start(pending.handshake.early(), handshake.early())
 
     def _pair_ended(self, pair: RelayedPair) -> None:

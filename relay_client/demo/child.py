@@ -82,7 +82,12 @@ class Child:
         for insist in (self._process.terminate, self._process.kill):
             if not self.running:
                 return
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, DemoFailed):
                 insist()
-            with contextlib.suppress(DemoFailed):
                 await self.wait(within=END_TIMEOUT)
+
+    def kill(self) -> None:
+        """End it now, if it still runs."""
+        if self.running:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()

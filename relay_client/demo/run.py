@@ -61,7 +61,7 @@ async def _demo(*, hold: bool, verbose: bool, condition: str) -> None:
             raise
         if verbose:
             _show_output(stage)
-    say("done: every step above was checked, and everything that was started has ended")
+    say("everything that was started has ended" + ("" if hold else ", and every step above was checked"))
 
 
 async def _act(stage: Stage, act: Coroutine[None, None, None]) -> None:
@@ -78,11 +78,11 @@ async def _act(stage: Stage, act: Coroutine[None, None, None]) -> None:
 async def _hold(stage: Stage, sample: Sample) -> None:
     """Tell the reader how to attach, and wait until the job has ended."""
     print(f"""
-127.0.0.1:{stage.port} is the debugger port of the job. In VS Code open the folder
+127.0.0.1:{stage.port} is the debugger port of the job now. Open its source in VS Code,
 
     {sample.directory}
 
-set a breakpoint in train.py, choose this configuration of .vscode/launch.json, and press F5:
+set a breakpoint in train.py, and press F5. The folder's .vscode/launch.json needs this configuration:
 
 {textwrap.indent(json.dumps(_launch_configuration(stage.port), indent=4), "    ")}
 
@@ -117,6 +117,5 @@ def _show_output(stage: Stage) -> None:
 
 def _stop_on_hangup() -> None:
     """End in order when the terminal is closed: the programs have sessions of their own and would stay."""
-    task = asyncio.current_task()
-    if task is not None and hasattr(signal, "SIGHUP"):
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, task.cancel)
+    if hasattr(signal, "SIGHUP"):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)

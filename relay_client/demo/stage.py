@@ -13,6 +13,7 @@ import os
 import shutil
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from relay_client.demo.checks import DemoFailed
@@ -75,11 +76,13 @@ class Stage:
         await self.close()
 
     async def close(self) -> None:
-        """End everything, the job first, so that its agent and the client see an orderly end."""
-        for name in ("job", "client", "relay", "init"):
+        """End everything, the last started first; if this is interrupted, at once."""
+        try:
+            for child in reversed(self.children):
+                await child.end()
+        finally:
             for child in self.children:
-                if child.name == name:
-                    await child.end()
+                child.kill()
 
     async def watch(self, until: asyncio.Event) -> None:
         """Return when the event is set.
@@ -96,9 +99,8 @@ class Stage:
             }
             done, _ = await asyncio.wait({over, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if over not in done:
-                raise DemoFailed(
-                    " and ".join(f"the {ends[task].name} ended too early" for task in done if task in ends)
-                )
+                early = " and ".join(ends[task].name for task in done if task in ends)
+                raise DemoFailed(f"the {early} ended too early")
 
     async def _start_relay(self) -> _Files:
         directory, port = self._directory / "relay", _free_port()
@@ -111,7 +113,7 @@ class Stage:
         relay = await self._start(
             "relay", "relay_server", "serve", "--config", str(directory / "relay.toml"), "--ready-file", str(ready)
         )
-        await _until_exists(ready, relay)
+        await _until(ready.exists, relay)
         said = json.loads(ready.read_text())
         self.relay_address = str(said["address"])
         return _Files(directory, str(said["ca_file"]))
@@ -172,12 +174,12 @@ def _free_port(wanted: int = 0) -> int:
     return _free_port()
 
 
-async def _until_exists(path: Path, maker: Child) -> None:
+async def _until(ready: Callable[[], bool], program: Child) -> None:
     try:
         async with timeout(START_TIMEOUT):
-            while not path.exists():
-                if not maker.running:
-                    raise DemoFailed(f"the {maker.name} ended when it should have started")
+            while not ready():
+                if not program.running:
+                    raise DemoFailed(f"the {program.name} ended when it should have started")
                 await asyncio.sleep(0.02)
     except TIMEOUT_ERRORS:
-        raise DemoFailed(f"the {maker.name} is not ready after {START_TIMEOUT:g} s") from None
+        raise DemoFailed(f"the {program.name} is not ready after {START_TIMEOUT:g} s") from None

@@ -7,6 +7,7 @@ returns the sentence that the demo prints. The story knows a port and a job, and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -220,9 +221,8 @@ async def _connect(port: int) -> DapClient:
     try:
         async with timeout(CONNECT_TIMEOUT):
             while True:
-                try:
+                with contextlib.suppress(ConnectionLost):
                     return await DapClient.connect(LOCAL_HOST, port)
-                except ConnectionLost:
-                    await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)
     except TIMEOUT_ERRORS:
         raise DemoFailed(f"nothing listens on {LOCAL_HOST}:{port} after {CONNECT_TIMEOUT:g} s") from None

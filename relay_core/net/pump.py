@@ -49,15 +49,11 @@ async def pump(
     try:
         await run_together(_local_to_stream(reader, stream, traffic), _stream_to_local(stream, writer, traffic))
         await stream.close()
-    except ConnectionLost:
+    except BaseException as error:
         stream.abort()
-        writer.transport.abort()
-        raise
-    except OSError as error:
-        stream.abort()
-        raise ConnectionLost(f"the local connection broke: {error.strerror or type(error).__name__}") from error
-    except asyncio.CancelledError:
-        stream.abort()
+        writer.transport.abort()  # a close would wait for a reader that may never read
+        if isinstance(error, OSError):
+            raise ConnectionLost(f"the local connection broke: {error.strerror or type(error).__name__}") from error
         raise
     finally:
         await close_writer(writer)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay_core.tunnel.messages import JsonObject, Target
 from relay_core.tunnel.outcomes import Death, OverReason, Refusal, ResetCode
+from relay_core.tunnel.payloads import JsonObject, Target
 
 __all__ = [
     "DataReceived",
@@ -25,7 +25,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class StreamOpened:
-    """The peer opened a stream; answer with `Session.accept` or `Session.refuse`. Data may follow at once."""
+    """The peer opened a stream; answer with `Streams.accept` or `Streams.refuse`. Data may follow at once."""
 
     stream: int
     target: Target
@@ -43,7 +43,7 @@ class StreamAccepted:
 
 @dataclass(frozen=True)
 class DataReceived:
-    """Bytes of a stream; tell `Session.consumed` when they have been passed on, not when they have been queued."""
+    """Bytes of a stream; tell `Streams.consumed` when they have been passed on, not when they have been queued."""
 
     stream: int
     data: bytes
@@ -68,7 +68,7 @@ class StreamReset:
 
 @dataclass(frozen=True)
 class StreamWritable:
-    """A stream for which `Session.send` took less than it was given takes bytes again."""
+    """A stream for which `Streams.send` took less than it was given takes bytes again."""
 
     stream: int
 

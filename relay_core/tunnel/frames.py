@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach
 
-__all__ = ["HEADER_SIZE", "IGNORABLE", "Buffer", "Frame", "FrameDecoder", "encode_frame", "pack_header"]
+__all__ = ["HEADER_SIZE", "IGNORABLE", "Buffer", "Frame", "FrameDecoder", "encode_frame", "pack_header", "split_first"]
 
 Buffer = bytes | bytearray | memoryview
 """What is handed around without being copied, and never changed once handed over."""
@@ -75,12 +75,14 @@ def encode_frame(kind: int, payload: bytes = b"", *, stream: int = 0, seq: int =
     return _HEADER.pack(kind, flags, 0, stream, len(payload), seq) + payload
 
 
-def split_frame(data: bytes) -> tuple[Frame, bytes] | None:
-    """Cut the first frame off `data`; None if it is not complete yet.
+def split_first(data: bytes) -> tuple[Frame, bytes] | None:
+    """Cut the first frame of a transport off `data`; None if it is not complete yet.
 
     Raises:
-        ProtocolBreach: its payload is longer than any first frame's.
+        ProtocolBreach: it is no first frame; found at the first byte that shows it.
     """
+    if data and data[0] not in FIRST_FRAMES:
+        raise ProtocolBreach(Breach.UNKNOWN_FRAME, f"first byte {data[0]:#04x}")
     if len(data) < HEADER_SIZE:
         return None
     kind, flags, _, stream, length, seq = _HEADER.unpack_from(data)

@@ -1,8 +1,8 @@
-"""Payloads: what the frames say, as values.
+"""The first frame of each side on a transport: a session begins, goes on, or is refused.
 
-Every first frame starts with the same twelve bytes (magic, version, oldest version, capabilities), so that two
-sides of any versions can at least tell each other why they part. Fixed fields come first and a JSON object or a text
-last; bytes after the fixed fields of a message without either are ignored, which leaves room for later versions.
+Each of them starts with the same twelve bytes (magic, version, oldest version, capabilities), so that two
+sides of any versions can at least tell each other why they part. Bytes after the last field of RESUME and RESUMED are
+ignored, which leaves room for later versions.
 
 The proofs of RESUME and RESUMED are made here too, because they cover exactly these fields.
 """
@@ -11,40 +11,32 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import struct
 from dataclasses import dataclass, field
-from typing import Any
 
 from relay_core.tunnel import frames
-from relay_core.tunnel.frames import Frame, encode_frame
-from relay_core.tunnel.limits import (
-    MAX_CONTROL_PAYLOAD,
-    MAX_OPEN_METADATA,
-    MAX_TARGET_NAME,
-    MAX_TEXT,
-    MIN_VERSION,
-    VERSION,
-    Limits,
+from relay_core.tunnel.frames import encode_frame
+from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MIN_VERSION, VERSION, Limits
+from relay_core.tunnel.outcomes import Breach, ProtocolBreach, Refusal, Role
+from relay_core.tunnel.payloads import (
+    JsonObject,
+    decode_code,
+    decode_json,
+    encode_code,
+    encode_json,
+    encode_u64,
+    unpack,
 )
-from relay_core.tunnel.outcomes import Breach, ProtocolBreach, Refusal, ResetCode, Role
 
-__all__ = ["Greeting", "JsonObject", "Refused", "Resume", "Resumed", "Target", "Welcome"]
-
-JsonObject = dict[str, Any]
-Target = int | str
-"""A logical port (1-65535), or a name."""
+__all__ = ["Greeting", "Refused", "Resume", "Resumed", "Welcome"]
 
 _MAGIC = b"RDT1"
 _PREFACE = struct.Struct("!4sHHI")
 _LIMITS = struct.Struct("!III")
+_GREETING_SIZE = _PREFACE.size + _LIMITS.size
 _WELCOME = struct.Struct("!16s32s")
 _RESUME = struct.Struct("!16sQQ16s32s")
 _RESUMED = struct.Struct("!QQ32s")
-_CODE = struct.Struct("!H")
-_TARGET = struct.Struct("!HB")
-_U32 = struct.Struct("!I")
-_U64 = struct.Struct("!Q")
 
 SESSION_ID_SIZE = 16
 SECRET_SIZE = 32
@@ -69,30 +61,34 @@ class Greeting:
         return version if version >= max(self.min_version, MIN_VERSION) else None
 
     def encode(self) -> bytes:
-        """Return the HELLO payload.
+        """Return the whole HELLO frame.
 
         Raises:
             ValueError: `info` is no JSON or too long.
         """
+        return encode_frame(frames.HELLO, self.encode_payload())
+
+    def encode_payload(self, credentials: bytes = b"") -> bytes:
+        """Return the payload; a WELCOME has its credentials before the JSON object."""
         preface = _PREFACE.pack(_MAGIC, self.version, self.min_version, self.capabilities)
         limits = _LIMITS.pack(self.limits.max_payload, self.limits.window, self.limits.max_streams)
-        head = preface + limits
-        return head + encode_json(self.info, MAX_CONTROL_PAYLOAD - _WELCOME.size - len(head))
+        head = preface + limits + credentials
+        return head + encode_json(self.info, MAX_CONTROL_PAYLOAD - len(head))
 
     @classmethod
-    def decode(cls, payload: bytes) -> Greeting:
-        """Read a HELLO payload.
+    def decode(cls, payload: bytes, credentials: int = 0) -> Greeting:
+        """Read a HELLO payload, or a WELCOME's with so many bytes of credentials.
 
         Raises:
             ProtocolBreach: it is malformed.
         """
         version, min_version, capabilities = _unpack_preface(payload)
-        values = _unpack(_LIMITS, payload, _PREFACE.size)
+        values = unpack(_LIMITS, payload, _PREFACE.size)
         try:
             limits = Limits(*values)
         except ValueError as error:
             raise ProtocolBreach(Breach.MALFORMED, str(error)) from None
-        info = decode_json(payload[_PREFACE.size + _LIMITS.size :])
+        info = decode_json(payload[_GREETING_SIZE + credentials :])
         return cls(limits, info, version, min_version, capabilities)
 
 
@@ -107,7 +103,8 @@ class Welcome:
 
     def encode(self) -> bytes:
         """Return the whole frame."""
-        return encode_frame(frames.WELCOME, self.greeting.encode() + _WELCOME.pack(self.session_id, self.secret))
+        credentials = _WELCOME.pack(self.session_id, self.secret)
+        return encode_frame(frames.WELCOME, self.greeting.encode_payload(credentials))
 
     @classmethod
     def decode(cls, payload: bytes) -> Welcome:
@@ -116,9 +113,8 @@ class Welcome:
         Raises:
             ProtocolBreach: it is malformed.
         """
-        split = len(payload) - _WELCOME.size
-        session_id, secret = _unpack(_WELCOME, payload, max(0, split))
-        return cls(session_id, secret, Greeting.decode(payload[:split]))
+        greeting = Greeting.decode(payload, _WELCOME.size)
+        return cls(*unpack(_WELCOME, payload, _GREETING_SIZE), greeting)
 
 
 @dataclass(frozen=True)
@@ -157,7 +153,7 @@ class Resume:
             ProtocolBreach: it is malformed.
         """
         _unpack_preface(payload)
-        return cls(*_unpack(_RESUME, payload, _PREFACE.size))
+        return cls(*unpack(_RESUME, payload, _PREFACE.size))
 
 
 @dataclass(frozen=True)
@@ -192,7 +188,7 @@ class Resumed:
             ProtocolBreach: it is malformed.
         """
         _unpack_preface(payload)
-        return cls(*_unpack(_RESUMED, payload, _PREFACE.size))
+        return cls(*unpack(_RESUMED, payload, _PREFACE.size))
 
 
 @dataclass(frozen=True)
@@ -218,147 +214,18 @@ class Refused:
         return cls(Refusal(code), text)
 
 
-def encode_open(target: Target, metadata: JsonObject) -> bytes:
-    """Return an OPEN payload.
-
-    Raises:
-        ValueError: the target is no port and no name of 1 to 255 bytes, or `metadata` is no JSON or too long.
-    """
-    port, name = (target, b"") if isinstance(target, int) else (0, target.encode())
-    if len(name) > MAX_TARGET_NAME or not (0 < port < 65536 or name):
-        raise ValueError("a target is a port (1-65535) or a name of 1 to 255 bytes")
-    return _TARGET.pack(port, len(name)) + name + encode_json(metadata, MAX_OPEN_METADATA)
-
-
-def decode_open(payload: bytes) -> tuple[Target, JsonObject]:
-    """Read an OPEN payload.
-
-    Raises:
-        ProtocolBreach: it is malformed.
-    """
-    port, length = _unpack(_TARGET, payload, 0)
-    end = _TARGET.size + length
-    name = payload[_TARGET.size : end]
-    if len(name) != length or bool(port) == bool(name):
-        raise ProtocolBreach(Breach.MALFORMED, "target")
-    try:
-        target: Target = port or name.decode()
-    except UnicodeDecodeError:
-        raise ProtocolBreach(Breach.MALFORMED, "target") from None
-    return target, decode_json(payload[end:])
-
-
-def encode_code(code: int, text: str) -> bytes:
-    """Return the payload of RST and GOAWAY: a code and a sentence, cut to `MAX_TEXT` bytes."""
-    return _CODE.pack(code) + text.encode(errors="replace")[:MAX_TEXT]
-
-
-def decode_code(payload: bytes) -> tuple[int, str]:
-    """Read a code and its sentence; a sentence that is cut or garbled is repaired, not refused.
-
-    Raises:
-        ProtocolBreach: there is no code.
-    """
-    (code,) = _unpack(_CODE, payload, 0)
-    return code, payload[_CODE.size : _CODE.size + MAX_TEXT].decode(errors="ignore")
-
-
-def decode_reset(payload: bytes) -> tuple[ResetCode, str]:
-    """Read a RST payload; raises as `decode_code`."""
-    code, text = decode_code(payload)
-    return ResetCode(code), text
-
-
-def encode_u32(value: int) -> bytes:
-    """Return the payload of WINDOW."""
-    return _U32.pack(value)
-
-
-def decode_u32(payload: bytes) -> int:
-    """Read the payload of WINDOW.
-
-    Raises:
-        ProtocolBreach: it is too short.
-    """
-    return int(_unpack(_U32, payload, 0)[0])
-
-
-def encode_u64(value: int) -> bytes:
-    """Return the payload of ACK, PING and PONG."""
-    return _U64.pack(value)
-
-
-def decode_u64(payload: bytes) -> int:
-    """Read the payload of ACK, PING and PONG.
-
-    Raises:
-        ProtocolBreach: it is too short.
-    """
-    return int(_unpack(_U64, payload, 0)[0])
-
-
-def encode_json(value: JsonObject, limit: int) -> bytes:
-    """Return compact JSON, or nothing for an empty object.
-
-    Raises:
-        ValueError: it is no JSON or longer than `limit`.
-    """
-    if not value:
-        return b""
-    try:
-        data = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
-    except (TypeError, RecursionError) as error:
-        raise ValueError(f"this is no JSON object: {error}") from None
-    if len(data) > limit:
-        raise ValueError(f"the JSON object has {len(data)} bytes, {limit} are allowed")
-    return data
-
-
-def decode_json(data: bytes) -> JsonObject:
-    """Read a JSON object; nothing stands for an empty one.
-
-    Raises:
-        ProtocolBreach: it is something else.
-    """
-    if not data:
-        return {}
-    try:
-        value = json.loads(data.decode())
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise ProtocolBreach(Breach.MALFORMED, "JSON object")
-    return value
-
-
-def check_first(frame: Frame) -> None:
-    """Accept only a first frame.
-
-    Raises:
-        ProtocolBreach: it is some other frame.
-    """
-    if frame.type not in frames.FIRST_FRAMES or frame.seq or frame.stream:
-        raise ProtocolBreach(Breach.UNKNOWN_FRAME, f"first frame has type {frame.type:#04x}")
-
-
 def _preface() -> bytes:
     return _PREFACE.pack(_MAGIC, VERSION, MIN_VERSION, 0)
 
 
 def _unpack_preface(payload: bytes) -> tuple[int, int, int]:
-    magic, version, min_version, capabilities = _unpack(_PREFACE, payload, 0)
+    magic, version, min_version, capabilities = unpack(_PREFACE, payload, 0)
     if magic != _MAGIC:
         raise ProtocolBreach(Breach.MALFORMED, "magic")
     return version, min_version, capabilities
 
 
-def _unpack(fields: struct.Struct, payload: bytes, at: int) -> tuple[Any, ...]:
-    if len(payload) - at < fields.size:
-        raise ProtocolBreach(Breach.MALFORMED, f"{len(payload)} bytes")
-    return fields.unpack_from(payload, at)
-
-
 def _proof(secret: bytes, role: Role, session_id: bytes, epoch: int, received: int, nonce: bytes) -> bytes:
     """HMAC over the fields of RESUME or RESUMED; the role keeps one from passing for the other."""
-    message = role.value.encode() + session_id + _U64.pack(epoch) + _U64.pack(received) + nonce
+    message = role.value.encode() + session_id + encode_u64(epoch) + encode_u64(received) + nonce
     return hmac.new(secret, message, hashlib.sha256).digest()

@@ -18,7 +18,7 @@ from collections import deque
 from relay_core.tunnel import frames
 from relay_core.tunnel.frames import HEADER_SIZE, Buffer
 from relay_core.tunnel.limits import MAX_PENDING_CONTROL, Settings
-from relay_core.tunnel.messages import encode_u32
+from relay_core.tunnel.payloads import encode_u32
 from relay_core.tunnel.replay import ReplayBuffer, SentFrame
 from relay_core.tunnel.stream import Stream
 

@@ -16,34 +16,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from relay_core.errors import ConnectionLost
-from relay_core.tunnel import events as ev
-from relay_core.tunnel import frames, messages
+from relay_core.tunnel import frames, payloads
+from relay_core.tunnel.events import Event, Resumed, RoundTrip, SessionOver, StatusReceived, TransportDead
 from relay_core.tunnel.frames import HEADER_SIZE, IGNORABLE, Buffer, Frame, FrameDecoder, encode_frame
-from relay_core.tunnel.limits import (
-    KIB,
-    MAX_CONTROL_PAYLOAD,
-    MAX_REPEATED_BREACHES,
-    MAX_U31,
-    UNCONFIRMED_GRACE,
-    Settings,
-)
+from relay_core.tunnel.limits import KIB, MAX_CONTROL_PAYLOAD, MAX_REPEATED_BREACHES, UNCONFIRMED_GRACE, Settings
 from relay_core.tunnel.liveness import Liveness
-from relay_core.tunnel.messages import Greeting, JsonObject, Target
-from relay_core.tunnel.outcomes import (
-    Breach,
-    Death,
-    OverReason,
-    ProtocolBreach,
-    Refusal,
-    ResetCode,
-    Role,
-    StreamLimitReached,
-)
+from relay_core.tunnel.messages import Greeting
+from relay_core.tunnel.outcomes import Breach, Death, OverReason, ProtocolBreach, Refusal, ResetCode, Role
+from relay_core.tunnel.payloads import JsonObject
 from relay_core.tunnel.replay import Receipts
 from relay_core.tunnel.scheduler import Scheduler
-from relay_core.tunnel.stream import Stream
-from relay_core.tunnel.streams import StreamTable
+from relay_core.tunnel.stream_table import StreamTable
+from relay_core.tunnel.streams import Streams
 
 __all__ = ["Session"]
 
@@ -68,44 +52,37 @@ class Session:
         self.secret = secret
         self.peer = peer
         self.epoch = 0
-        """The newest transport, attached or lost; on a client, the newest attempt."""
+        """Number of the newest transport: attached, lost or, on a client, merely attempted."""
         self.attached = False
-        self.over: ev.SessionOver | None = None
+        self.over: SessionOver | None = None
         self.grace = settings.grace
         """Seconds that the session survives without a transport; the owner may change it at any time."""
         self.counters: Counter[Breach | ResetCode] = Counter()
         """What was refused to the peer."""
         self._settings = settings
         self._transport = 0
-        """Epoch of the transport that is or was attached last."""
+        """Epoch of the transport that is or was attached last; 0 before the first."""
         self._decoder = FrameDecoder(settings.limits.max_payload)
-        self._liveness = self._new_liveness(now)
+        self._liveness = Liveness(settings, now)
+        self._receipts = Receipts(settings)
         self._scheduler = Scheduler(settings, peer.limits.max_payload)
-        self._receipts = Receipts(
-            max_bytes=settings.ack_bytes, max_frames=settings.ack_frames, delay=settings.ack_delay
+        self._events: list[Event] = []
+        self.streams = Streams(
+            StreamTable(role, settings=settings, peer=peer.limits, now=now),
+            self._scheduler,
+            emit=self._emit,
+            counters=self.counters,
         )
-        self._streams = StreamTable(
-            role, local=settings.limits, peer=peer.limits, queue_limit=settings.send_queue, now=now
-        )
-        self._events: list[ev.Event] = []
         self._detached_at = now
         self._confirmed = role is Role.CLIENT
         """The client is known to know of the session."""
         self._closing = False
-        self._pong: int | None = None
+        self._pong: bytes | None = None
         self._status: bytes | None = None
         self._status_due = False
         self._breaches = 0
         self._breached_at = 0
-        self._sequenced: dict[int, Callable[[Frame, float], None]] = {
-            frames.DATA: self._on_data,
-            frames.WINDOW: self._on_window,
-            frames.OPEN: self._on_open,
-            frames.OPEN_OK: self._on_open_ok,
-            frames.FIN: self._on_fin,
-            frames.RST: self._on_rst,
-            frames.GOAWAY: self._on_goaway,
-        }
+        self._sequenced = {**self.streams.handlers, frames.GOAWAY: self._on_goaway}
         self._unsequenced: dict[int, Callable[[Frame, float], None]] = {
             frames.ACK: self._on_ack,
             frames.PING: self._on_ping,
@@ -116,8 +93,8 @@ class Session:
     def __repr__(self) -> str:
         state = self.over.reason.name.lower() if self.over else "attached" if self.attached else "detached"
         return (
-            f"<Session {self.role.value} {self.id.hex()[:8]} {state} epoch={self.epoch} streams={len(self._streams)} "
-            f"received={self._receipts.received} {self._scheduler.replay!r}>"
+            f"<Session {self.role.value} {self.id.hex()[:8]} {state} epoch={self.epoch} "
+            f"streams={len(self.streams)} received={self._receipts.received} {self._scheduler.replay!r}>"
         )
 
     # --- transports -------------------------------------------------------------------------------------------
@@ -133,10 +110,10 @@ class Session:
         return self.epoch
 
     def can_resume(self, peer_received: int) -> bool:
-        """Whether every frame after `peer_received` is still here.
+        """Whether the peer claims only frames that were sent.
 
-        A client that attaches its next transport while the last one works may have acknowledged more there than its
-        RESUME says, so only a claim to frames that were never sent is a gap.
+        It may claim less than it has acknowledged: a client that attaches its next transport while the last one
+        works goes on acknowledging there after its RESUME was made.
         """
         return peer_received <= self._scheduler.replay.last_sent
 
@@ -145,38 +122,37 @@ class Session:
 
         Args:
             epoch: Its number, higher than any attached before.
-            peer_received: The last frame that the peer has, for which `can_resume` holds.
+            peer_received: The last frame that the peer has; `can_resume` holds for it.
             now: Monotonic seconds.
         """
-        first = self._transport == 0
         if self.attached:
-            self._events.append(ev.TransportDead(self._transport, Death.SUPERSEDED, ""))
-        self._transport, self.attached = epoch, True
+            self._emit(TransportDead(self._transport, Death.SUPERSEDED, ""))
+        if self._transport:
+            self._emit(Resumed(epoch))
+        self.attached, self._transport = True, epoch
         self.epoch = max(self.epoch, epoch)
         self._decoder = FrameDecoder(self._settings.limits.max_payload)
-        self._liveness = self._new_liveness(now)
+        self._liveness = Liveness(self._settings, now)
         self._pong = None
         self._status_due = self._status is not None
         self._receipts.hurry()  # what was acknowledged on an overtaken transport may not have arrived
         self._scheduler.replay.ack(peer_received)
         self._scheduler.replay.rewind()
-        if not first:
-            self._events.append(ev.Resumed(epoch))
         self._check_goodbye()
 
     def resume_refused(self, refusal: Refusal, text: str) -> None:
-        """The agent said no; a final refusal ends the session."""
+        """The agent said no to a RESUME; a final refusal ends the session."""
         if refusal.final:
             self._finish(OverReason.CLOSED if self._closing else OverReason.REFUSED, text, refusal)
 
     def transport_lost(self, epoch: int, now: float) -> None:
         """A transport has ended, for any reason; only the attached one matters."""
-        if self._is_current(epoch):
+        if self._is_attached(epoch):
             self._detach(now)
 
     def receive_data(self, epoch: int, data: Buffer, now: float) -> None:
         """Take bytes that a transport delivered."""
-        if not self._is_current(epoch) or self.over:
+        if self.over or not self._is_attached(epoch):
             return
         self._liveness.heard(now)
         try:
@@ -188,27 +164,32 @@ class Session:
             self._breached(breach, now)
 
     def data_to_send(self, epoch: int, now: float, limit: int = 64 * KIB) -> list[Buffer]:
-        """Return what should leave on a transport now, most urgent first.
+        """Return what should leave on a transport now, most urgent first; frames that left are not returned again.
+
+        After the end of the session that is at most the confirmation of the peer's GOAWAY.
 
         Args:
             epoch: Number of the transport; an old one gets nothing.
             now: Monotonic seconds.
-            limit: Bytes after which no further frame is added.
+            limit: Bytes at which no further frame is added.
         """
-        if not self._is_current(epoch):
+        if not self._is_attached(epoch):
             return []
-        urgent: list[Buffer] = [] if self.over else self._urgent(now)
-        bulk = [] if self.over else self._scheduler.pull(limit)
+        urgent: list[Buffer] = []
+        bulk: list[Buffer] = []
+        if not self.over:
+            urgent = self._unsequenced_frames(now)
+            bulk = self._scheduler.pull(limit)
+            for stream in self._scheduler.take_framed():
+                self.streams.progressed(stream)
         if self._receipts.due or (self._receipts.pending and (urgent or bulk)):
-            urgent.append(encode_frame(frames.ACK, messages.encode_u64(self._receipts.take())))
-        for stream in self._scheduler.framed:
-            self._progressed(stream)
-        self._scheduler.framed.clear()
+            urgent.append(encode_frame(frames.ACK, payloads.encode_u64(self._receipts.take())))
         return urgent + bulk
 
-    def events(self) -> list[ev.Event]:
+    def events(self) -> list[Event]:
         """Return what happened since the last call."""
-        happened, self._events = self._events, []
+        happened = self._events.copy()
+        self._events.clear()
         return happened
 
     # --- time -------------------------------------------------------------------------------------------------
@@ -226,97 +207,18 @@ class Session:
         """Do what has become due."""
         if self.over:
             return
-        if not self.attached:
-            if now >= self._detached_at + self._grace():
-                self._finish(OverReason.GRACE_EXPIRED, f"no transport for {self._grace():.0f} s")
-            return
-        self._receipts.tick(now)
-        if not self._liveness.check(now):
-            self._give_up(Death.SILENCE, "", now)
+        if self.attached:
+            self._receipts.tick(now)
+            if not self._liveness.check(now):
+                self._give_up(Death.SILENCE, "", now)
+        elif now >= self._detached_at + self._grace():
+            self._finish(OverReason.GRACE_EXPIRED, f"no transport for {self._grace():.0f} s")
 
     def probe(self, now: float, timeout: float) -> None:
         """Ask the peer for a sign of life; the transport is dead if none comes within `timeout` seconds."""
         self._liveness.probe(now, timeout)
 
-    # --- streams ----------------------------------------------------------------------------------------------
-
-    def open(self, target: Target, metadata: JsonObject | None = None) -> int:
-        """Open a stream; bytes may be sent before the peer has accepted it.
-
-        Args:
-            target: Logical port or name.
-            metadata: Who opens it and why, at most 4 KiB of JSON.
-
-        Raises:
-            StreamLimitReached: too many are open.
-            ConnectionLost: the session is over or closing.
-            ValueError: target or metadata cannot be sent.
-        """
-        payload = messages.encode_open(target, metadata or {})
-        if self.over or self._closing:
-            raise ConnectionLost("the session is over")
-        if self._scheduler.crowded:
-            raise StreamLimitReached("the other side acknowledges nothing")
-        stream = self._streams.open()
-        self._scheduler.add_control(frames.OPEN, stream.id, payload)
-        return stream.id
-
-    def accept(self, stream_id: int) -> None:
-        """Accept a stream that the peer opened; no effect on one that is gone."""
-        stream = self._streams.find(stream_id)
-        if stream is not None and stream.incoming and not stream.accepted:
-            stream.accepted = True
-            self._scheduler.add_control(frames.OPEN_OK, stream_id)
-
-    def refuse(self, stream_id: int, code: ResetCode, text: str = "") -> None:
-        """Refuse a stream that the peer opened, and count it; no effect on one that is gone."""
-        if self._streams.find(stream_id) is not None:
-            self.counters[code] += 1
-            self.reset(stream_id, code, text)
-
-    def send(self, stream_id: int, data: bytes | memoryview) -> int:
-        """Hand over bytes and return how many were taken; for the rest, wait for `StreamWritable`.
-
-        Args:
-            stream_id: The stream.
-            data: Kept without a copy, so it must not change.
-
-        Raises:
-            ConnectionLost: the stream is gone, or its sending direction has ended.
-        """
-        stream = self._sendable(stream_id)
-        taken = stream.write(data)
-        self._scheduler.schedule(stream)
-        return taken
-
-    def send_eof(self, stream_id: int) -> None:
-        """End the sending direction once what was handed over has left.
-
-        Raises:
-            ConnectionLost: the stream is gone, or its sending direction has ended.
-        """
-        stream = self._sendable(stream_id)
-        stream.eof_queued = True
-        self._scheduler.schedule(stream)
-
-    def reset(self, stream_id: int, code: ResetCode, text: str = "") -> None:
-        """End both directions at once and drop what waits; no effect on a stream that is gone."""
-        stream = self._streams.find(stream_id)
-        if stream is not None:
-            self._forget(stream)
-            self._scheduler.add_control(frames.RST, stream_id, messages.encode_code(code, text))
-
-    def consumed(self, stream_id: int, size: int) -> None:
-        """The consumer has passed on `size` received bytes; no effect on a stream that is gone.
-
-        Raises:
-            ValueError: more than was received.
-        """
-        stream = self._streams.find(stream_id)
-        if stream is not None:
-            credit = stream.consumed(size)
-            if credit:
-                self._scheduler.add_credit(stream_id, credit)
+    # --- the owner --------------------------------------------------------------------------------------------
 
     def send_status(self, status: JsonObject) -> None:
         """Tell the peer the present status; a newer one replaces one that has not left.
@@ -324,14 +226,14 @@ class Session:
         Raises:
             ValueError: it is no JSON or longer than 32 KiB.
         """
-        self._status = messages.encode_json(status, MAX_CONTROL_PAYLOAD)
+        self._status = payloads.encode_json(status, MAX_CONTROL_PAYLOAD)
         self._status_due = True
 
     def close(self, text: str = "") -> None:
         """End the session in order: what was handed over leaves first, and the peer confirms."""
         if not self.over and not self._closing:
-            self._closing = True
-            self._scheduler.say_goodbye(messages.encode_code(0, text))
+            self._closing = self.streams.closed = True
+            self._scheduler.say_goodbye(payloads.encode_code(0, text))
 
     def abort(self, text: str = "") -> None:
         """End the session at once; the peer finds out when it resumes."""
@@ -340,12 +242,9 @@ class Session:
     # --- received frames --------------------------------------------------------------------------------------
 
     def _receive(self, frame: Frame, now: float) -> None:
-        if frame.seq:
-            if not self._receipts.is_next(frame.seq):
-                return
-            handler = self._sequenced.get(frame.type)
-        else:
-            handler = self._unsequenced.get(frame.type)
+        if frame.seq and not self._receipts.is_next(frame.seq):
+            return
+        handler = (self._sequenced if frame.seq else self._unsequenced).get(frame.type)
         if handler is not None:
             handler(frame, now)
         elif not frame.flags & IGNORABLE:
@@ -354,131 +253,56 @@ class Session:
         if frame.seq:  # only now: what could not be handled was not received
             self._receipts.accept(HEADER_SIZE + len(frame.payload), now)
 
-    def _on_data(self, frame: Frame, now: float) -> None:
-        stream = self._streams.get(frame.stream)
-        if stream is None or not frame.payload:
-            return
-        if stream.eof_received:
-            self._fault(stream, ResetCode.PROTOCOL, "data after the end")
-        elif not stream.receive(len(frame.payload)):
-            self._fault(stream, ResetCode.FLOW_CONTROL, "more data than credit")
-        else:
-            self._events.append(ev.DataReceived(stream.id, frame.payload))
-
-    def _on_window(self, frame: Frame, now: float) -> None:
-        stream = self._streams.get(frame.stream)
-        if stream is None:
-            return
-        stream.credit += messages.decode_u32(frame.payload)
-        if stream.credit > MAX_U31:
-            self._fault(stream, ResetCode.FLOW_CONTROL, "more credit than can be counted")
-        else:
-            self._progressed(stream)
-
-    def _on_open(self, frame: Frame, now: float) -> None:
-        target, metadata = messages.decode_open(frame.payload)
-        if self._scheduler.crowded:
-            raise ProtocolBreach(Breach.FLOOD)
-        stream = self._streams.admit(frame.stream, now)
-        if stream is None:
-            self.counters[ResetCode.LIMIT] += 1
-            refusal = messages.encode_code(ResetCode.LIMIT, "too many connections at once")
-            self._scheduler.add_control(frames.RST, frame.stream, refusal)
-        elif self._closing:
-            self.refuse(stream.id, ResetCode.GONE, "the session is closing")
-        else:
-            self._events.append(ev.StreamOpened(stream.id, target, metadata))
-
-    def _on_open_ok(self, frame: Frame, now: float) -> None:
-        stream = self._streams.get(frame.stream)
-        if stream is None:
-            return
-        if stream.incoming or stream.accepted:
-            self._fault(stream, ResetCode.PROTOCOL, "accepted what was not asked")
-        else:
-            stream.accepted = True
-            self._events.append(ev.StreamAccepted(stream.id))
-
-    def _on_fin(self, frame: Frame, now: float) -> None:
-        stream = self._streams.get(frame.stream)
-        if stream is None:
-            return
-        if stream.eof_received:
-            self._fault(stream, ResetCode.PROTOCOL, "ended twice")
-            return
-        stream.eof_received = True
-        self._events.append(ev.EofReceived(stream.id))
-        self._progressed(stream)
-
-    def _on_rst(self, frame: Frame, now: float) -> None:
-        stream = self._streams.get(frame.stream)
-        code, text = messages.decode_reset(frame.payload)
-        if stream is not None:
-            self._forget(stream)
-            self._events.append(ev.StreamReset(stream.id, code, text))
-
-    def _on_goaway(self, frame: Frame, now: float) -> None:
-        _, text = messages.decode_code(frame.payload)
+    def _on_goaway(self, frame: Frame, _now: float) -> None:
+        _, text = payloads.decode_code(frame.payload)
         self._receipts.hurry()  # the peer waits for it
         self._finish(OverReason.PEER_CLOSED, text)
 
-    def _on_ack(self, frame: Frame, now: float) -> None:
-        self._scheduler.replay.ack(messages.decode_u64(frame.payload))
+    def _on_ack(self, frame: Frame, _now: float) -> None:
+        self._scheduler.replay.ack(payloads.decode_u64(frame.payload))
         self._check_goodbye()
 
-    def _on_ping(self, frame: Frame, now: float) -> None:
-        self._pong = messages.decode_u64(frame.payload)
+    def _on_ping(self, frame: Frame, _now: float) -> None:
+        payloads.decode_u64(frame.payload)
+        self._pong = frame.payload  # a newer PING replaces one that has no answer yet
 
     def _on_pong(self, frame: Frame, now: float) -> None:
-        seconds = self._liveness.pong(messages.decode_u64(frame.payload), now)
+        seconds = self._liveness.pong(payloads.decode_u64(frame.payload), now)
         if seconds is not None:
-            self._events.append(ev.RoundTrip(seconds))
+            self._emit(RoundTrip(seconds))
 
-    def _on_status(self, frame: Frame, now: float) -> None:
-        self._events.append(ev.StatusReceived(messages.decode_json(frame.payload)))
+    def _on_status(self, frame: Frame, _now: float) -> None:
+        self._emit(StatusReceived(payloads.decode_json(frame.payload)))
 
     # --- consequences -----------------------------------------------------------------------------------------
 
-    def _urgent(self, now: float) -> list[Buffer]:
+    def _emit(self, event: Event) -> None:
+        self._events.append(event)
+
+    def _unsequenced_frames(self, now: float) -> list[Buffer]:
         out: list[Buffer] = []
         if self._pong is not None:
-            out.append(encode_frame(frames.PONG, messages.encode_u64(self._pong)))
+            out.append(encode_frame(frames.PONG, self._pong))
             self._pong = None
         if self._liveness.ping_due:
-            out.append(encode_frame(frames.PING, messages.encode_u64(self._liveness.take_ping(now))))
+            out.append(encode_frame(frames.PING, payloads.encode_u64(self._liveness.take_ping(now))))
         if self._status_due and self._status is not None:
             out.append(encode_frame(frames.STATUS, self._status))
             self._status_due = False
         return out
 
-    def _progressed(self, stream: Stream) -> None:
-        if stream.finished:
-            self._forget(stream)
-        elif stream.unblocked():
-            self._events.append(ev.StreamWritable(stream.id))
-
-    def _fault(self, stream: Stream, code: ResetCode, text: str) -> None:
-        """The peer broke the rules of one stream: it loses that stream and nothing else."""
-        self.counters[code] += 1
-        self.reset(stream.id, code, text)
-        self._events.append(ev.StreamReset(stream.id, code, text))
-
-    def _forget(self, stream: Stream) -> None:
-        self._scheduler.drop(stream)
-        self._streams.remove(stream)
-
     def _breached(self, breach: ProtocolBreach, now: float) -> None:
+        """Give up the transport; the session too if every transport ends at the same frame."""
         self.counters[breach.breach] += 1
-        progress = self._receipts.received > self._breached_at
-        self._breaches = 1 if progress else self._breaches + 1
-        self._breached_at = self._receipts.received
+        self._breaches = self._breaches + 1 if self.received == self._breached_at else 1
+        self._breached_at = self.received
         self._give_up(Death.BREACH, str(breach), now)
         if self._breaches >= MAX_REPEATED_BREACHES:
             self._finish(OverReason.BREACH, str(breach))
 
     def _give_up(self, death: Death, text: str, now: float) -> None:
         self._detach(now)
-        self._events.append(ev.TransportDead(self._transport, death, text))
+        self._emit(TransportDead(self._transport, death, text))
 
     def _detach(self, now: float) -> None:
         self.attached = False
@@ -490,22 +314,12 @@ class Session:
 
     def _finish(self, reason: OverReason, text: str, refusal: Refusal | None = None) -> None:
         if self.over is None:
-            self.over = ev.SessionOver(reason, text, refusal)
-            for stream in self._streams.clear():
-                self._scheduler.drop(stream)
-            self._events.append(self.over)
+            self.over = SessionOver(reason, text, refusal)
+            self.streams.end()
+            self._emit(self.over)
 
-    def _sendable(self, stream_id: int) -> Stream:
-        stream = self._streams.find(stream_id)
-        if stream is None or stream.eof_queued:
-            raise ConnectionLost("the stream has ended")
-        return stream
-
-    def _is_current(self, epoch: int) -> bool:
+    def _is_attached(self, epoch: int) -> bool:
         return self.attached and epoch == self._transport
 
     def _grace(self) -> float:
         return self.grace if self._confirmed else min(self.grace, UNCONFIRMED_GRACE)
-
-    def _new_liveness(self, now: float) -> Liveness:
-        return Liveness(ping_after=self._settings.ping_after, dead_after=self._settings.dead_after, now=now)

@@ -1,112 +1,249 @@
-"""Which streams exist: their numbers, how many there may be, and how fast they may be opened."""
+"""The streams of a session: what the owner does with them, and what the peer's frames do to them.
+
+Where a frame breaks the rules of one stream (credit overrun, data after the end), that stream is reset and counted, and
+its neighbours notice nothing; a frame that makes no sense for any stream is a breach and costs the transport. Frames
+for a stream that is gone are late and ignored, whatever they are.
+"""
 
 from __future__ import annotations
 
-from relay_core.tunnel.limits import MAX_STREAM_ID, OPEN_RATE, Limits
-from relay_core.tunnel.outcomes import Breach, ProtocolBreach, Role, StreamLimitReached
+from collections import Counter
+from collections.abc import Callable
+
+from relay_core.errors import ConnectionLost
+from relay_core.tunnel import frames, payloads
+from relay_core.tunnel.events import (
+    DataReceived,
+    EofReceived,
+    Event,
+    StreamAccepted,
+    StreamOpened,
+    StreamReset,
+    StreamWritable,
+)
+from relay_core.tunnel.frames import Frame
+from relay_core.tunnel.limits import MAX_U31
+from relay_core.tunnel.outcomes import Breach, ProtocolBreach, ResetCode, StreamLimitReached
+from relay_core.tunnel.payloads import JsonObject, Target
+from relay_core.tunnel.scheduler import Scheduler
 from relay_core.tunnel.stream import Stream
+from relay_core.tunnel.stream_table import StreamTable
 
-__all__ = ["StreamTable"]
+__all__ = ["Streams"]
 
 
-class StreamTable:
-    """The live streams of one session.
-
-    A number is used once: the client counts 1, 3, 5, the agent 2, 4, 6. So a frame for a number that has been used
-    and is not live any more is late, and a frame for any other number is a breach.
+class Streams:
+    """All streams of one side of a session, at `Session.streams`.
 
     Args:
-        role: Which end this is.
-        local: What this side announced.
-        peer: What the peer announced.
-        queue_limit: Bytes that may wait in each stream.
-        now: Monotonic seconds.
+        table: Which streams exist.
+        scheduler: Sends what they have to say.
+        emit: Takes events.
+        counters: Counts what is refused to the peer.
     """
 
-    def __init__(self, role: Role, *, local: Limits, peer: Limits, queue_limit: int, now: float) -> None:
-        self._local = local
-        self._peer = peer
-        self._queue_limit = queue_limit
-        self._live: dict[int, Stream] = {}
-        self._next_id = 1 if role is Role.CLIENT else 2
-        self._last_peer_id = self._next_id % 2 - 1  # one step of two before the peer's first number
-        self._incoming = 0
-        self._tokens = float(local.max_streams)
-        self._refilled_at = now
+    def __init__(
+        self,
+        table: StreamTable,
+        scheduler: Scheduler,
+        *,
+        emit: Callable[[Event], None],
+        counters: Counter[Breach | ResetCode],
+    ) -> None:
+        self.closed = False
+        """No further stream may be opened, by either side."""
+        self.handlers: dict[int, Callable[[Frame, float], None]] = {
+            frames.DATA: self._on_data,
+            frames.WINDOW: self._on_window,
+            frames.OPEN: self._on_open,
+            frames.OPEN_OK: self._on_open_ok,
+            frames.FIN: self._on_fin,
+            frames.RST: self._on_rst,
+        }
+        self._table = table
+        self._scheduler = scheduler
+        self._emit = emit
+        self._counters = counters
 
     def __len__(self) -> int:
-        return len(self._live)
+        return len(self._table)
 
     def __repr__(self) -> str:
-        return f"<StreamTable {len(self._live)} live, {self._incoming} of them incoming>"
+        return f"<Streams {len(self._table)} live{' closed' if self.closed else ''}>"
 
-    def get(self, stream_id: int) -> Stream | None:
-        """Return a live stream, or None for one that is gone.
+    # --- what the owner does ----------------------------------------------------------------------------------
+
+    def open(self, target: Target, metadata: JsonObject | None = None) -> int:
+        """Open a stream and return its number; bytes may be sent before the peer has accepted it.
+
+        Args:
+            target: Logical port or name.
+            metadata: Who opens it and why, at most 4 KiB of JSON.
 
         Raises:
-            ProtocolBreach: it never existed.
+            StreamLimitReached: too many are open.
+            ConnectionLost: the session is over or closing.
+            ValueError: target or metadata cannot be sent.
         """
-        stream = self._live.get(stream_id)
+        payload = payloads.encode_open(target, metadata or {})
+        if self.closed:
+            raise ConnectionLost("the session is over")
+        if self._scheduler.crowded:
+            raise StreamLimitReached("the other side acknowledges nothing")
+        stream = self._table.open()
+        self._scheduler.add_control(frames.OPEN, stream.id, payload)
+        return stream.id
+
+    def accept(self, stream_id: int) -> None:
+        """Accept a stream that the peer opened; no effect on one that is gone."""
+        stream = self._table.find(stream_id)
+        if stream is not None and stream.incoming and not stream.accepted:
+            stream.accepted = True
+            self._scheduler.add_control(frames.OPEN_OK, stream_id)
+
+    def refuse(self, stream_id: int, code: ResetCode, text: str = "") -> None:
+        """Refuse a stream that the peer opened, and count it; no effect on one that is gone."""
+        if self._table.find(stream_id) is not None:
+            self._counters[code] += 1
+            self.reset(stream_id, code, text)
+
+    def send(self, stream_id: int, data: bytes | memoryview) -> int:
+        """Hand over bytes and return how many were taken; for the rest, wait for `StreamWritable`.
+
+        Args:
+            stream_id: The stream; one that the peer opened must have been accepted.
+            data: Kept without a copy, so it must not change.
+
+        Raises:
+            ConnectionLost: the stream is gone, or its sending direction has ended.
+        """
+        stream = self._sendable(stream_id)
+        taken = stream.write(data)
+        self._scheduler.schedule(stream)
+        return taken
+
+    def send_eof(self, stream_id: int) -> None:
+        """End the sending direction once what was handed over has left.
+
+        Raises:
+            ConnectionLost: the stream is gone, or its sending direction has ended.
+        """
+        stream = self._sendable(stream_id)
+        stream.eof_queued = True
+        self._scheduler.schedule(stream)
+
+    def reset(self, stream_id: int, code: ResetCode, text: str = "") -> None:
+        """End both directions at once and drop what waits; no effect on a stream that is gone."""
+        stream = self._table.find(stream_id)
+        if stream is not None:
+            self._forget(stream)
+            self._scheduler.add_control(frames.RST, stream_id, payloads.encode_code(code, text))
+
+    def consumed(self, stream_id: int, size: int) -> None:
+        """Give back the credit of `size` received bytes that the consumer has passed on; none if the stream is gone.
+
+        Raises:
+            ValueError: more than was received.
+        """
+        stream = self._table.find(stream_id)
+        if stream is not None:
+            credit = stream.consumed(size)
+            if credit:
+                self._scheduler.add_credit(stream_id, credit)
+
+    # --- what the session does --------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Forget every stream: the session is over."""
+        self.closed = True
+        for stream in self._table.clear():
+            self._scheduler.drop(stream)
+
+    def progressed(self, stream: Stream) -> None:
+        """A stream had a turn, got credit or ended: perhaps it is finished, perhaps its writer can go on."""
+        if stream.finished:
+            self._forget(stream)
+        elif stream.unblocked():
+            self._emit(StreamWritable(stream.id))
+
+    # --- what the peer does -----------------------------------------------------------------------------------
+
+    def _on_data(self, frame: Frame, _now: float) -> None:
+        stream = self._table.get(frame.stream)
+        if stream is None or not frame.payload:
+            return
+        if stream.eof_received:
+            self._fault(stream, ResetCode.PROTOCOL, "data after the end")
+        elif not stream.receive(len(frame.payload)):
+            self._fault(stream, ResetCode.FLOW_CONTROL, "more data than credit")
+        else:
+            self._emit(DataReceived(stream.id, frame.payload))
+
+    def _on_window(self, frame: Frame, _now: float) -> None:
+        amount = payloads.decode_u32(frame.payload)
+        stream = self._table.get(frame.stream)
         if stream is None:
-            ours = stream_id % 2 == self._next_id % 2
-            if not 0 < stream_id <= (self._next_id - 2 if ours else self._last_peer_id):
-                raise ProtocolBreach(Breach.UNKNOWN_STREAM, str(stream_id))
-        return stream
+            return
+        stream.credit += amount
+        if stream.credit > MAX_U31:
+            self._fault(stream, ResetCode.FLOW_CONTROL, "more credit than can be counted")
+        else:
+            self.progressed(stream)
 
-    def find(self, stream_id: int) -> Stream | None:
-        """Return a live stream, or None; for the owner, who may be late too."""
-        return self._live.get(stream_id)
+    def _on_open(self, frame: Frame, now: float) -> None:
+        target, metadata = payloads.decode_open(frame.payload)
+        if self._scheduler.crowded:
+            raise ProtocolBreach(Breach.FLOOD)
+        stream = self._table.admit(frame.stream, now)
+        if stream is None:
+            self._counters[ResetCode.LIMIT] += 1
+            refusal = payloads.encode_code(ResetCode.LIMIT, "too many connections at once")
+            self._scheduler.add_control(frames.RST, frame.stream, refusal)
+        elif self.closed:
+            self.refuse(stream.id, ResetCode.GONE, "the session is closing")
+        else:
+            self._emit(StreamOpened(stream.id, target, metadata))
 
-    def open(self) -> Stream:
-        """Begin a stream of ours.
+    def _on_open_ok(self, frame: Frame, _now: float) -> None:
+        stream = self._table.get(frame.stream)
+        if stream is None:
+            return
+        if stream.incoming or stream.accepted:
+            self._fault(stream, ResetCode.PROTOCOL, "accepted what was not asked")
+        else:
+            stream.accepted = True
+            self._emit(StreamAccepted(stream.id))
 
-        Raises:
-            StreamLimitReached: as many are open as the peer takes, or the numbers are used up.
-        """
-        if len(self._live) - self._incoming >= self._peer.max_streams or self._next_id > MAX_STREAM_ID:
-            raise StreamLimitReached(f"the other side takes {self._peer.max_streams} connections at a time")
-        stream = self._add(self._next_id, incoming=False)
-        self._next_id += 2
-        return stream
+    def _on_fin(self, frame: Frame, _now: float) -> None:
+        stream = self._table.get(frame.stream)
+        if stream is None:
+            return
+        if stream.eof_received:
+            self._fault(stream, ResetCode.PROTOCOL, "ended twice")
+        else:
+            stream.eof_received = True
+            self._emit(EofReceived(stream.id))
+            self.progressed(stream)
 
-    def admit(self, stream_id: int, now: float) -> Stream | None:
-        """Begin a stream of the peer; None if it opens more or faster than it may.
+    def _on_rst(self, frame: Frame, _now: float) -> None:
+        code, text = payloads.decode_reset(frame.payload)
+        stream = self._table.get(frame.stream)
+        if stream is not None:
+            self._forget(stream)
+            self._emit(StreamReset(stream.id, code, text))
 
-        Raises:
-            ProtocolBreach: the number is not the peer's to use, or was used before.
-        """
-        if stream_id % 2 == self._next_id % 2 or stream_id <= self._last_peer_id:
-            raise ProtocolBreach(Breach.STREAM_ID, str(stream_id))
-        self._last_peer_id = stream_id
-        refill = (now - self._refilled_at) * OPEN_RATE
-        self._tokens = min(float(self._local.max_streams), self._tokens + refill)
-        self._refilled_at = now
-        if self._incoming >= self._local.max_streams or self._tokens < 1.0:
-            return None
-        self._tokens -= 1.0
-        self._incoming += 1
-        return self._add(stream_id, incoming=True)
+    def _fault(self, stream: Stream, code: ResetCode, text: str) -> None:
+        """The peer broke the rules of one stream: it loses that stream and nothing else."""
+        self._counters[code] += 1
+        self.reset(stream.id, code, text)
+        self._emit(StreamReset(stream.id, code, text))
 
-    def remove(self, stream: Stream) -> None:
-        """Forget a stream that is finished or reset."""
-        del self._live[stream.id]
-        if stream.incoming:
-            self._incoming -= 1
+    def _forget(self, stream: Stream) -> None:
+        self._scheduler.drop(stream)
+        self._table.remove(stream)
 
-    def clear(self) -> list[Stream]:
-        """Forget all streams and return them."""
-        streams = list(self._live.values())
-        self._live.clear()
-        self._incoming = 0
-        return streams
-
-    def _add(self, stream_id: int, *, incoming: bool) -> Stream:
-        stream = Stream(
-            stream_id,
-            incoming=incoming,
-            window=self._local.window,
-            credit=self._peer.window,
-            queue_limit=self._queue_limit,
-        )
-        self._live[stream_id] = stream
+    def _sendable(self, stream_id: int) -> Stream:
+        stream = self._table.find(stream_id)
+        if stream is None or stream.eof_queued:
+            raise ConnectionLost("the stream has ended")
         return stream

@@ -119,7 +119,7 @@ def parse(path: Path, source: str) -> File:
     for node in file.root.named_children:
         if node.type == "decorators":
             pending = decorators_of(node)
-        elif node.type == "import_statement":
+        elif node.type == "import_functionality":
             file.declarations += [Declaration("import", text(name), node, {}) for name in identifiers(node)]
         elif node.type.endswith("_declaration"):
             kind = {"parameter": "param", "variable": "var"}.get(node.type.split("_")[0], node.type.split("_")[0])
@@ -222,12 +222,12 @@ def is_use(node: Node) -> bool:
         return False
     if parent.type == "object_property" and node == parent.named_children[0]:
         return False
-    if parent.type in {"loop_variable", "loop_enumerator", "import_statement"}:
+    if parent.type in {"loop_variable", "loop_enumerator", "import_functionality"}:
         return False
     if parent.type == "for_statement" and node == parent.named_children[0]:
         return False
     in_decorator = parent.type == "call_expression" and parent.parent is not None and parent.parent.type == "decorator"
-    return not in_decorator and not any(part.type == "import_statement" for part in ancestors(node))
+    return not in_decorator and not any(part.type == "import_functionality" for part in ancestors(node))
 
 
 def ancestors(node: Node) -> Iterator[Node]:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from relay_core.errors import ConnectionLost
 from relay_core.net.stream import ByteStream
+from relay_core.net.tasks import TaskSet
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -61,20 +62,26 @@ async def local_server(handler: Handler) -> AsyncIterator[tuple[int, list[int]]]
     """Serve `handler` on a free port of 127.0.0.1; yields the port and a list that grows with each connection."""
     connections: list[int] = []
 
-    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connections.append(len(connections) + 1)
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await handler(reader, writer)
-        except (ConnectionError, asyncio.CancelledError):
-            pass
+            with contextlib.suppress(ConnectionError):
+                await handler(reader, writer)
         finally:
             writer.close()
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
 
-    server = await asyncio.start_server(count, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1], connections
+    async with TaskSet() as tasks:
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connections.append(len(connections) + 1)
+            tasks.spawn(serve(reader, writer), name="local server connection")
+
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        try:
+            yield server.sockets[0].getsockname()[1], connections
+        finally:
+            server.close()
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,0 +1,163 @@
+"""What frames carry: numbers, codes with a sentence, targets and small JSON objects.
+
+Fixed fields come first; a JSON object or a text, if there is one, is the rest of the payload.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+from relay_core.tunnel.limits import MAX_OPEN_METADATA, MAX_TARGET_NAME, MAX_TEXT
+from relay_core.tunnel.outcomes import Breach, ProtocolBreach, ResetCode
+
+__all__ = [
+    "JsonObject",
+    "Target",
+    "decode_code",
+    "decode_json",
+    "decode_open",
+    "decode_reset",
+    "decode_u32",
+    "decode_u64",
+    "encode_code",
+    "encode_json",
+    "encode_open",
+    "encode_u32",
+    "encode_u64",
+    "unpack",
+]
+
+JsonObject = dict[str, Any]
+Target = int | str
+"""A logical port (1-65535), or a name."""
+
+_CODE = struct.Struct("!H")
+_TARGET = struct.Struct("!HB")
+_U32 = struct.Struct("!I")
+_U64 = struct.Struct("!Q")
+
+
+def encode_open(target: Target, metadata: JsonObject) -> bytes:
+    """Return an OPEN payload.
+
+    Raises:
+        ValueError: the target is no port and no name of 1 to 255 bytes, or `metadata` is no JSON or too long.
+    """
+    port, name = (target, b"") if isinstance(target, int) else (0, target.encode())
+    if len(name) > MAX_TARGET_NAME or not (0 < port < 65536 or name):
+        raise ValueError("a target is a port (1-65535) or a name of 1 to 255 bytes")
+    return _TARGET.pack(port, len(name)) + name + encode_json(metadata, MAX_OPEN_METADATA)
+
+
+def decode_open(payload: bytes) -> tuple[Target, JsonObject]:
+    """Read an OPEN payload.
+
+    Raises:
+        ProtocolBreach: it is malformed.
+    """
+    port, length = unpack(_TARGET, payload, 0)
+    end = _TARGET.size + length
+    name = payload[_TARGET.size : end]
+    if len(name) != length or bool(port) == bool(name):
+        raise ProtocolBreach(Breach.MALFORMED, "target")
+    try:
+        target: Target = port or name.decode()
+    except UnicodeDecodeError:
+        raise ProtocolBreach(Breach.MALFORMED, "target") from None
+    return target, decode_json(payload[end:])
+
+
+def encode_code(code: int, text: str) -> bytes:
+    """Return the payload of RST and GOAWAY: a code and a sentence, cut to `MAX_TEXT` bytes."""
+    return _CODE.pack(code) + text.encode(errors="replace")[:MAX_TEXT]
+
+
+def decode_code(payload: bytes) -> tuple[int, str]:
+    """Read a code and its sentence; a sentence that is cut or garbled is repaired, not refused.
+
+    Raises:
+        ProtocolBreach: there is no code.
+    """
+    (code,) = unpack(_CODE, payload, 0)
+    return code, payload[_CODE.size : _CODE.size + MAX_TEXT].decode(errors="ignore")
+
+
+def decode_reset(payload: bytes) -> tuple[ResetCode, str]:
+    """Read a RST payload; raises as `decode_code`."""
+    code, text = decode_code(payload)
+    return ResetCode(code), text
+
+
+def encode_u32(value: int) -> bytes:
+    """Return the payload of WINDOW."""
+    return _U32.pack(value)
+
+
+def decode_u32(payload: bytes) -> int:
+    """Read the payload of WINDOW.
+
+    Raises:
+        ProtocolBreach: it is too short.
+    """
+    return int(unpack(_U32, payload, 0)[0])
+
+
+def encode_u64(value: int) -> bytes:
+    """Return the payload of ACK, PING and PONG."""
+    return _U64.pack(value)
+
+
+def decode_u64(payload: bytes) -> int:
+    """Read the payload of ACK, PING and PONG.
+
+    Raises:
+        ProtocolBreach: it is too short.
+    """
+    return int(unpack(_U64, payload, 0)[0])
+
+
+def encode_json(value: JsonObject, limit: int) -> bytes:
+    """Return compact JSON, or nothing for an empty object.
+
+    Raises:
+        ValueError: it is no JSON or longer than `limit`.
+    """
+    if not value:
+        return b""
+    try:
+        data = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"this is no JSON object: {error}") from None
+    if len(data) > limit:
+        raise ValueError(f"the JSON object has {len(data)} bytes, {limit} are allowed")
+    return data
+
+
+def decode_json(data: bytes) -> JsonObject:
+    """Read a JSON object; nothing stands for an empty one.
+
+    Raises:
+        ProtocolBreach: it is something else.
+    """
+    if not data:
+        return {}
+    try:
+        value = json.loads(data.decode())
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise ProtocolBreach(Breach.MALFORMED, "JSON object")
+    return value
+
+
+def unpack(fields: struct.Struct, payload: bytes, at: int) -> tuple[Any, ...]:
+    """Read fixed fields at an offset.
+
+    Raises:
+        ProtocolBreach: the payload is too short.
+    """
+    if len(payload) - at < fields.size:
+        raise ProtocolBreach(Breach.MALFORMED, f"{len(payload)} bytes")
+    return fields.unpack_from(payload, at)

@@ -1,0 +1,247 @@
+"""Facts about agent and client together, through a real relay, to a real local server."""
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from relay_agent.agent import Agent
+from relay_agent.target import Target
+from relay_client.carrier import Carrier
+from relay_client.forwarder import Forwarder
+from relay_core.errors import LocalPortInUse
+from relay_core.net import connect
+from relay_core.net.tasks import TaskSet
+from tests.support.ports import free_port
+from tests.support.relay import LocalRelay
+from tests.support.streams import Handler, echo, local_server
+
+
+@dataclass
+class Path:
+    """A client port that leads to a local server."""
+
+    port: int
+    target_connections: list[int]
+
+
+@contextlib.asynccontextmanager
+async def agent_running(relay: LocalRelay, *targets: Target) -> AsyncIterator[None]:
+    up = asyncio.Event()
+    agent = Agent(
+        relay.endpoint,
+        relay.listener,
+        {target.logical_port: target for target in targets},
+        tls=relay.tls,
+        on_listening=up.set,
+    )
+    async with TaskSet() as tasks:
+        tasks.spawn(agent.run(), name="agent")
+        await asyncio.wait_for(up.wait(), 10)
+        yield
+
+
+@contextlib.asynccontextmanager
+async def forwarded(relay: LocalRelay, handler: Handler = echo, *, dap_only: bool = False) -> AsyncIterator[Path]:
+    port = free_port()
+    async with (
+        local_server(handler) as (target_port, connections),
+        agent_running(relay, Target(port, target_port, dap_only=dap_only)),
+        Forwarder(Carrier(relay.endpoint, relay.sender, relay.tls), [port]),
+    ):
+        yield Path(port, connections)
+
+
+async def send_and_hash(port: int, data: bytes) -> str:
+    """Send `data`, read as much back, and return its hash."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+    async def send() -> None:
+        for start in range(0, len(data), 65536):
+            writer.write(data[start : start + 65536])
+            await writer.drain()
+
+    sending = asyncio.ensure_future(send())
+    digest = hashlib.sha256(await reader.readexactly(len(data))).hexdigest()
+    await sending
+    writer.close()
+    await writer.wait_closed()
+    return digest
+
+
+async def test_ten_megabytes_each_way_arrive_intact(relay: LocalRelay) -> None:
+    """10 MB of random bytes go through agent and client and come back unchanged."""
+    data = os.urandom(10_000_000)
+    async with forwarded(relay) as path:
+        assert hashlib.sha256(data).hexdigest() == await send_and_hash(path.port, data)
+
+
+async def test_fifty_connections_keep_their_own_bytes(relay: LocalRelay) -> None:
+    """50 connections at once do not mix."""
+    payloads = [os.urandom(20_000 + 1000 * n) for n in range(50)]
+    async with forwarded(relay) as path:
+        digests = await asyncio.gather(*(send_and_hash(path.port, data) for data in payloads))
+    assert [hashlib.sha256(data).hexdigest() for data in payloads] == digests
+
+
+async def test_the_targets_end_reaches_the_client(relay: LocalRelay) -> None:
+    """When the target ends its connection, the local program reads what came before, then EOF."""
+
+    async def say_and_leave(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"bye")
+
+    async with forwarded(relay, say_and_leave) as path:
+        reader, writer = await asyncio.open_connection("127.0.0.1", path.port)
+        assert await reader.read() == b"bye"
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_the_clients_end_reaches_the_target(relay: LocalRelay) -> None:
+    """When the local program ends its connection, so does the target's."""
+    ended = asyncio.Event()
+
+    async def note_end(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        ended.set()
+
+    async with forwarded(relay, note_end) as path:
+        _, writer = await asyncio.open_connection("127.0.0.1", path.port)
+        writer.write(b"x")
+        writer.close()
+        await writer.wait_closed()
+        await asyncio.wait_for(ended.wait(), 10)
+
+
+async def test_an_early_editor_is_held_until_the_agent_comes(relay: LocalRelay) -> None:
+    """What a program sends before there is an agent is delivered once there is one."""
+    port = free_port()
+    async with (
+        local_server(echo) as (target_port, _),
+        Forwarder(Carrier(relay.endpoint, relay.sender, relay.tls), [port]),
+    ):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"early")
+        while not relay.server.metrics().refused:  # the client has asked in vain at least once
+            await asyncio.sleep(0.01)
+        async with agent_running(relay, Target(port, target_port)):
+            assert await reader.readexactly(5) == b"early"
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def test_a_port_that_no_agent_serves_is_explained(
+    relay: LocalRelay, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client says which ports the agent does serve, and keeps waiting."""
+    port = free_port()
+    async with agent_running(relay, Target(5999, 1)), Forwarder(
+        Carrier(relay.endpoint, relay.sender, relay.tls), [port]
+    ):
+        with caplog.at_level(logging.WARNING, "relay_client"):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            while f"serves port {port}; this agent serves 5999" not in caplog.text:
+                await asyncio.sleep(0.01)
+            writer.close()
+            await writer.wait_closed()
+
+
+async def test_strangers_do_not_disturb_a_debugger(relay: LocalRelay) -> None:
+    """Connects that are dropped at once, HTTP and TLS bytes never reach a debug adapter; a debugger does."""
+
+    async def adapter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"greeting")
+        await echo(reader, writer)
+
+    async with forwarded(relay, adapter, dap_only=True) as path:
+        for first in [b""] * 20 + [b"GET / HTTP/1.0\r\n\r\n", b"\x16\x03\x01\x02\x00"]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", path.port)
+            writer.write(first)
+            if first:
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b""
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+        reader, writer = await asyncio.open_connection("127.0.0.1", path.port)
+        writer.write(b"Content-Length: 2\r\n\r\n{}")
+        assert await reader.readexactly(8) == b"greeting"
+        writer.close()
+        await writer.wait_closed()
+        assert [1] == path.target_connections
+
+
+async def test_a_dead_target_leaves_the_others_alone(relay: LocalRelay) -> None:
+    """A target where nothing listens ends its own connections; another target of the same agent works."""
+    good, dead = free_port(), free_port()
+    carrier = Carrier(relay.endpoint, relay.sender, relay.tls)
+    async with (
+        local_server(echo) as (target_port, _),
+        agent_running(relay, Target(good, target_port), Target(dead, free_port())),
+        Forwarder(carrier, [good, dead]),
+    ):
+        reader, writer = await asyncio.open_connection("127.0.0.1", dead)
+        writer.write(b"x")
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        assert hashlib.sha256(b"fine").hexdigest() == await send_and_hash(good, b"fine")
+
+
+async def test_a_sender_without_the_header_gets_the_only_target(relay: LocalRelay) -> None:
+    """A plain hybrid connection client reaches the agent's only port, and is refused if there are several."""
+    async with forwarded(relay):
+        websocket = await connect(relay.endpoint, relay.sender, tls=relay.tls)
+        await websocket.send(b"plain")
+        assert await websocket.receive() == b"plain"
+        await websocket.close()
+
+
+async def test_a_port_in_use_opens_none(relay: LocalRelay) -> None:
+    """If one of several ports is taken, the error names it and the others are free again."""
+    free = free_port()
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        taken = holder.getsockname()[1]
+        with pytest.raises(LocalPortInUse, match=f"port {taken} on this machine is in use"):
+            async with Forwarder(Carrier(relay.endpoint, relay.sender, relay.tls), [free, taken]):
+                pass
+    with socket.socket() as again:
+        again.bind(("127.0.0.1", free))
+
+
+async def test_a_slow_reader_slows_the_sender(relay: LocalRelay) -> None:
+    """Bytes that nobody reads are not piled up: the sender is stopped after a bounded amount."""
+
+    async def never_reads(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async with forwarded(relay, never_reads) as path:
+        _, writer = await asyncio.open_connection("127.0.0.1", path.port)
+        sent = 0
+        block = bytes(1 << 20)
+        with contextlib.suppress(asyncio.TimeoutError):
+            while sent < 200 << 20:
+                writer.write(block)
+                await asyncio.wait_for(writer.drain(), 2)
+                sent += len(block)
+        assert sent < 64 << 20
+        writer.transport.abort()
+
+
+async def test_check_reports_what_the_agent_serves(relay: LocalRelay) -> None:
+    """The client's check reaches the agent without connecting to anything behind it."""
+    async with forwarded(relay) as path:
+        seen = await Carrier(relay.endpoint, relay.sender, relay.tls).check()
+        assert f"this agent serves {path.port}" in seen
+        assert [] == path.target_connections

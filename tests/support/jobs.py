@@ -1,0 +1,80 @@
+"""Small Python programs that play the job: they run in processes of their own, as the library under test does."""
+
+import asyncio
+import asyncio.subprocess
+import contextlib
+import os
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT = 30.0
+
+
+class Job:
+    """A running program whose output is read line by line."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    async def line(self) -> str:
+        """Return the next line of its stdout, or "" at its end."""
+        assert self.process.stdout is not None
+        return (await asyncio.wait_for(self.process.stdout.readline(), TIMEOUT)).decode().rstrip("\n")
+
+    async def finish(self, answer: str = "") -> tuple[int, list[str], str]:
+        """Send it a last line, and return its status, the rest of its stdout, and its stderr."""
+        out, err = await asyncio.wait_for(self.process.communicate(answer.encode() + b"\n"), TIMEOUT)
+        assert self.process.returncode is not None
+        print(err.decode(), file=sys.stderr)
+        return self.process.returncode, out.decode().splitlines(), err.decode()
+
+
+@contextlib.asynccontextmanager
+async def job(code: str, *arguments: str, cwd: Path | None = None, **environment: str) -> AsyncIterator[Job]:
+    """Run `code` as a script that can import this project, without settings for any relay but those given.
+
+    Warnings are errors in it, and it sees this project through its own `sys.path`, not through PYTHONPATH.
+    """
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RELAY_", "PYTHON"))}
+    head = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", "-c", head + textwrap.dedent(code), *arguments),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=cwd,
+        env=inherited | environment,
+    )
+    try:
+        yield Job(process)
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.communicate()
+
+
+async def run_job(code: str, *arguments: str, **environment: str) -> tuple[int, list[str], str]:
+    """Run `code` to its end, and return its status, the lines of its stdout, and its stderr."""
+    async with job(code, *arguments, **environment) as running:
+        return await running.finish()
+
+
+async def gone(pid: int) -> bool:
+    """Wait until a process has ended, a zombie included, and say whether it did."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        deadline = asyncio.get_running_loop().time() + TIMEOUT
+        while process.is_running() and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.02)
+        return not process.is_running()
+    return True

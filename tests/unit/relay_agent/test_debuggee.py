@@ -1,0 +1,153 @@
+"""Facts about the debugger in a job: the real debugpy, in processes of its own."""
+
+import asyncio
+import sys
+
+import pytest
+
+from relay_client.dap.client import DapClient
+from tests.support.jobs import job, run_job
+from tests.support.ports import free_port
+
+ARM = """
+    import threading
+    from relay_agent import debuggee
+    port = debuggee.arm()
+"""
+
+
+async def test_arm_listens_on_a_port_of_its_own():
+    """`arm` returns a port where a debugger can attach, and the wait then ends at once."""
+    code = """
+        print(port, flush=True)
+        print(debuggee.wait_for_attach(30, threading.Event()), debuggee.is_attached(), flush=True)
+        sys.stdin.readline()
+    """
+    async with job(ARM + code) as running:
+        client = await DapClient.connect("127.0.0.1", int(await running.line()))
+        await client.attach({})
+        assert await running.line() == "True True"
+        await client.close()
+        assert await running.finish() == (0, [], "")
+
+
+async def test_wait_has_an_end():
+    """Without a debugger the wait ends with False when its time is over, to the second."""
+    code = """
+        import time
+        started = time.monotonic()
+        print(debuggee.wait_for_attach(0.3, threading.Event()), round(time.monotonic() - started))
+        print(debuggee.wait_for_attach(0, threading.Event()))
+    """
+    assert await run_job(ARM + code) == (0, ["False 0", "False"], "")
+
+
+async def test_hopeless_wait_ends_at_once():
+    """The wait ends as soon as it is known that nobody can come."""
+    code = """
+        import time
+        hopeless = threading.Event()
+        threading.Timer(0.2, hopeless.set).start()
+        started = time.monotonic()
+        print(debuggee.wait_for_attach(600, hopeless), time.monotonic() - started < 10)
+    """
+    assert await run_job(ARM + code) == (0, ["False True"], "")
+
+
+async def test_answers_leave_without_delay():
+    """pydevd's socket to its adapter has TCP_NODELAY, without which each answer takes 40 ms longer."""
+    code = """
+        import pydevd, socket
+        print(pydevd.get_global_debugger().writer.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+    """
+    assert await run_job(ARM + code) == (0, ["1"], "")
+
+
+async def test_endpoints_file_of_another_debuggee_is_left_alone(tmp_path):
+    """An inherited DEBUGPY_ADAPTER_ENDPOINTS names somebody else's file: it is not written, and stays set."""
+    code = """
+        import os
+        print(os.environ["DEBUGPY_ADAPTER_ENDPOINTS"])
+    """
+    path = tmp_path / "endpoints.json"
+    status, out, _ = await run_job(ARM + code, DEBUGPY_ADAPTER_ENDPOINTS=str(path))
+    assert (status, out) == (0, [str(path)])
+    assert not path.exists()
+
+
+async def test_arm_twice():
+    """A process can be armed once; the second attempt is an error with debugpy's reason."""
+    code = """
+        from relay_core.errors import RelayDebugError
+        try:
+            debuggee.arm()
+        except RelayDebugError as error:
+            print(error)
+    """
+    status, out, _ = await run_job(ARM + code)
+    assert status == 0
+    assert out[0].startswith("debugpy did not start: ")
+
+
+async def test_missing_debugpy():
+    """A job without debugpy gets an error that says so."""
+    code = """
+        sys.modules["debugpy"] = None
+        from relay_agent import debuggee
+        from relay_core.errors import RelayDebugError
+        try:
+            debuggee.arm()
+        except RelayDebugError as error:
+            print(error)
+    """
+    status, out, _ = await run_job(code)
+    assert status == 0
+    assert out[0].startswith("debugpy did not start: ")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring costs nothing there")
+async def test_disarm_gives_the_speed_back():
+    """After `disarm` neither this thread nor a new one is traced."""
+    code = """
+        print(sys.gettrace() is None)
+        debuggee.disarm()
+        print(sys.gettrace() is None)
+        thread = threading.Thread(target=lambda: print(sys.gettrace() is None))
+        thread.start()
+        thread.join()
+    """
+    assert await run_job(ARM + code) == (0, ["False", "True", "True"], "")
+
+
+@pytest.mark.parametrize(("chosen", "found"), [(True, True), (False, False)])
+async def test_foreign_port(chosen, found):
+    """The port of the job's own `debugpy.listen` is found if the job has chosen it."""
+    port = free_port()
+    code = """
+        import debugpy
+        from relay_agent import debuggee
+        print(debuggee.is_armed(), debuggee.find_foreign_port())
+        debugpy.listen(int(sys.argv[1]))
+        print(debuggee.is_armed(), debuggee.find_foreign_port(), debuggee.is_attached())
+        debuggee.disarm()
+        print(debuggee.is_armed())
+    """
+    status, out, _ = await run_job(code, str(port if chosen else 0), PYDEVD_DISABLE_FILE_VALIDATION="1")
+    assert status == 0
+    assert out == ["False None", f"True {port if found else None} False", "True"]
+
+
+async def test_step_latency_on_one_machine():
+    """A debugger on the same machine gets answers in less than Nagle's 40 ms."""
+    async with job(ARM + "    print(port, flush=True); sys.stdin.readline()") as running:
+        client = await DapClient.connect("127.0.0.1", int(await running.line()))
+        await client.attach({})
+        loop = asyncio.get_running_loop()
+        taken = []
+        for _ in range(11):
+            started = loop.time()
+            await client.request("threads")
+            taken.append(loop.time() - started)
+        await client.close()
+        await running.finish()
+    assert sorted(taken)[5] < 0.03
