@@ -2,21 +2,29 @@ import pytest
 
 from tests.support.az_shim.kit import FakeAzure
 
+NAMES = ("-g", "debug-rg", "-n", "contoso-debug", "--hc", "alice", "--key-vault", "contoso-kv")
+
+
+@pytest.fixture
+def names():
+    """The options that every script takes, for alice."""
+    return NAMES
+
 
 @pytest.fixture
 def azure(tmp_path):
     return FakeAzure(tmp_path)
 
 
+@pytest.fixture(scope="session")
+def state_after_create(tmp_path_factory):
+    azure = FakeAzure(tmp_path_factory.mktemp("created"))
+    assert azure.run("create_relay.sh", *NAMES).code == 0
+    return azure.load()
+
+
 @pytest.fixture
-def deployed(azure, names):
+def deployed(azure, state_after_create):
     """Azure after create_relay.sh for alice, with an empty record of calls."""
-    assert azure.run("create_relay.sh", *names).code == 0
-    azure.forget_calls()
+    azure.save(state_after_create)
     return azure
-
-
-@pytest.fixture
-def names():
-    """The options that every script takes, for alice."""
-    return ("-g", "debug-rg", "-n", "contoso-debug", "--hc", "alice", "--key-vault", "contoso-kv")

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import textwrap
 
 import pytest
 
@@ -9,11 +10,15 @@ from relay_client.dap.client import DapClient
 from tests.support.jobs import job, run_job
 from tests.support.ports import free_port
 
-ARM = """
-    import threading
-    from relay_agent import debuggee
-    port = debuggee.arm()
+ARM = """\
+import threading
+from relay_agent import debuggee
+port = debuggee.arm()
 """
+
+
+def armed(code: str) -> str:
+    return ARM + textwrap.dedent(code)
 
 
 async def test_arm_listens_on_a_port_of_its_own():
@@ -23,7 +28,7 @@ async def test_arm_listens_on_a_port_of_its_own():
         print(debuggee.wait_for_attach(30, threading.Event()), debuggee.is_attached(), flush=True)
         sys.stdin.readline()
     """
-    async with job(ARM + code) as running:
+    async with job(armed(code)) as running:
         client = await DapClient.connect("127.0.0.1", int(await running.line()))
         await client.attach({})
         assert await running.line() == "True True"
@@ -39,7 +44,7 @@ async def test_wait_has_an_end():
         print(debuggee.wait_for_attach(0.3, threading.Event()), round(time.monotonic() - started))
         print(debuggee.wait_for_attach(0, threading.Event()))
     """
-    assert await run_job(ARM + code) == (0, ["False 0", "False"], "")
+    assert await run_job(armed(code)) == (0, ["False 0", "False"], "")
 
 
 async def test_hopeless_wait_ends_at_once():
@@ -51,7 +56,7 @@ async def test_hopeless_wait_ends_at_once():
         started = time.monotonic()
         print(debuggee.wait_for_attach(600, hopeless), time.monotonic() - started < 10)
     """
-    assert await run_job(ARM + code) == (0, ["False True"], "")
+    assert await run_job(armed(code)) == (0, ["False True"], "")
 
 
 async def test_answers_leave_without_delay():
@@ -60,7 +65,7 @@ async def test_answers_leave_without_delay():
         import pydevd, socket
         print(pydevd.get_global_debugger().writer.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
     """
-    assert await run_job(ARM + code) == (0, ["1"], "")
+    assert await run_job(armed(code)) == (0, ["1"], "")
 
 
 async def test_endpoints_file_of_another_debuggee_is_left_alone(tmp_path):
@@ -70,7 +75,7 @@ async def test_endpoints_file_of_another_debuggee_is_left_alone(tmp_path):
         print(os.environ["DEBUGPY_ADAPTER_ENDPOINTS"])
     """
     path = tmp_path / "endpoints.json"
-    status, out, _ = await run_job(ARM + code, DEBUGPY_ADAPTER_ENDPOINTS=str(path))
+    status, out, _ = await run_job(armed(code), DEBUGPY_ADAPTER_ENDPOINTS=str(path))
     assert (status, out) == (0, [str(path)])
     assert not path.exists()
 
@@ -84,7 +89,7 @@ async def test_arm_twice():
         except RelayDebugError as error:
             print(error)
     """
-    status, out, _ = await run_job(ARM + code)
+    status, out, _ = await run_job(armed(code))
     assert status == 0
     assert out[0].startswith("debugpy did not start: ")
 
@@ -116,7 +121,7 @@ async def test_disarm_gives_the_speed_back():
         thread.start()
         thread.join()
     """
-    assert await run_job(ARM + code) == (0, ["False", "True", "True"], "")
+    assert await run_job(armed(code)) == (0, ["False", "True", "True"], "")
 
 
 @pytest.mark.parametrize(("chosen", "found"), [(True, True), (False, False)])
@@ -139,7 +144,7 @@ async def test_foreign_port(chosen, found):
 
 async def test_step_latency_on_one_machine():
     """A debugger on the same machine gets answers in less than Nagle's 40 ms."""
-    async with job(ARM + "    print(port, flush=True); sys.stdin.readline()") as running:
+    async with job(armed("print(port, flush=True); sys.stdin.readline()")) as running:
         client = await DapClient.connect("127.0.0.1", int(await running.line()))
         await client.attach({})
         loop = asyncio.get_running_loop()

@@ -1,0 +1,83 @@
+"""Runs the real commands as subprocesses, with a clean environment and their output scanned for secrets."""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay_core.net.compat import timeout
+from tests.support import secrets
+
+REPOSITORY = Path(__file__).parents[2]
+DEADLINE = 60.0
+"""Seconds for anything a program is asked to do; generous, because CI machines are slow at times."""
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """Return this environment without the variables that our programs read."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RELAY_", "AZRELAY_"))}
+    return {**kept, "PYTHONUNBUFFERED": "1", **extra}
+
+
+@dataclass
+class Finished:
+    """How a program ended."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+class Program:
+    """A running program whose stderr can be waited on."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.stderr = ""
+
+    async def line(self, part: str) -> str:
+        """Return the next line of stderr that contains `part`."""
+        async with timeout(DEADLINE):
+            while raw := await self.process.stderr.readline():
+                text = raw.decode()
+                secrets.check(text)
+                self.stderr += text
+                if part in text:
+                    return text
+        raise AssertionError(f"the program ended without {part!r}; it wrote:\n{self.stderr}")
+
+    async def finish(self) -> Finished:
+        """Wait for the end."""
+        stdout, stderr = await asyncio.wait_for(self.process.communicate(), DEADLINE)
+        secrets.check(stdout.decode(), stderr.decode())
+        return Finished(self.process.returncode, stdout.decode(), self.stderr + stderr.decode())
+
+
+@contextlib.asynccontextmanager
+async def program(module: str, *arguments: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Program]:
+    """Run `python -m module`; it is killed at the end of the block if it still runs."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        module,
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment(**(env or {})),
+    )
+    try:
+        yield Program(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def run(module: str, *arguments: str, env: Mapping[str, str] | None = None) -> Finished:
+    """Run `python -m module` to its end."""
+    async with program(module, *arguments, env=env) as running:
+        return await running.finish()
