@@ -166,7 +166,7 @@ explain() {
   elif complaint 'MissingSubscriptionRegistration'; then
     die 3 "the subscription is not registered for Microsoft.Relay" \
       "once per subscription: az provider register --namespace Microsoft.Relay --wait"
-  elif complaint 'Forbidden|AuthorizationFailed|[Nn]ot authorized|not have authorization'; then
+  elif complaint 'Forbidden|AuthorizationFailed|not authorized|not have authorization'; then
     if [ "$area" = keyvault ]; then
       die 4 "Key Vault '$VAULT' refused '$AZ_COMMAND' ($first)" \
         "you need the role 'Key Vault Secrets Officer' on it, and a new role takes up to 5 minutes to work; \

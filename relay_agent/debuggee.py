@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import sys
-import threading
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from relay_core.errors import RelayDebugError
+
+if TYPE_CHECKING:
+    import threading
 
 __all__ = ["arm", "disarm", "find_foreign_port", "is_armed", "is_attached", "wait_for_attach"]
 
@@ -99,6 +101,8 @@ def wait_for_attach(seconds: float, hopeless: threading.Event) -> bool:
 
 def _answer_without_delay() -> None:
     """Turn Nagle's algorithm off between pydevd and its adapter: it costs 40 ms on each answer to the debugger."""
+    import socket  # noqa: PLC0415 - the slowest import here, and needed in debug runs only
+
     import pydevd  # noqa: PLC0415 - what `arm` has imported
 
     with contextlib.suppress(AttributeError, OSError):  # pydevd's inside may change; the delay is bearable

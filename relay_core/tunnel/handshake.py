@@ -1,11 +1,12 @@
-"""The client's side of the first frames on a transport: HELLO or RESUME out, one answer in.
+"""The first frame of each side on a transport, before a session owns it: the client's side, and what both share.
 
-    new session:  HELLO --->  ... WELCOME  -> Attached
-                              ... REFUSED  -> NotAttached
-    resume:       RESUME ---> ... RESUMED  -> Attached     (the session changes over to this transport now)
-                              ... REFUSED  -> NotAttached  (a final refusal ends the session, others do not touch it)
+    new session:  HELLO  --->  WELCOME -> Attached
+                               REFUSED -> NotAttached
+    resume:       RESUME --->  RESUMED -> Attached     (the session changes over to this transport now)
+                               REFUSED -> NotAttached  (a final refusal ends the session, any other leaves it alone)
 
-The transport that the session used before stays in use until the answer has been verified.
+The transport that a session used before stays in use until the answer's proof has been verified. The agent's side is
+in `sessions`.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from relay_core.tunnel import frames
 from relay_core.tunnel.frames import Frame, split_first
 from relay_core.tunnel.limits import Settings
 from relay_core.tunnel.messages import Greeting, Refused, Resume, Resumed, Welcome
-from relay_core.tunnel.outcomes import ProtocolBreach, Refusal, Role
+from relay_core.tunnel.outcomes import Breach, ProtocolBreach, Refusal, Role
 from relay_core.tunnel.payloads import JsonObject
 from relay_core.tunnel.session import Session
 
-__all__ = ["Attached", "ClientHandshake", "ClientHello", "ClientResume", "NotAttached"]
+__all__ = ["Attached", "ClientHandshake", "FirstFrame", "NotAttached"]
 
 
 @dataclass(frozen=True)
@@ -33,55 +34,166 @@ class Attached:
     """The transport's number in every call of the session."""
     new: bool
     """Whether the session began with this transport."""
+    trailing: bytes
+    """What came behind the first frame, for `Session.receive_data`."""
     reply: bytes = b""
-    """What has to leave before anything else; empty on the client."""
-    trailing: bytes = b""
-    """What came after the first frame, for `Session.receive_data`."""
+    """What has to leave before anything else; nothing on the client."""
 
 
 @dataclass(frozen=True)
 class NotAttached:
-    """A transport is of no use: send `reply` and close it."""
+    """A transport is of no use: send `reply`, then close it."""
 
     refusal: Refusal
     text: str
     reply: bytes = b""
-    """What tells the peer; empty on the client."""
+    """What tells the peer; nothing on the client."""
 
 
-class ClientHandshake(Protocol):
-    """What a driver sees of `ClientHello` and `ClientResume`."""
-
-    def data_to_send(self) -> bytes:
-        """Return the first frame."""
-
-    def receive_data(self, data: bytes, now: float) -> Attached | NotAttached | None:
-        """Take what the transport delivered; None until the answer is complete."""
-
-
-class _FirstAnswer:
-    """Collects the agent's first frame."""
+class FirstFrame:
+    """Collects the first frame of a transport, however its bytes arrive."""
 
     def __init__(self) -> None:
         self._buffer = b""
 
+    def __repr__(self) -> str:
+        return f"<FirstFrame {len(self._buffer)} bytes>"
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing has come yet."""
+        return not self._buffer
+
+    def feed(self, data: bytes) -> tuple[Frame, bytes] | None:
+        """Return the frame and what came behind it; None until it is complete.
+
+        Raises:
+            ProtocolBreach: this is no first frame.
+        """
+        self._buffer += data
+        return split_first(self._buffer)
+
+
+class ClientHandshake:
+    """One transport's handshake, for a new session or an existing one."""
+
+    def __init__(self, attempt: _Attempt) -> None:
+        self._attempt = attempt
+        self._first = FirstFrame()
+
+    def __repr__(self) -> str:
+        return f"<ClientHandshake {self._attempt!r} {self._first!r}>"
+
+    @classmethod
+    def hello(cls, settings: Settings, info: JsonObject | None = None) -> ClientHandshake:
+        """Ask for a new session.
+
+        Args:
+            settings: This side's limits and timers.
+            info: Who this client is, up to about 32 KiB of JSON.
+
+        Raises:
+            ValueError: `info` cannot be sent.
+        """
+        return cls(_Hello(settings, info or {}))
+
+    @classmethod
+    def resume(cls, session: Session, nonce: bytes) -> ClientHandshake:
+        """Ask to go on with `session`, whether its last transport is lost or still works.
+
+        Args:
+            session: A session that is not over.
+            nonce: 16 random bytes.
+        """
+        return cls(_Resume(session, nonce))
+
+    def data_to_send(self) -> bytes:
+        """Return the first frame."""
+        return self._attempt.request
+
     def receive_data(self, data: bytes, now: float) -> Attached | NotAttached | None:
         """Take what the transport delivered; None until the answer is complete."""
-        self._buffer += data
         try:
-            split = split_first(self._buffer)
-            if split is None:
+            first = self._first.feed(data)
+            if first is None:
                 return None
-            frame, trailing = split
+            frame, trailing = first
             if frame.type == frames.REFUSED:
                 refused = Refused.decode(frame.payload)
-                return self._refused(refused.refusal, refused.text)
-            return self._answered(frame, trailing, now)
+                return self._attempt.refused(refused.refusal, refused.text)
+            return self._attempt.answered(frame, trailing, now)
         except ProtocolBreach as breach:
             return NotAttached(Refusal.MALFORMED, str(breach))
 
-    def _refused(self, refusal: Refusal, text: str) -> NotAttached:
+
+class _Attempt(Protocol):
+    """What differs between a new session and a resume."""
+
+    request: bytes
+
+    def answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached: ...
+
+    def refused(self, refusal: Refusal, text: str) -> NotAttached: ...
+
+
+class _Hello:
+    def __init__(self, settings: Settings, info: JsonObject) -> None:
+        self.request = Greeting(settings.limits, info).encode()
+        self._settings = settings
+
+    def __repr__(self) -> str:
+        return "hello"
+
+    def answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached:
+        _expect(frame, frames.WELCOME)
+        welcome = Welcome.decode(frame.payload)
+        if welcome.greeting.common_version() is None:
+            return NotAttached(Refusal.VERSION, f"the agent speaks version {welcome.greeting.version}")
+        session = Session(
+            Role.CLIENT,
+            session_id=welcome.session_id,
+            secret=welcome.secret,
+            settings=self._settings,
+            peer=welcome.greeting,
+            now=now,
+        )
+        epoch = session.next_epoch()
+        session.attach(epoch, 0, now)
+        return Attached(session, epoch, new=True, trailing=trailing)
+
+    def refused(self, refusal: Refusal, text: str) -> NotAttached:
         return NotAttached(refusal, text)
 
-    def _answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached:
-        raise NotImplementedError
+
+class _Resume:
+    def __init__(self, session: Session, nonce: bytes) -> None:
+        self._session = session
+        self._resume = Resume.make(
+            session.secret, session.id, epoch=session.next_epoch(), received=session.received, nonce=nonce
+        )
+        self.request = self._resume.encode()
+
+    def __repr__(self) -> str:
+        return f"resume epoch={self._resume.epoch}"
+
+    def answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached:
+        _expect(frame, frames.RESUMED)
+        session, resumed = self._session, Resumed.decode(frame.payload)
+        if not resumed.verify(session.secret, self._resume):
+            # Somebody else answered, or an old answer: the next attempt may reach the right agent.
+            return NotAttached(Refusal.BAD_PROOF, "the answer does not come from this session's agent")
+        if session.over or self._resume.epoch < session.epoch:
+            return NotAttached(Refusal.STALE_EPOCH, "the session is over, or a newer attempt has been made")
+        if not session.can_resume(resumed.received):
+            return self.refused(Refusal.SEQ_GAP, "the agent has frames that were never sent")
+        session.attach(resumed.epoch, resumed.received, now)
+        return Attached(session, resumed.epoch, new=False, trailing=trailing)
+
+    def refused(self, refusal: Refusal, text: str) -> NotAttached:
+        self._session.resume_refused(refusal, text)
+        return NotAttached(refusal, text)
+
+
+def _expect(frame: Frame, kind: int) -> None:
+    if frame.type != kind:
+        raise ProtocolBreach(Breach.UNKNOWN_FRAME, f"first frame has type {frame.type:#04x}")

@@ -8,7 +8,7 @@ that our own event loop stood still, so the peer gets a probe first: its bytes m
 
 from __future__ import annotations
 
-from relay_core.tunnel.limits import PROBE_TIMEOUT, STALL
+from relay_core.tunnel.limits import PROBE_TIMEOUT, STALL, Settings
 
 __all__ = ["Liveness"]
 
@@ -17,16 +17,15 @@ class Liveness:
     """The silence of one transport.
 
     Args:
-        ping_after: Seconds of silence before a PING.
-        dead_after: Seconds of silence before the verdict.
+        settings: `ping_after` and `dead_after`.
         now: When the transport was attached.
     """
 
-    def __init__(self, *, ping_after: float, dead_after: float, now: float) -> None:
+    def __init__(self, settings: Settings, now: float) -> None:
         self.ping_due = True
         """A PING should leave; the first one measures the round trip of a fresh transport."""
-        self._ping_after = ping_after
-        self._dead_after = dead_after
+        self._ping_after = settings.ping_after
+        self._dead_after = settings.dead_after
         self._heard_at = now
         self._asked = True
         """A PING has been asked for since the peer was last heard."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from relay_core.tunnel import frames
 from relay_core.tunnel.frames import encode_frame
@@ -114,7 +114,8 @@ class Welcome:
             ProtocolBreach: it is malformed.
         """
         greeting = Greeting.decode(payload, _WELCOME.size)
-        return cls(*unpack(_WELCOME, payload, _GREETING_SIZE), greeting)
+        session_id, secret = unpack(_WELCOME, payload, _GREETING_SIZE)
+        return cls(session_id, secret, greeting)
 
 
 @dataclass(frozen=True)
@@ -133,12 +134,17 @@ class Resume:
     @classmethod
     def make(cls, secret: bytes, session_id: bytes, *, epoch: int, received: int, nonce: bytes) -> Resume:
         """Return a claim with its proof."""
-        return cls(session_id, epoch, received, nonce, _proof(secret, Role.CLIENT, session_id, epoch, received, nonce))
+        claim = cls(session_id, epoch, received, nonce, b"")
+        return replace(claim, proof=claim.expected_proof(secret, Role.CLIENT, received))
 
     def verify(self, secret: bytes) -> bool:
         """Whether the sender knows `secret`."""
-        expected = _proof(secret, Role.CLIENT, self.session_id, self.epoch, self.received, self.nonce)
-        return hmac.compare_digest(expected, self.proof)
+        return hmac.compare_digest(self.expected_proof(secret, Role.CLIENT, self.received), self.proof)
+
+    def expected_proof(self, secret: bytes, role: Role, received: int) -> bytes:
+        """Return the HMAC over this claim that `role` makes; the role keeps one proof from passing for the other."""
+        message = role.value.encode() + self.session_id + encode_u64(self.epoch) + encode_u64(received) + self.nonce
+        return hmac.new(secret, message, hashlib.sha256).digest()
 
     def encode(self) -> bytes:
         """Return the whole frame."""
@@ -168,12 +174,11 @@ class Resumed:
     @classmethod
     def make(cls, secret: bytes, resume: Resume, received: int) -> Resumed:
         """Return the answer to `resume` with its proof."""
-        proof = _proof(secret, Role.AGENT, resume.session_id, resume.epoch, received, resume.nonce)
-        return cls(resume.epoch, received, proof)
+        return cls(resume.epoch, received, resume.expected_proof(secret, Role.AGENT, received))
 
     def verify(self, secret: bytes, resume: Resume) -> bool:
         """Whether this answers `resume` and its sender knows `secret`."""
-        expected = _proof(secret, Role.AGENT, resume.session_id, resume.epoch, self.received, resume.nonce)
+        expected = resume.expected_proof(secret, Role.AGENT, self.received)
         return self.epoch == resume.epoch and hmac.compare_digest(expected, self.proof)
 
     def encode(self) -> bytes:
@@ -223,9 +228,3 @@ def _unpack_preface(payload: bytes) -> tuple[int, int, int]:
     if magic != _MAGIC:
         raise ProtocolBreach(Breach.MALFORMED, "magic")
     return version, min_version, capabilities
-
-
-def _proof(secret: bytes, role: Role, session_id: bytes, epoch: int, received: int, nonce: bytes) -> bytes:
-    """HMAC over the fields of RESUME or RESUMED; the role keeps one from passing for the other."""
-    message = role.value.encode() + session_id + encode_u64(epoch) + encode_u64(received) + nonce
-    return hmac.new(secret, message, hashlib.sha256).digest()

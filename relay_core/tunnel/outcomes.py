@@ -59,7 +59,7 @@ class Refusal(enum.IntEnum):
         return self not in {Refusal.UNSPECIFIED, Refusal.STALE_EPOCH, Refusal.BUSY, Refusal.MALFORMED}
 
     @classmethod
-    def _missing_(cls, value: object) -> Refusal:
+    def _missing_(cls, _value: object) -> Refusal:
         return cls.UNSPECIFIED
 
 
@@ -87,7 +87,7 @@ class ResetCode(enum.IntEnum):
     """The peer sent what this stream's state does not allow."""
 
     @classmethod
-    def _missing_(cls, value: object) -> ResetCode:
+    def _missing_(cls, _value: object) -> ResetCode:
         return cls.UNSPECIFIED
 
 

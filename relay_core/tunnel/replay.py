@@ -12,6 +12,7 @@ from collections import deque
 from typing import NamedTuple
 
 from relay_core.tunnel.frames import HEADER_SIZE, Buffer, pack_header
+from relay_core.tunnel.limits import Settings
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach
 
 __all__ = ["Receipts", "ReplayBuffer"]
@@ -82,21 +83,17 @@ class Receipts:
     """What was received in order, and when the peer should hear about it.
 
     Args:
-        max_bytes: Unacknowledged bytes after which an ACK is due.
-        max_frames: Frames after which an ACK is due.
-        delay: Seconds after which an ACK is due.
+        settings: `ack_bytes`, `ack_frames` and `ack_delay`.
     """
 
-    def __init__(self, *, max_bytes: int, max_frames: int, delay: float) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.received = 0
         """Sequence number of the last frame; every one before it has come too."""
         self.due = False
         """An ACK should leave now; otherwise it may ride along with other frames."""
         self.deadline: float | None = None
         """When an ACK becomes due."""
-        self._max_bytes = max_bytes
-        self._max_frames = max_frames
-        self._delay = delay
+        self._settings = settings
         self._bytes = 0
         self._acked = 0
 
@@ -122,10 +119,11 @@ class Receipts:
         """The next frame, of `size` bytes, is ours now."""
         self.received += 1
         self._bytes += size
-        if self._bytes >= self._max_bytes or self.received - self._acked >= self._max_frames:
+        settings = self._settings
+        if self._bytes >= settings.ack_bytes or self.received - self._acked >= settings.ack_frames:
             self.hurry()
         elif self.deadline is None and not self.due:
-            self.deadline = now + self._delay
+            self.deadline = now + settings.ack_delay
 
     def hurry(self) -> None:
         """Make an ACK due at once."""

@@ -35,8 +35,6 @@ class Scheduler:
 
     def __init__(self, settings: Settings, max_payload: int) -> None:
         self.replay = ReplayBuffer()
-        self.framed: list[Stream] = []
-        """Streams that had a turn since the owner last looked."""
         self._max_payload = min(max_payload, settings.limits.max_payload)
         self._turn = min(settings.turn, self._max_payload)
         self._data_limit = settings.replay_bytes
@@ -44,6 +42,7 @@ class Scheduler:
         self._control: deque[tuple[int, int, bytes]] = deque()
         self._credit: dict[int, int] = {}
         self._ready: deque[Stream] = deque()
+        self._framed: list[Stream] = []
         self._goodbye: bytes | None = None
         self._goodbye_seq: int | None = None
 
@@ -100,6 +99,11 @@ class Scheduler:
             size += HEADER_SIZE + len(frame.payload)
         return out
 
+    def take_framed(self) -> list[Stream]:
+        """Return the streams that had a turn since the last call."""
+        framed, self._framed = self._framed, []
+        return framed
+
     def _next_control(self) -> SentFrame | None:
         if self._control:
             kind, stream_id, payload = self._control[0]
@@ -120,7 +124,7 @@ class Scheduler:
         if self.replay.size + HEADER_SIZE + size > self._data_limit:
             return None
         stream = ready.popleft()
-        self.framed.append(stream)
+        self._framed.append(stream)
         if stream.queue.size:
             frame = self.replay.add(frames.DATA, stream.id, stream.queue.take(size))
         else:

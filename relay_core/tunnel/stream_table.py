@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay_core.tunnel.limits import MAX_STREAM_ID, OPEN_RATE, Limits
+from relay_core.tunnel.limits import MAX_STREAM_ID, OPEN_RATE, Limits, Settings
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach, Role, StreamLimitReached
 from relay_core.tunnel.stream import Stream
 
@@ -17,21 +17,20 @@ class StreamTable:
 
     Args:
         role: Which end this is.
-        local: What this side announced.
+        settings: What this side announced, and the size of each stream's queue.
         peer: What the peer announced.
-        queue_limit: Bytes that may wait in each stream.
         now: Monotonic seconds.
     """
 
-    def __init__(self, role: Role, *, local: Limits, peer: Limits, queue_limit: int, now: float) -> None:
-        self._local = local
+    def __init__(self, role: Role, *, settings: Settings, peer: Limits, now: float) -> None:
+        self._local = settings.limits
         self._peer = peer
-        self._queue_limit = queue_limit
+        self._queue_limit = settings.send_queue
         self._live: dict[int, Stream] = {}
         self._next_id = 1 if role is Role.CLIENT else 2
         self._last_peer_id = self._next_id % 2 - 1  # one step of two before the peer's first number
         self._incoming = 0
-        self._tokens = float(local.max_streams)
+        self._tokens = float(self._local.max_streams)
         self._refilled_at = now
 
     def __len__(self) -> int:

@@ -109,9 +109,14 @@ async def test_a_port_in_use(good: dict[str, str]) -> None:
 )
 @pytest.mark.parametrize(
     ("module", "name", "arguments"),
-    [("relay_client", "relay-client", ["--ports", "5678"]), ("relay_agent", "relay-agent", ["serve", "--port", "5678"])],
+    [
+        ("relay_client", "relay-client", ["--ports", "5678"]),
+        ("relay_agent", "relay-agent", ["serve", "--port", "5678"]),
+    ],
 )
-async def test_a_malformed_connection_string(module: str, name: str, arguments: list[str], text: str, part: str) -> None:
+async def test_a_malformed_connection_string(
+    module: str, name: str, arguments: list[str], text: str, part: str
+) -> None:
     """A connection string that cannot be read ends both programs with exit code 3."""
     assert_one_sentence(await run(module, *arguments, env={"RELAY_CONNECTION_STRING": text}), name, 3, part)
 

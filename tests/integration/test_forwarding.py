@@ -137,13 +137,12 @@ async def test_an_early_editor_is_held_until_the_agent_comes(relay: LocalRelay) 
             await writer.wait_closed()
 
 
-async def test_a_port_that_no_agent_serves_is_explained(
-    relay: LocalRelay, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_port_that_no_agent_serves_is_explained(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
     """The client says which ports the agent does serve, and keeps waiting."""
     port = free_port()
-    async with agent_running(relay, Target(5999, 1)), Forwarder(
-        Carrier(relay.endpoint, relay.sender, relay.tls), [port]
+    async with (
+        agent_running(relay, Target(5999, 1)),
+        Forwarder(Carrier(relay.endpoint, relay.sender, relay.tls), [port]),
     ):
         with caplog.at_level(logging.WARNING, "relay_client"):
             _, writer = await asyncio.open_connection("127.0.0.1", port)

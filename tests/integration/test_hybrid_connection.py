@@ -59,9 +59,7 @@ async def meet(relay: LocalRelay, listener: HybridConnectionListener, **options)
     async def accept() -> WebSocket:
         return await (await next_offer(listener)).accept()
 
-    sender, receiver = await asyncio.gather(
-        connect(relay.endpoint, relay.sender, tls=relay.tls, **options), accept()
-    )
+    sender, receiver = await asyncio.gather(connect(relay.endpoint, relay.sender, tls=relay.tls, **options), accept())
     return sender, receiver
 
 
@@ -80,9 +78,7 @@ async def test_messages_go_both_ways(relay: LocalRelay) -> None:
 async def test_an_offer_shows_the_sender(relay: LocalRelay) -> None:
     """The listener sees the sender's headers, address and id, and never its token."""
     async with listening(relay) as listener:
-        connecting = asyncio.ensure_future(
-            connect(relay.endpoint, relay.sender, tls=relay.tls, headers={"X-App": "1"})
-        )
+        connecting = asyncio.ensure_future(connect(relay.endpoint, relay.sender, tls=relay.tls, headers={"X-App": "1"}))
         offer = await next_offer(listener)
         assert offer.header("x-app") == "1"
         assert offer.header("ServiceBusAuthorization") is None
@@ -157,9 +153,7 @@ async def test_an_unknown_hybrid_connection(relay: LocalRelay) -> None:
         await connect(relay.server.endpoint("typo"), relay.sender, tls=relay.tls)
 
 
-async def test_an_unknown_hybrid_connection_ends_a_listener(
-    relay: LocalRelay, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unknown_hybrid_connection_ends_a_listener(relay: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:
     """A listener gives a new hybrid connection time to appear, and then ends with the error."""
     monkeypatch.setattr(listener_rules, "NOT_FOUND_GRACE", 0.5)
     typo = relay.server.endpoint("typo")

@@ -21,7 +21,9 @@ NODE = shutil.which("node")
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.skipif(NODE is None, reason="Node is not installed"),
-    pytest.mark.skipif(not (FOLDER / "node_modules/hyco-ws").is_dir(), reason="hyco-ws is not installed: run make test"),
+    pytest.mark.skipif(
+        not (FOLDER / "node_modules/hyco-ws").is_dir(), reason="hyco-ws is not installed: run make test"
+    ),
 ]
 
 

@@ -2,8 +2,8 @@
 
 `check(path)` returns one sentence per problem, `file:line: ...`. It knows the syntax (tree-sitter-bicep), the declared
 names, the properties of the resource types in bicep_types.json, the parameters of modules and the fields of
-user-defined types. It is weaker than `bicep build`: it checks the values of properties only where they are literals, and
-knows no types of expressions.
+user-defined types. It is weaker than `bicep build`: it checks the values of properties only where they are literals,
+and knows no types of expressions.
 
 Rules of this project: everything has a description; a value from `listKeys()` or from a secure parameter goes only into
 a secure parameter of a module or into the value of a Key Vault secret, never into an output; rules of a namespace are
@@ -195,10 +195,15 @@ def check_declarations(file: File) -> None:
 
 
 def check_import(file: File, found: Declaration) -> None:
-    source = file.path.parent / text(next(n for n in walk(found.node) if n.type == "string"))[1:-1]
+    source = source_of(file, found)
     exported = load(source).declarations if source.is_file() else []
     if not any(other.name == found.name and "export" in other.decorators for other in exported):
         file.problem(found.node, f"{source.name} exports no {found.name!r}")
+
+
+def source_of(file: File, found: Declaration) -> Path:
+    """Return the file that an import, or a module, names."""
+    return file.path.parent / text(next(child for child in walk(found.node) if child.type == "string"))[1:-1]
 
 
 def check_names(file: File) -> None:
@@ -218,7 +223,7 @@ def check_names(file: File) -> None:
 def is_use(node: Node) -> bool:
     """Whether an identifier stands for a value or type, and is neither a declaration nor a property's name."""
     parent = node.parent
-    if parent is None or parent.type.endswith("_declaration") and node == parent.named_children[0]:
+    if parent is None or (parent.type.endswith("_declaration") and node == parent.named_children[0]):
         return False
     if parent.type == "object_property" and node == parent.named_children[0]:
         return False
@@ -247,9 +252,12 @@ def check_members(file: File) -> None:
     """Check `x.field` where x is a parameter, or a loop over parameters, of a user-defined type."""
     types = {name: found.node for name, found in file.named("type").items()}
     for found in file.named("import").values():
-        source = file.path.parent / text(next(n for n in walk(found.node) if n.type == "string"))[1:-1]
+        source = source_of(file, found)
         types.update({name: other.node for name, other in load(source).named("type").items()})
-    fields = {name: {k: text(v) for k, v in properties_of(node.named_children[-1]).items()} for name, node in types.items()}
+    fields = {
+        name: {field_name: text(shape) for field_name, shape in properties_of(node.named_children[-1]).items()}
+        for name, node in types.items()
+    }
     for node in walk(file.root):
         if node.type == "member_expression":
             owner = type_of(file, node.named_children[0], fields)
@@ -317,8 +325,7 @@ def check_literal(file: File, node: Node, allowed: list[str], owner: str) -> Non
 
 def check_modules(file: File) -> None:
     for found in file.named("module").values():
-        path = file.path.parent / text(found.node.named_children[1])[1:-1]
-        params = property_of(found.node, "params")
+        path, params = source_of(file, found), property_of(found.node, "params")
         if not path.is_file():
             file.problem(found.node, f"there is no module {path.name!r}")
         else:
@@ -341,7 +348,7 @@ def check_secrets(file: File) -> None:
         if is_secret(file, found.node):
             file.problem(found.node, f"output {found.name!r} would put a secret into the deployment history")
     for found in file.named("module").values():
-        path, params = file.path.parent / text(found.node.named_children[1])[1:-1], property_of(found.node, "params")
+        path, params = source_of(file, found), property_of(found.node, "params")
         declared = load(path).named("param") if path.is_file() else {}
         for name, value in properties_of(params).items() if params else ():
             if name in declared and is_secret(file, value) and not declared[name].secure:
@@ -349,9 +356,9 @@ def check_secrets(file: File) -> None:
             if name in declared and declared[name].secure and not is_secret(file, value):
                 file.problem(value, f"parameter {name!r} of {path.name} is @secure, but what goes into it is not")
     for found in file.named("resource").values():
-        value = property_of(found.node, "properties", "value")
-        if "Microsoft.KeyVault/vaults/secrets@" in text(found.node) and value and not is_secret(file, value):
-            file.problem(value, "the value of a Key Vault secret comes from a parameter that is not @secure")
+        stored = property_of(found.node, "properties", "value")
+        if "Microsoft.KeyVault/vaults/secrets@" in text(found.node) and stored and not is_secret(file, stored):
+            file.problem(stored, "the value of a Key Vault secret comes from a parameter that is not @secure")
 
 
 def is_secret(file: File, node: Node) -> bool:
@@ -372,15 +379,16 @@ def check_order(file: File) -> None:
             file.problem(found.node, f"the loop {found.name!r} writes rules at the same time: it needs @batchSize(1)")
         depends = property_of(found.node, "dependsOn")
         if before and (depends is None or before.name not in [text(name) for name in identifiers(depends)]):
-            file.problem(found.node, f"{found.name!r} writes a rule at the same time as {before.name!r}: it needs dependsOn")
+            file.problem(
+                found.node, f"{found.name!r} and {before.name!r} write rules at the same time: it needs dependsOn"
+            )
         before = found
 
 
 def writes_rules(file: File, found: Declaration) -> bool:
-    target = text(found.node.named_children[1])[1:-1]
     if found.kind == "resource":
-        return f"/{RULES}@" in target
-    path = file.path.parent / target
+        return f"/{RULES}@" in text(found.node.named_children[1])
+    path = source_of(file, found)
     if not path.is_file():
         return False
     module = load(path)

@@ -73,8 +73,7 @@ async def gone(pid: int) -> bool:
     """Wait until a process has ended, a zombie included, and say whether it did."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
-        deadline = asyncio.get_running_loop().time() + TIMEOUT
-        while process.is_running() and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(0.02)
+        with contextlib.suppress(psutil.TimeoutExpired):
+            await asyncio.to_thread(process.wait, TIMEOUT)
         return not process.is_running()
     return True

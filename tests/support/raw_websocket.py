@@ -1,8 +1,8 @@
 """A websocket client that does exactly what a test tells it, right or wrong: own sockets, own framing.
 
-    answer = await request(server, "/$hc/myhc?sb-hc-action=connect")          any HTTP request
-    websocket = await open_websocket(server, "/$hc/myhc?...", headers=[...])   raises NotSwitched unless it is 101
-    await websocket.send(TEXT, b"hello"); frame = await websocket.read_frame()
+answer = await request(server, "/$hc/myhc?sb-hc-action=connect")          any HTTP request
+websocket = await open_websocket(server, "/$hc/myhc?...", headers=[...])   raises NotSwitched unless it is 101
+await websocket.send(TEXT, b"hello"); frame = await websocket.read_frame()
 """
 
 from __future__ import annotations

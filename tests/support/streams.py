@@ -55,8 +55,6 @@ def stream_pair() -> tuple[MemoryStream, MemoryStream]:
     return left, right
 
 
-
-
 @contextlib.asynccontextmanager
 async def local_server(handler: Handler) -> AsyncIterator[tuple[int, list[int]]]:
     """Serve `handler` on a free port of 127.0.0.1; yields the port and a list that grows with each connection."""

@@ -56,7 +56,9 @@ class Relay:
         assert self.server.ca_file is not None
         return Target(self.server.port, self.server.ca_file)
 
-    def token(self, rule: str, path: str = "hc", *, key: str | None = None, lifetime: float = 3600, **parts: str) -> str:
+    def token(
+        self, rule: str, path: str = "hc", *, key: str | None = None, lifetime: float = 3600, **parts: str
+    ) -> str:
         """Mint a token; `uri` replaces its audience."""
         uri = parts.get("uri", f"http://localhost/{path}")
         return mint(uri, key_name=rule, key=key or KEYS[rule], expires_at=int(time.time() + lifetime))
@@ -68,12 +70,16 @@ class Relay:
         """Close a websocket when the test ends."""
         return await self.stack.enter_async_context(websocket)
 
-    async def listen(self, path: str = "hc", *, listener_id: str | None = None, headers=None, **options) -> RawWebSocket:
+    async def listen(
+        self, path: str = "hc", *, listener_id: str | None = None, headers=None, **options
+    ) -> RawWebSocket:
         query = f"sb-hc-action=listen&sb-hc-id={listener_id or uuid.uuid4()}"
         headers = self.auth("agent", path) if headers is None else headers
         return await self.keep(await open_websocket(self.target, f"/$hc/{path}?{query}", headers, **options))
 
-    async def start_connect(self, path: str = "hc", *, query: str = "", headers=None, extra=(), **options) -> RawWebSocket:
+    async def start_connect(
+        self, path: str = "hc", *, query: str = "", headers=None, extra=(), **options
+    ) -> RawWebSocket:
         """Send a connect request; its answer is held back until a listener accepts."""
         target = f"/$hc/{path}?{query + '&' if query else ''}sb-hc-action=connect"
         headers = self.auth("client", path.split("/")[0]) if headers is None else headers

@@ -133,7 +133,7 @@ def render(value: Any, options: Options) -> str:
 
 def new_key(state: State) -> str:
     state["keys"] += 1
-    return base64.b64encode(f"SAS-key-number-{state['keys']:04d}-of-the-test!".encode()).decode()
+    return base64.b64encode(f"SAS-key-number-{state['keys']:04d}-of-the-test!".encode()).decode()  # kit.sas_key
 
 
 def new_rule(state: State, rights: list[str]) -> State:
@@ -258,9 +258,10 @@ def rule_create(state: State, options: Options) -> Any:
 
 
 def keys_list(state: State, options: Options) -> Any:
-    rule, names = rule_of(state, options), [options[f"--{n}"][0] for n in ("namespace-name", "hybrid-connection-name")]
+    rule = rule_of(state, options)
+    namespace, hc, name = (options[o][0] for o in ("--namespace-name", "--hybrid-connection-name", "--name"))
     return {
-        f"{which}ConnectionString": connection_string(*names, options["--name"][0], rule[key])
+        f"{which}ConnectionString": connection_string(namespace, hc, name, rule[key])
         for which, key in (("primary", "PrimaryKey"), ("secondary", "SecondaryKey"))
     }
 

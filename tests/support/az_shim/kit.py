@@ -103,7 +103,9 @@ class FakeAzure:
         state = self.load()
         return {key: state[key] for key in ("groups", "namespaces", "vaults", "roles")}
 
-    def inject(self, command: str, text: str = "", *, code: int = 1, times: int = 1, skip: int = 0, fifo: str = "") -> None:
+    def inject(
+        self, command: str, text: str = "", *, code: int = 1, times: int = 1, skip: int = 0, fifo: str = ""
+    ) -> None:
         """Let the next `times` calls of `command` fail with `text`, after `skip` good ones; or stop them on a FIFO."""
         fault = {"command": command, "text": text, "exit": code, "times": times, "skip": skip, "fifo": fifo}
         self.change(faults=[*self.load()["faults"], fault])
@@ -156,13 +158,18 @@ class FakeAzure:
     def key_material(self) -> set[str]:
         """Every SAS key ever issued and every tunnel key ever stored, as text."""
         state = self.load()
-        keys = {base64.b64encode(f"SAS-key-number-{n:04d}-of-the-test!".encode()).decode() for n in range(1, state["keys"] + 1)}
+        keys = {sas_key(number) for number in range(1, state["keys"] + 1)}
         for vault in state["vaults"].values():
             for versions in [*vault["secrets"].values(), *vault["deleted"].values()]:
                 keys.update(field(text, "TunnelKey") for text in versions)
         for deployment in state["deployments"]:
             keys.update(deployment["tunnelKeys"].values())
         return keys - {""}
+
+
+def sas_key(number: int) -> str:
+    """The key that the fake `az` issues as its `number`-th."""
+    return base64.b64encode(f"SAS-key-number-{number:04d}-of-the-test!".encode()).decode()
 
 
 def field(connection_string: str, name: str) -> str:

@@ -46,7 +46,8 @@ def test_not_signed_in(azure):
 
 def test_equals_sign_and_query(azure):
     """`--option=value` and the queries that the scripts use work."""
-    done = az(azure, "keyvault", "show", "--name=contoso-kv", "--query", "[resourceGroup,properties.vaultUri]", "-o", "tsv")
+    query = "[resourceGroup,properties.vaultUri]"
+    done = az(azure, "keyvault", "show", "--name=contoso-kv", "--query", query, "-o", "tsv")
     assert "vault-rg\nhttps://contoso-kv.vault.azure.net/\n" == done.stdout
 
 

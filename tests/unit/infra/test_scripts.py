@@ -32,7 +32,7 @@ def test_shellcheck():
 
 @pytest.mark.parametrize("path", sorted(INFRA.glob("*.sh")), ids=lambda path: path.name)
 def test_nothing_newer_than_bash_3_2(path):
-    """macOS ships bash 3.2: no associative arrays, mapfile, namerefs, case conversion, |& or &>>."""
+    """The bash 3.2 of macOS is enough: no associative arrays, mapfile, namerefs, case conversion, |& or &>>."""
     newer = r"declare -[An]|local -n|mapfile|readarray|\$\{\w+(\^|,)|\|&|&>>|coproc|\$\{\w+@"
     code = re.sub(r"(?m)^\s*#.*$", "", path.read_text())
     assert [] == re.findall(newer, code)

@@ -60,7 +60,7 @@ async def test_hopeless_wait_ends_at_once():
 
 
 async def test_answers_leave_without_delay():
-    """pydevd's socket to its adapter has TCP_NODELAY, without which each answer takes 40 ms longer."""
+    """Pydevd's socket to its adapter has TCP_NODELAY, without which each answer takes 40 ms longer."""
     code = """
         import pydevd, socket
         print(pydevd.get_global_debugger().writer.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))

@@ -91,7 +91,10 @@ def test_any_bytes_give_events_or_one_violation(data, cuts, extensions):
     assert sum(isinstance(event, Violation | Close) for event in whole) <= 1
 
 
-@given(st.lists(st.binary(min_size=1, max_size=3 * MAX_PAYLOAD), min_size=1, max_size=2), st.lists(st.integers(0), max_size=4))
+@given(
+    st.lists(st.binary(min_size=1, max_size=3 * MAX_PAYLOAD), min_size=1, max_size=2),
+    st.lists(st.integers(0), max_size=4),
+)
 def test_chunks_are_short_and_keep_the_message_boundary(payloads, cuts):
     """No chunk is longer than MAX_PAYLOAD, and exactly the last one of a message is final."""
     data = b"".join(frame(BINARY, payload) for payload in payloads)
