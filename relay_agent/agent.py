@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
+import socket
 import ssl
 from collections.abc import Callable, Mapping
 
@@ -14,13 +17,23 @@ from relay_core.hyco.listener import ListenerState
 from relay_core.net.listener import HybridConnectionListener
 from relay_core.net.offer import Offer
 from relay_core.net.pump import Traffic
-from relay_core.net.rendezvous import PORT_HEADER, PROBE_HEADER, RendezvousStream
+from relay_core.net.secure_channel import TunnelIdentity
+from relay_core.net.session_driver import SessionDriver
+from relay_core.net.session_stream import SessionStream
 from relay_core.net.tasks import TaskSet
+from relay_core.net.tunnel_agent import AgentTunnels, Grace
+from relay_core.net.tunnel_client import GENERATION
+from relay_core.net.tunnel_headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader
+from relay_core.tunnel.events import StreamOpened
+from relay_core.tunnel.limits import Settings
+from relay_core.tunnel.outcomes import ResetCode, Role
 
 __all__ = ["Agent"]
 
-WRONG_PORT_STATUS = 421
-"""Misdirected Request (RFC 9110, 15.5.20): another agent on this hybrid connection may be the right one."""
+UPGRADE_REQUIRED = 426
+"""Upgrade Required (RFC 9110, 15.5.22): the sender does not speak the tunnel."""
+DRAIN_TIMEOUT = 5.0
+"""Seconds that connections may still take when the agent ends: debugpy's last words to the editor are among them."""
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +45,10 @@ class Agent:
         endpoint: The hybrid connection.
         credential: Must carry the Listen right.
         targets: What clients may reach, by logical port; nothing else on this machine is reachable through it.
+        tunnel_key: 32 bytes shared with the clients, or None for tunnels in the clear.
         tls: Defaults to the system's authorities and `RELAY_CA_FILE`.
+        settings: Limits and timers of the tunnels.
+        grace: How long a client that has lost its connection may stay away.
         on_listening: Called each time the control channel is up.
     """
 
@@ -42,74 +58,116 @@ class Agent:
         credential: Credential,
         targets: Mapping[int, Target],
         *,
+        tunnel_key: bytes | None = None,
         tls: ssl.SSLContext | None = None,
+        settings: Settings | None = None,
+        grace: Grace | None = None,
         on_listening: Callable[[], None] = lambda: None,
     ) -> None:
         self._endpoint = endpoint
         self._targets = dict(targets)
         self._on_listening = on_listening
-        self._told = ""
+        self._encrypted = tunnel_key is not None
         self._listener = HybridConnectionListener(endpoint, credential, tls=tls, on_state=self._show_state)
+        self._tunnels = AgentTunnels(
+            TunnelIdentity(Role.AGENT, tunnel_key) if tunnel_key is not None else None,
+            info={
+                "agent": self._listener.listener_id,
+                "host": socket.gethostname(),
+                "cwd": os.getcwd(),  # noqa: PTH109 - text for people
+                "targets": [{"port": port} for port in sorted(self._targets)],
+                GENERATION: 0,
+            },
+            on_open=self._open,
+            settings=settings,
+            grace=grace,
+        )
+        self._connections = TaskSet()
+        self._told = ""
+        self._generation = 0
 
     def __repr__(self) -> str:
         return f"<Agent {self._listener!r} ports={sorted(self._targets)}>"
 
     async def run(self) -> None:
-        """Serve until cancelled.
+        """Serve until cancelled; connections then get a moment to end by themselves.
 
         Raises:
             RelayDebugError: listening has become impossible, and why.
         """
-        async with TaskSet() as connections, self._listener:
-            async for offer in self._listener:
-                connections.spawn(self._serve(offer), name=f"offer {offer.id}")
+        if not self._encrypted:
+            logger.warning(
+                "no TunnelKey: the relay, and whoever holds its keys, can read and use what passes through; "
+                "add ;TunnelKey=<32 bytes of base64> to the connection strings of both sides"
+            )
+        async with self._connections:
+            try:
+                async with self._listener:
+                    async for offer in self._listener:
+                        self._connections.spawn(self._meet(offer), name=f"offer {offer.id}")
+            finally:
+                await self._drain()
+                await self._tunnels.close("the job or its agent has ended")
 
-    async def _serve(self, offer: Offer) -> None:
-        refusal = self._refusal(offer)
-        if refusal:
-            await offer.reject(WRONG_PORT_STATUS, refusal)
+    async def _drain(self) -> None:
+        """Wait, but not for long, until no connection is in use."""
+        deadline = asyncio.get_running_loop().time() + DRAIN_TIMEOUT
+        while self._tunnels.streams and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - bounded, once
+            await asyncio.sleep(0.05)
+
+    async def _meet(self, offer: Offer) -> None:
+        """Use what a sender offers as a transport, or refuse it."""
+        header = TunnelHeader.parse(offer.header(TUNNEL_HEADER))
+        if header is None:
+            await offer.reject(UPGRADE_REQUIRED, "this agent speaks the relay-debug tunnel; connect with relay-client")
             return
-        target = self._target_of(offer)
-        if target is None:  # _refusal has said so
+        if header.agent not in {None, self._listener.listener_id}:
+            await offer.reject(MISDIRECTED, "this is another agent")
             return
-        traffic = Traffic()
+        if header.agent is None and self._tunnels.has_session_of(header.client):
+            await offer.reject(MISDIRECTED, "this client is connected here already")
+            return
         try:
-            stream = RendezvousStream(await offer.accept())
-            logger.info("port %s: client connected", target)
+            await self._tunnels.serve(await offer.accept())
+        except ConnectionLost as lost:
+            logger.info("a client could not be served: %s", lost.sentence)
+        except RelayDebugError as error:
+            logger.warning("a client could not be served: %s", error)
+
+    def _open(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
+        """A client wants to be connected to a target."""
+        target = self._targets.get(event.target) if isinstance(event.target, int) else None
+        if target is None:
+            logger.warning("refused a connection to %s: not on this agent's list", event.target)
+            driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this agent does not serve {event.target}")
+            return
+        driver.accept(stream)
+        self._connections.spawn(self._serve(target, stream), name=f"port {target}")
+
+    async def _serve(self, target: Target, stream: SessionStream) -> None:
+        traffic = Traffic()
+        logger.info("port %s: connected", target)
+        try:
             await serve_stream(target, stream, traffic)
         except ProtocolError as error:
             logger.warning("port %s: refused: %s", target, error)
         except ConnectionLost as lost:
-            logger.info("port %s: client connection ended: %s", target, lost)
-        except RelayDebugError as error:
-            logger.warning("port %s: cannot meet the client: %s", target, error)
+            logger.info("port %s: ended: %s", target, lost.sentence)
         else:
-            logger.info("port %s: client left (%d bytes in, %d out)", target, traffic.received, traffic.sent)
-
-    def _refusal(self, offer: Offer) -> str:
-        """Return why this offer is not for this agent, or ""."""
-        ports = ", ".join(str(port) for port in sorted(self._targets))
-        if offer.header(PROBE_HEADER):
-            return f"probe: this agent serves {ports}"
-        if self._target_of(offer) is None:
-            return f"this agent serves {ports}"
-        return ""
-
-    def _target_of(self, offer: Offer) -> Target | None:
-        """Return the target a sender asks for; one that asks for none gets the only one there is."""
-        asked = offer.header(PORT_HEADER)
-        if asked is None:
-            return next(iter(self._targets.values())) if len(self._targets) == 1 else None
-        return self._targets.get(int(asked)) if asked.isascii() and asked.isdigit() else None
+            logger.info("port %s: closed (%d bytes in, %d out)", target, traffic.received, traffic.sent)
 
     def _show_state(self, state: ListenerState, error: RelayDebugError | None) -> None:
         if state is ListenerState.LISTENING:
             ports = ", ".join(str(target) for target in self._targets.values())
-            self._told = ""
             logger.info("listening on '%s' (namespace %s), port %s", self._endpoint.path, self._endpoint.host, ports)
+            self._told = ""
+            # The relay that ended the control channel may be about to end the transports as well.
+            self._tunnels.send_status({GENERATION: self._generation})
             self._on_listening()
-        elif state is ListenerState.WAITING and error is not None:
-            self._show_trouble(error)
+        elif error is not None:
+            self._generation += 1
+            if state is ListenerState.WAITING:
+                self._show_trouble(error)
 
     def _show_trouble(self, error: RelayDebugError) -> None:
         """Say what is wrong once, and again only when it is something else."""

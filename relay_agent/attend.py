@@ -89,6 +89,7 @@ def _agent(assignment: Assignment) -> Agent:
         found.endpoint(),
         credential_from_connection_string(found),
         {target.logical_port: target},
+        tunnel_key=found.tunnel_key,
         tls=client_tls(assignment.ca_file),
         on_listening=lambda: _report(state="listening"),
     )

@@ -83,7 +83,11 @@ def _serve(arguments: argparse.Namespace) -> int:
         text=arguments.connection_string, file=arguments.connection_string_file, hc=arguments.hc
     )
     agent = Agent(
-        found.endpoint(), credential_from_connection_string(found), targets, tls=client_tls(arguments.ca_file)
+        found.endpoint(),
+        credential_from_connection_string(found),
+        targets,
+        tunnel_key=found.tunnel_key,
+        tls=client_tls(arguments.ca_file),
     )
     return run_until_stopped(agent.run())
 

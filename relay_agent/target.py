@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from relay_core.errors import ConnectionLost, ProtocolError, UsageError
+from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError, UsageError
 from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.pump import READ_SIZE, Traffic, pump, set_nodelay
 from relay_core.net.stream import ByteStream
@@ -80,8 +80,8 @@ async def serve_stream(target: Target, stream: ByteStream, traffic: Traffic) -> 
         if target.dap_only and not is_dap:
             raise ProtocolError("a client does not speak the debug adapter protocol; debugpy was not disturbed")
         reader, writer = await _dial(target)
-    except BaseException:
-        stream.abort()
+    except BaseException as error:
+        stream.abort(error.sentence if isinstance(error, RelayDebugError) else "")
         raise
     set_nodelay(writer)
     writer.write(first)
@@ -131,8 +131,9 @@ async def _pass_greeting(
     except (OSError, *TIMEOUT_ERRORS):
         greeting = b""
     if not greeting:
-        stream.abort()
+        error = ConnectionLost("debugpy took the connection and did not answer")
+        stream.abort(error.sentence)
         writer.transport.abort()
-        raise ConnectionLost("debugpy took the connection and did not answer")
+        raise error
     await stream.write(greeting)
     traffic.sent += len(greeting)

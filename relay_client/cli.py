@@ -64,9 +64,9 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _forward(arguments: argparse.Namespace) -> int:
-    from relay_client.carrier import Carrier
     from relay_client.forwarder import forward
     from relay_client.ports import parse_ports
+    from relay_client.tunnels import Tunnels
     from relay_core.auth import credential_from_connection_string, find_connection_string
     from relay_core.net.run import run_until_stopped
     from relay_core.net.tls import client_tls
@@ -79,5 +79,15 @@ def _forward(arguments: argparse.Namespace) -> int:
     found = find_connection_string(
         text=arguments.connection_string, file=arguments.connection_string_file, hc=arguments.hc
     )
-    carrier = Carrier(found.endpoint(), credential_from_connection_string(found), client_tls(arguments.ca_file))
-    return run_until_stopped(forward(carrier, ports))
+    if found.tunnel_key is None:
+        logger.warning(
+            "no TunnelKey: the relay, and whoever holds its keys, can read and use what passes through; "
+            "add ;TunnelKey=<32 bytes of base64> to the connection strings of both sides"
+        )
+    tunnels = Tunnels(
+        found.endpoint(),
+        credential_from_connection_string(found),
+        client_tls(arguments.ca_file),
+        tunnel_key=found.tunnel_key,
+    )
+    return run_until_stopped(forward(tunnels, ports))

@@ -12,8 +12,8 @@ import itertools
 import logging
 from collections.abc import Sequence
 
-from relay_client.carrier import Carrier
 from relay_client.ports import format_ports
+from relay_client.tunnels import Tunnels
 from relay_core.errors import ConnectionLost, LocalPortInUse, NoListener, RelayDebugError, UsageError
 from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.pump import READ_SIZE, Traffic, close_writer, pump, set_nodelay
@@ -31,34 +31,36 @@ RETRY_DELAYS = (0.5, 1.0, 2.0, 3.0, 5.0)
 logger = logging.getLogger(__name__)
 
 
-async def forward(carrier: Carrier, ports: Sequence[int]) -> None:
+async def forward(tunnels: Tunnels, ports: Sequence[int]) -> None:
     """Forward until cancelled; a problem that waiting cannot cure is found before the ports open.
 
     Raises:
         RelayDebugError: the relay, the credentials or the ports are unusable.
     """
     logger.info("starting")
-    try:
-        seen = await carrier.check()
-    except NoListener as error:
-        seen = f"{error.sentence}; waiting for one ({error.hint})"
-    async with Forwarder(carrier, ports):
-        logger.info("ready on %s, port %s: %s", LOCAL_HOST, format_ports(ports), seen)
-        await asyncio.Event().wait()
+    async with tunnels:
+        try:
+            await tunnels.discover()
+            seen = tunnels.describe()
+        except NoListener as error:
+            seen = f"{error.sentence}; waiting for one ({error.hint})"
+        async with Forwarder(tunnels, ports):
+            logger.info("ready on %s, port %s: %s", LOCAL_HOST, format_ports(ports), seen)
+            await asyncio.Event().wait()
 
 
 class Forwarder:
     """Listens on local ports and carries what connects to them.
 
-        async with Forwarder(carrier, [5678, 5679]) as forwarder:
+        async with Forwarder(tunnels, [5678, 5679]) as forwarder:
             ...
 
     Raises:
         LocalPortInUse, UsageError: on entering, if a port cannot be had; no other port stays open then.
     """
 
-    def __init__(self, carrier: Carrier, ports: Sequence[int]) -> None:
-        self._carrier = carrier
+    def __init__(self, tunnels: Tunnels, ports: Sequence[int]) -> None:
+        self._tunnels = tunnels
         self._ports = list(ports)
         self._servers: list[asyncio.Server] = []
         self._connections = TaskSet()
@@ -129,7 +131,7 @@ class Forwarder:
         told = ""
         for delay in itertools.chain(RETRY_DELAYS, itertools.repeat(RETRY_DELAYS[-1])):
             try:
-                return await self._carrier.open(port)
+                return await self._tunnels.open(port)
             except RelayDebugError as error:
                 if not error.retryable:
                     raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -75,16 +76,13 @@ def _init(arguments: argparse.Namespace) -> int:
     if not 1 <= arguments.port <= 65535:
         raise UsageError("--port must be 1 to 65535")
     made = provision(arguments.directory, arguments.hc, namespace=arguments.namespace, port=arguments.port)
-    agent, client = made.connection_files[0]
-    print(f"made {made.config_file}, a certificate, and connection strings for {len(made.connection_files)} "
-          "hybrid connection(s). next:")  # fmt: skip
-    print(f"  {PROGRAM} serve --config {made.config_file}")
-    print("and where the job and the editor run:")
-    print(f"  export RELAY_CA_FILE={made.ca_file}")
-    print("the job takes its connection string from")
-    print(f"  {agent}")
-    print("and relay-client from")
-    print(f"  {client}")
+    print(f"made a configuration, a certificate and connection strings for: {', '.join(arguments.hc)}")
+    print("start the relay:")
+    print(f"  {PROGRAM} serve --config {shlex.quote(str(made.config_file))}")
+    print("where the job and the editor run, trust its certificate:")
+    print(f"  export RELAY_CA_FILE={shlex.quote(str(made.ca_file))}")
+    for agent, client in made.connection_files:
+        print(f"connection strings, for the job and for relay-client:\n  {agent}\n  {client}")
     return 0
 
 

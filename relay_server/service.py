@@ -89,15 +89,15 @@ def _retract(ready_file: Path | None) -> None:
 
 
 def _announce(server: RelayServer, ready_file: Path | None) -> None:
+    """Say that the relay serves: the file first, so that whoever waits for the line finds it."""
     address = f"wss://{server.public_address}"
-    if server.ca_file is not None:
-        logger.info("to trust its certificate: export RELAY_CA_FILE=%s", shlex.quote(str(server.ca_file.resolve())))
-    logger.info("ready on %s", address)
-    if ready_file is None:
-        return
     ca_file = None if server.ca_file is None else str(server.ca_file.resolve())
-    facts = {"port": server.port, "address": address, "ca_file": ca_file}
-    try:
-        write_private(ready_file, json.dumps(facts).encode())
-    except OSError as error:
-        raise ConfigurationError(f"cannot write {ready_file}: {error.strerror}") from error
+    if ready_file is not None:
+        facts = {"port": server.port, "address": address, "ca_file": ca_file}
+        try:
+            write_private(ready_file, json.dumps(facts).encode())
+        except OSError as error:
+            raise ConfigurationError(f"cannot write {ready_file}: {error.strerror}") from error
+    if ca_file is not None:
+        logger.info("to trust its certificate: export RELAY_CA_FILE=%s", shlex.quote(ca_file))
+    logger.info("ready on %s", address)

@@ -6,6 +6,7 @@ It serves the demo and the tests. Every wait has a deadline and ends at once whe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -25,14 +26,6 @@ MAX_KEPT_EVENTS = 10_000
 """Events that nobody has taken; then the oldest go. A chatty job sends one or two for each line it prints."""
 READ_SIZE = 64 * 1024
 
-_INITIALIZE = {
-    "clientID": "relay-client",
-    "adapterID": "debugpy",
-    "pathFormat": "path",
-    "linesStartAt1": True,
-    "columnsStartAt1": True,
-}
-
 Body = dict[str, Any]
 T = TypeVar("T")
 
@@ -44,10 +37,9 @@ class RequestFailed(RelayDebugError):
 class DapClient:
     """One debug session over TCP.
 
-        client = await DapClient.connect("127.0.0.1", 5678)
-        await client.attach({"train.py": [{"line": 40}]})
-        stopped = await client.wait_for_event("stopped")
-        await client.close()
+        async with await DapClient.connect("127.0.0.1", 5678) as client:
+            await client.attach({"train.py": [{"line": 40}]})
+            stopped = await client.wait_for_event("stopped")
 
     All methods that wait raise RequestFailed on a refusal or when `within` seconds are over, and ConnectionLost or
     ProtocolError when the connection has ended.
@@ -67,6 +59,12 @@ class DapClient:
 
     def __repr__(self) -> str:
         return f"<DapClient {'closed' if self._lost else 'open'} events={len(self._events)}>"
+
+    async def __aenter__(self) -> DapClient:
+        return self
+
+    async def __aexit__(self, *_exc_info: object) -> None:
+        await self.close()
 
     @classmethod
     async def connect(cls, host: str, port: int, *, within: float = DEFAULT_TIMEOUT) -> DapClient:
@@ -107,7 +105,7 @@ class DapClient:
             within: Seconds for each answer of the sequence.
             arguments: Further attach arguments, such as pathMappings.
         """
-        await self.request("initialize", _INITIALIZE, within=within)
+        await self.request("initialize", {"clientID": "relay-client", "adapterID": "debugpy"}, within=within)
         attach = self._send("attach", {"type": "debugpy", "request": "attach", **arguments})
         first = await self._until(
             lambda: self._responses.get(attach) or self._take_event(("initialized",), lambda _body: True),
@@ -134,6 +132,8 @@ class DapClient:
         await self._tasks.cancel_all()
         self._end(ConnectionLost("the debug session is closed", code=1000))
         self._writer.transport.abort()
+        with contextlib.suppress(OSError):  # why the connection had broken before
+            await self._writer.wait_closed()
 
     def _send(self, command: str, arguments: Mapping[str, Any] | None = None) -> int:
         if self._lost:

@@ -28,6 +28,8 @@ EPOCHS, LONG_EPOCHS = 60, 5000
 """A few seconds of training for the story, some minutes for a person."""
 WAIT, LONG_WAIT = 60.0, 3600.0
 """Seconds that the job waits for its debugger, likewise."""
+USUAL_PORT = 5678
+"""The port in the sample's launch.json."""
 
 
 def run_demo(*, hold: bool = False, verbose: bool = False, condition: str = BREAKPOINT_CONDITION) -> int:
@@ -50,8 +52,8 @@ async def _demo(*, hold: bool, verbose: bool, condition: str) -> None:
     sample, say = find_sample(), _narrator()
     say("starting a relay, a training job with its agent, and relay-client, all on this machine")
     with tempfile.TemporaryDirectory(prefix="relay-demo-", ignore_cleanup_errors=True) as directory:
-        epochs, wait = (LONG_EPOCHS, LONG_WAIT) if hold else (EPOCHS, WAIT)
-        stage = Stage(sample, Path(directory), epochs=epochs, wait=wait)
+        epochs, wait, port = (LONG_EPOCHS, LONG_WAIT, USUAL_PORT) if hold else (EPOCHS, WAIT, 0)
+        stage = Stage(sample, Path(directory), epochs=epochs, wait=wait, port=port)
         try:
             async with stage:
                 say(f"the relay listens on {stage.relay_address}; the job (pid {stage.job.pid}) waits for a debugger")

@@ -28,9 +28,7 @@ class Sample:
         """
         found = [number for number, line in enumerate(self._lines, start=1) if code in line]
         if len(found) != 1:
-            raise DemoFailed(
-                f"{self.script} has {len(found)} lines with '{code}' and not one", hint="restore the sample"
-            )
+            raise DemoFailed(f"'{code}' is in {len(found)} lines of {self.script}, not in one", hint="restore it")
         return found[0]
 
 

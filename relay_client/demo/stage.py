@@ -25,8 +25,6 @@ from relay_core.net.tasks import TaskSet
 __all__ = ["HYBRID_CONNECTION", "Stage"]
 
 HYBRID_CONNECTION = "demo"
-USUAL_PORT = 5678
-"""The port that launch.json files name; another one is taken when it is in use."""
 START_TIMEOUT = 30.0
 """Seconds for a program to start; importing them all takes one or two."""
 
@@ -42,12 +40,13 @@ class Stage:
         directory: For keys, logs and the job's copy of the sample; the caller removes it.
         epochs: How long it trains.
         wait: Seconds that it waits for a debugger.
+        port: The local port to attach to, if nobody uses it; by default any.
 
     Raises:
         DemoFailed: on entering, if a program does not start.
     """
 
-    def __init__(self, sample: Sample, directory: Path, *, epochs: int, wait: float) -> None:
+    def __init__(self, sample: Sample, directory: Path, *, epochs: int, wait: float, port: int = 0) -> None:
         self._sample = sample
         self._directory = directory
         self._epochs = epochs
@@ -56,7 +55,7 @@ class Stage:
         self.children: list[Child] = []
         self.job: Child
         self.relay_address = ""
-        self.port = _free_port(USUAL_PORT)
+        self.port = _free_port(port)
         """The local port that an editor attaches to."""
 
     def __repr__(self) -> str:
@@ -126,10 +125,11 @@ class Stage:
         debug += ["--debug-port", str(self.port), "--debug-wait", f"{self._wait:g}"]
         return await self._run("job", ["train.py", "--epochs", str(self._epochs), *debug], cwd=node, **secrets)
 
-    async def _start_client(self, files: _Files) -> Child:
+    async def _start_client(self, files: _Files) -> None:
         where = ["--hc", HYBRID_CONNECTION, "--ports", str(self.port)]
         secrets = ["--connection-string-file", files.client_secret, "--ca-file", files.ca_file]
-        return await self._start("client", "relay_client", *where, *secrets)
+        client = await self._start("client", "relay_client", *where, *secrets)
+        await _until(lambda: "relay-client: ready" in client.output(), client)
 
     async def _start(self, name: str, module: str, *arguments: str) -> Child:
         return await self._run(name, ["-m", module, *arguments], cwd=self._directory)

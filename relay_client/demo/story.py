@@ -7,7 +7,6 @@ returns the sentence that the demo prints. The story knows a port and a job, and
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,15 +14,13 @@ from typing import Protocol
 from relay_client.dap.client import DapClient
 from relay_client.demo.checks import DemoFailed, expect
 from relay_client.demo.sample import Sample
-from relay_core.errors import ConnectionLost
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 
 __all__ = ["BREAKPOINT_CONDITION", "Job", "tell"]
 
 BREAKPOINT_CONDITION = "epoch == 3"
 LOCAL_HOST = "127.0.0.1"
-CONNECT_TIMEOUT = 30.0
-"""Seconds until the job's debugger answers: the agent has to dial out first."""
+ATTACH_TIMEOUT = 30.0
+"""Seconds until the job's debugger answers; its agent may still be on its way to the relay."""
 STOP_TIMEOUT = 30.0
 """Seconds until a breakpoint is hit; a traced job is several times slower than a free one."""
 HOLD = 0.5
@@ -80,8 +77,8 @@ class Session:
 
     async def evaluate(self, expression: str) -> str:
         """Return the text of an expression's value in the frame where the job stands."""
-        body = await self.client.request("evaluate", {"expression": expression, "frameId": self.frame})
-        return str(body["result"])
+        arguments = {"expression": expression, "frameId": self.frame, "context": "watch"}
+        return str((await self.client.request("evaluate", arguments))["result"])
 
 
 async def attach(session: Session) -> str:
@@ -90,7 +87,7 @@ async def attach(session: Session) -> str:
     script = str(session.sample.script)
     mapping = {"localRoot": str(session.sample.directory), "remoteRoot": "."}
     wanted = {script: [{"line": line, "condition": session.condition}]}
-    taken = await session.client.attach(wanted, within=CONNECT_TIMEOUT, pathMappings=[mapping], justMyCode=False)
+    taken = await session.client.attach(wanted, within=ATTACH_TIMEOUT, pathMappings=[mapping], justMyCode=False)
     expect(f"whether the breakpoint in line {line} is accepted", True, taken[script][0].get("verified"))
     return f"attached, with a breakpoint at train.py:{line} if {session.condition}"
 
@@ -207,22 +204,7 @@ async def tell(
     Raises:
         RelayDebugError: a step failed; DemoFailed if something answered, and not as it should.
     """
-    client = await _connect(port)
-    try:
+    async with await DapClient.connect(LOCAL_HOST, port) as client:
         session = Session(client, sample, job, condition)
         for step in STEPS:
             say(await step(session))
-    finally:
-        await client.close()
-
-
-async def _connect(port: int) -> DapClient:
-    """Connect as soon as something listens on the port."""
-    try:
-        async with timeout(CONNECT_TIMEOUT):
-            while True:
-                with contextlib.suppress(ConnectionLost):
-                    return await DapClient.connect(LOCAL_HOST, port)
-                await asyncio.sleep(0.05)
-    except TIMEOUT_ERRORS:
-        raise DemoFailed(f"nothing listens on {LOCAL_HOST}:{port} after {CONNECT_TIMEOUT:g} s") from None

@@ -8,8 +8,7 @@
         +---------------------------------------- retry_at is reached
 
 The rules it owns:
-  * delays grow 0, then `BACKOFF_FIRST` doubled up to `BACKOFF_CAP`, each with full jitter, and start over only
-    after `HEALTHY_AFTER` seconds of listening (a relay that accepts and drops at once must not be hammered);
+  * delays are those of `relay_core.hyco.backoff`;
   * an `Unauthorized` (401, 403, close 1008) is forgiven once, so that a fresh token can be tried, and forgiven
     again only after a healthy spell; a second one in a row is permanent;
   * `HybridConnectionNotFound` is forgiven for `NOT_FOUND_GRACE` seconds after the start, because entities and
@@ -26,12 +25,10 @@ import enum
 from collections.abc import Callable
 
 from relay_core.errors import HybridConnectionNotFound, RelayDebugError, Unauthorized
+from relay_core.hyco.backoff import Backoff
 
-__all__ = ["BACKOFF_CAP", "ListenerState", "ListenerStateMachine"]
+__all__ = ["ListenerState", "ListenerStateMachine"]
 
-BACKOFF_FIRST = 0.2
-BACKOFF_CAP = 15.0
-HEALTHY_AFTER = 30.0
 NOT_FOUND_GRACE = 30.0
 RENEW_AT = 0.75
 RENEW_JITTER = 0.10
@@ -67,11 +64,11 @@ class ListenerStateMachine:
         self._random = random
         self._started_at = now
         self._opened_at: float | None = None
-        self._failures = 0
+        self._backoff = Backoff(random)
         self._refusals = 0
 
     def __repr__(self) -> str:
-        return f"<ListenerStateMachine {self.state.value} failures={self._failures}>"
+        return f"<ListenerStateMachine {self.state.value} failures={self._backoff.failures}>"
 
     def dialling(self) -> None:
         """A connection attempt begins."""
@@ -95,8 +92,9 @@ class ListenerStateMachine:
 
     def failed(self, error: RelayDebugError, *, now: float) -> None:
         """An attempt failed or the control channel ended; afterwards the state is WAITING or ENDED."""
-        if self._opened_at is not None and now - self._opened_at >= HEALTHY_AFTER:
-            self._failures = self._refusals = 0
+        lived = 0.0 if self._opened_at is None else now - self._opened_at
+        if self._backoff.is_healthy(lived):
+            self._refusals = 0
         self.error = error
         self.renew_at = self._opened_at = None
         if isinstance(error, Unauthorized):
@@ -105,7 +103,7 @@ class ListenerStateMachine:
             self.state = ListenerState.ENDED
             return
         self.state = ListenerState.WAITING
-        self.retry_at = now + self._delay()
+        self.retry_at = now + self._backoff.next_delay(lived=lived)
 
     def ended(self) -> None:
         """The owner closed the listener."""
@@ -117,15 +115,6 @@ class ListenerStateMachine:
         if isinstance(error, HybridConnectionNotFound):
             return now - self._started_at >= NOT_FOUND_GRACE
         return not error.retryable
-
-    def _delay(self) -> float:
-        """Return the next delay: nothing for the first failure, then full jitter below a doubling ceiling."""
-        self._failures += 1
-        if self._failures == 1:
-            return 0.0
-        ceiling = min(BACKOFF_CAP, BACKOFF_FIRST * 2.0 ** min(self._failures - 2, 16))
-        # Never below half the first ceiling: with full jitter alone a fleet can still spin.
-        return max(BACKOFF_FIRST / 2, ceiling * self._random())
 
     def _schedule_renewal(self, now: float, token_lifetime: float | None) -> None:
         if token_lifetime is None:

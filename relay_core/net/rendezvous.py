@@ -1,16 +1,14 @@
-"""One rendezvous websocket as a byte stream: the simplest carrier, one per TCP connection."""
+"""One rendezvous websocket as a byte stream: the simplest carrier, one for each TCP connection.
+
+Agent and client use the tunnel instead; this is for peers that do not speak it, and what the bench compares with.
+"""
 
 from __future__ import annotations
 
 from relay_core.errors import ConnectionLost
 from relay_core.net.websocket import WebSocket
 
-__all__ = ["PORT_HEADER", "PROBE_HEADER", "RendezvousStream"]
-
-PORT_HEADER = "Relay-Logical-Port"
-"""Sender's request header: which of the agent's ports it wants. Without it, an agent with one port serves that one."""
-PROBE_HEADER = "Relay-Probe"
-"""Sender's request header: do not accept, just answer; so a client can check its credentials and the agent's ports."""
+__all__ = ["RendezvousStream"]
 
 NORMAL_CLOSE_CODES = frozenset({1000, 1005})
 """Close codes that mean "I have sent everything": a deliberate end, with or without a code."""
@@ -51,6 +49,6 @@ class RendezvousStream:
         """End both directions in order."""
         await self._websocket.close()
 
-    def abort(self) -> None:
+    def abort(self, reason: str = "") -> None:  # noqa: ARG002 - this carrier cannot tell
         """Drop the connection; the peer sees a broken one."""
         self._websocket.abort()

@@ -1,7 +1,8 @@
 """The seam between what carries bytes and what uses them.
 
-A `ByteStream` is one TCP connection's worth of bytes on its way to the other side: today a rendezvous websocket
-(`relay_core.net.rendezvous`), or a stream inside a tunnel session. The pump, the agent and the client know only this.
+A `ByteStream` is one TCP connection's worth of bytes on its way to the other side: a stream inside a tunnel session
+(`relay_core.net.session_stream`), or a rendezvous websocket (`relay_core.net.rendezvous`). The pump, the agent and the
+client know only this.
 """
 
 from __future__ import annotations
@@ -36,5 +37,5 @@ class ByteStream(Protocol):
     async def close(self) -> None:
         """End both directions in order: what was written is delivered."""
 
-    def abort(self) -> None:
-        """Drop the stream at once; the peer sees a broken connection, not an end."""
+    def abort(self, reason: str = "") -> None:
+        """Drop the stream at once; the peer sees a broken connection, not an end, and the reason if it can be told."""

@@ -57,7 +57,7 @@ class TaskSet:
 async def run_together(*coroutines: Coroutine[Any, Any, Any]) -> None:
     """Run coroutines at the same time until all are done; the first error cancels the others and is raised."""
     loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(coroutine, name=coroutine.__name__) for coroutine in coroutines]
+    tasks = [loop.create_task(coroutine, name=getattr(coroutine, "__name__", "part")) for coroutine in coroutines]
     try:
         await asyncio.gather(*tasks)
     finally:

@@ -24,6 +24,8 @@ MAX_TARGET_NAME = 255
 """UTF-8 bytes; the length travels in one byte."""
 MAX_TEXT = 512
 """UTF-8 bytes of the sentence in a RST, GOAWAY or REFUSED; longer ones are cut."""
+MIN_CONTROL_RESERVE = 8 * KIB
+"""Room for the largest sequenced control frame, an OPEN, when nothing else is left."""
 MAX_U31 = 2**31 - 1
 """Bound of announced limits and of a stream's credit, so that no sum leaves 32 bits."""
 MAX_STREAM_ID = 2**32 - 1
@@ -32,8 +34,9 @@ MAX_SESSIONS = 32
 """Sessions an agent holds, detached ones included: a node serves a few people, not a crowd."""
 MAX_PENDING_CONTROL = 1024
 """Control frames that may wait for a peer's acknowledgements; an honest peer causes a few per open stream."""
-OPEN_RATE = 20.0
-"""Streams a peer may open per second once its first burst (`Limits.max_streams`) is used up."""
+OPEN_RATE = 100.0
+"""Streams a peer may open per second once its first burst (`Limits.max_streams`) is used up: enough for a web page
+through a forward, and a limit for a program that dials in a loop."""
 MAX_REPEATED_BREACHES = 3
 """Transports lost to a protocol breach without progress between them, before the session is given up."""
 
@@ -51,8 +54,8 @@ class Limits:
     """What one side is ready to receive; a sender obeys its peer's."""
 
     max_payload: int = 64 * KIB
-    """Largest DATA payload. Measured: 64 KiB is within 10 % of the best size, and one frame is the longest that a
-    control frame waits for."""
+    """Largest DATA payload. Measured through the secure channel, larger frames are not faster; and a frame is what
+    everything else may have to wait for."""
     window: int = MIB
     """Bytes of one stream that may be on their way or unread: 140 Mbit/s at a round trip of 60 ms."""
     max_streams: int = 64
@@ -82,7 +85,7 @@ class Settings:
     ack_delay: float = 0.1
     """An acknowledgement leaves after so many bytes, frames or seconds, or earlier with any other frame."""
     ping_after: float = 10.0
-    """Silence after which a PING is sent: half of the shortest idle limit seen on the way (20 s on some proxies)."""
+    """Silence after which a PING is sent; it also keeps middleboxes from calling the connection idle."""
     dead_after: float = 25.0
     """Silence after which the transport is given up."""
     grace: float = 120.0
@@ -91,5 +94,7 @@ class Settings:
     def __post_init__(self) -> None:
         if self.replay_bytes < 2 * self.limits.max_payload:
             raise ValueError("replay_bytes must hold two frames")
+        if self.control_reserve < MIN_CONTROL_RESERVE:
+            raise ValueError(f"control_reserve is below {MIN_CONTROL_RESERVE}")
         if min(self.send_queue, self.turn, self.ack_bytes, self.ack_frames) < 1:
             raise ValueError("a buffer of no bytes stops everything")

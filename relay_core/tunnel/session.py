@@ -128,6 +128,7 @@ class Session:
         if self.attached:
             self._emit(TransportDead(self._transport, Death.SUPERSEDED, ""))
         if self._transport:
+            self._confirmed = True
             self._emit(Resumed(epoch))
         self.attached, self._transport = True, epoch
         self.epoch = max(self.epoch, epoch)

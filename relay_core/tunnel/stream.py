@@ -156,6 +156,11 @@ class Stream:
             self.queue.append(data)
         return taken
 
+    def end(self) -> None:
+        """Nothing more is written; a FIN follows what is queued."""
+        self.eof_queued = True
+        self.blocked = False
+
     def unblocked(self) -> bool:
         """Whether a waiting writer can go on; says so once."""
         if not self.blocked or self.credit <= 0 or self.queue.size > self._queue_limit // 2:

@@ -111,7 +111,7 @@ class Streams:
         """Hand over bytes and return how many were taken; for the rest, wait for `StreamWritable`.
 
         Args:
-            stream_id: The stream; one that the peer opened must have been accepted.
+            stream_id: The stream.
             data: Kept without a copy, so it must not change.
 
         Raises:
@@ -129,7 +129,7 @@ class Streams:
             ConnectionLost: the stream is gone, or its sending direction has ended.
         """
         stream = self._sendable(stream_id)
-        stream.eof_queued = True
+        stream.end()
         self._scheduler.schedule(stream)
 
     def reset(self, stream_id: int, code: ResetCode, text: str = "") -> None:

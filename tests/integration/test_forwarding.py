@@ -13,14 +13,17 @@ import pytest
 
 from relay_agent.agent import Agent
 from relay_agent.target import Target
-from relay_client.carrier import Carrier
 from relay_client.forwarder import Forwarder
-from relay_core.errors import LocalPortInUse
+from relay_client.tunnels import Tunnels
+from relay_core.errors import LocalPortInUse, Rejected
 from relay_core.net import connect
 from relay_core.net.tasks import TaskSet
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 from tests.support.streams import Handler, echo, local_server
+
+
+TUNNEL_KEY = os.urandom(32)
 
 
 @dataclass
@@ -39,6 +42,7 @@ async def agent_running(relay: LocalRelay, *targets: Target) -> AsyncIterator[No
         relay.listener,
         {target.logical_port: target for target in targets},
         tls=relay.tls,
+        tunnel_key=TUNNEL_KEY,
         on_listening=up.set,
     )
     async with TaskSet() as tasks:
@@ -47,13 +51,18 @@ async def agent_running(relay: LocalRelay, *targets: Target) -> AsyncIterator[No
         yield
 
 
+def client_tunnels(relay: LocalRelay) -> Tunnels:
+    return Tunnels(relay.endpoint, relay.sender, relay.tls, tunnel_key=TUNNEL_KEY)
+
+
 @contextlib.asynccontextmanager
 async def forwarded(relay: LocalRelay, handler: Handler = echo, *, dap_only: bool = False) -> AsyncIterator[Path]:
     port = free_port()
     async with (
         local_server(handler) as (target_port, connections),
         agent_running(relay, Target(port, target_port, dap_only=dap_only)),
-        Forwarder(Carrier(relay.endpoint, relay.sender, relay.tls), [port]),
+        client_tunnels(relay) as tunnels,
+        Forwarder(tunnels, [port]),
     ):
         yield Path(port, connections)
 
@@ -124,7 +133,8 @@ async def test_an_early_editor_is_held_until_the_agent_comes(relay: LocalRelay) 
     port = free_port()
     async with (
         local_server(echo) as (target_port, _),
-        Forwarder(Carrier(relay.endpoint, relay.sender, relay.tls), [port]),
+        client_tunnels(relay) as tunnels,
+        Forwarder(tunnels, [port]),
     ):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"early")
@@ -132,8 +142,7 @@ async def test_an_early_editor_is_held_until_the_agent_comes(relay: LocalRelay) 
             await asyncio.sleep(0.01)
         async with agent_running(relay, Target(port, target_port)):
             assert await reader.readexactly(5) == b"early"
-        writer.close()
-        with contextlib.suppress(ConnectionError):
+            writer.close()
             await writer.wait_closed()
 
 
@@ -142,11 +151,12 @@ async def test_a_port_that_no_agent_serves_is_explained(relay: LocalRelay, caplo
     port = free_port()
     async with (
         agent_running(relay, Target(5999, 1)),
-        Forwarder(Carrier(relay.endpoint, relay.sender, relay.tls), [port]),
+        client_tunnels(relay) as tunnels,
+        Forwarder(tunnels, [port]),
     ):
         with caplog.at_level(logging.WARNING, "relay_client"):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
-            while f"serves port {port}; this agent serves 5999" not in caplog.text:
+            while f"serves port {port}; " not in caplog.text or "serves 5999" not in caplog.text:
                 await asyncio.sleep(0.01)
             writer.close()
             await writer.wait_closed()
@@ -180,11 +190,11 @@ async def test_strangers_do_not_disturb_a_debugger(relay: LocalRelay) -> None:
 async def test_a_dead_target_leaves_the_others_alone(relay: LocalRelay) -> None:
     """A target where nothing listens ends its own connections; another target of the same agent works."""
     good, dead = free_port(), free_port()
-    carrier = Carrier(relay.endpoint, relay.sender, relay.tls)
     async with (
         local_server(echo) as (target_port, _),
         agent_running(relay, Target(good, target_port), Target(dead, free_port())),
-        Forwarder(carrier, [good, dead]),
+        client_tunnels(relay) as tunnels,
+        Forwarder(tunnels, [good, dead]),
     ):
         reader, writer = await asyncio.open_connection("127.0.0.1", dead)
         writer.write(b"x")
@@ -196,13 +206,13 @@ async def test_a_dead_target_leaves_the_others_alone(relay: LocalRelay) -> None:
         assert hashlib.sha256(b"fine").hexdigest() == await send_and_hash(good, b"fine")
 
 
-async def test_a_sender_without_the_header_gets_the_only_target(relay: LocalRelay) -> None:
-    """A plain hybrid connection client reaches the agent's only port, and is refused if there are several."""
-    async with forwarded(relay):
-        websocket = await connect(relay.endpoint, relay.sender, tls=relay.tls)
-        await websocket.send(b"plain")
-        assert await websocket.receive() == b"plain"
-        await websocket.close()
+async def test_a_sender_without_a_tunnel_is_refused(relay: LocalRelay) -> None:
+    """A plain hybrid connection client does not get past the agent, and is told what to use."""
+    async with forwarded(relay) as path:
+        with pytest.raises(Rejected, match="connect with relay-client") as caught:
+            await connect(relay.endpoint, relay.sender, tls=relay.tls)
+        assert caught.value.status == 426
+        assert [] == path.target_connections
 
 
 async def test_a_port_in_use_opens_none(relay: LocalRelay) -> None:
@@ -213,7 +223,7 @@ async def test_a_port_in_use_opens_none(relay: LocalRelay) -> None:
         holder.listen()
         taken = holder.getsockname()[1]
         with pytest.raises(LocalPortInUse, match=f"port {taken} on this machine is in use"):
-            async with Forwarder(Carrier(relay.endpoint, relay.sender, relay.tls), [free, taken]):
+            async with client_tunnels(relay) as tunnels, Forwarder(tunnels, [free, taken]):
                 pass
     with socket.socket() as again:
         again.bind(("127.0.0.1", free))
@@ -236,11 +246,3 @@ async def test_a_slow_reader_slows_the_sender(relay: LocalRelay) -> None:
                 sent += len(block)
         assert sent < 64 << 20
         writer.transport.abort()
-
-
-async def test_check_reports_what_the_agent_serves(relay: LocalRelay) -> None:
-    """The client's check reaches the agent without connecting to anything behind it."""
-    async with forwarded(relay) as path:
-        seen = await Carrier(relay.endpoint, relay.sender, relay.tls).check()
-        assert f"this agent serves {path.port}" in seen
-        assert [] == path.target_connections

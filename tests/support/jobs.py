@@ -60,7 +60,7 @@ async def job(code: str, *arguments: str, cwd: Path | None = None, **environment
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            await process.communicate()
+            await asyncio.wait_for(process.communicate(), TIMEOUT)
 
 
 async def run_job(code: str, *arguments: str, **environment: str) -> tuple[int, list[str], str]:
@@ -70,10 +70,12 @@ async def run_job(code: str, *arguments: str, **environment: str) -> tuple[int, 
 
 
 async def gone(pid: int) -> bool:
-    """Wait until a process has ended, a zombie included, and say whether it did."""
+    """Wait until a process has ended, and say whether it did; init may take its time to reap an orphan."""
+    deadline = asyncio.get_running_loop().time() + TIMEOUT
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
-        with contextlib.suppress(psutil.TimeoutExpired):
-            await asyncio.to_thread(process.wait, TIMEOUT)
-        return not process.is_running()
+        while process.status() != psutil.STATUS_ZOMBIE:
+            if asyncio.get_running_loop().time() > deadline:
+                return False
+            await asyncio.sleep(0.02)
     return True

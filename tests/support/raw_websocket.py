@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import os
 import socket
@@ -130,10 +131,8 @@ class RawConnection:
     async def close(self) -> None:
         """Close the connection and wait for it."""
         self.writer.close()
-        try:
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
             await asyncio.wait_for(self.writer.wait_closed(), LIMIT)
-        except (ConnectionError, ssl.SSLError):
-            pass
 
     def abort(self) -> None:
         """Drop the connection."""
@@ -152,6 +151,8 @@ class RawWebSocket(RawConnection):
 
     answered: Answer
     """The 101."""
+    sent_headers: list[tuple[str, str]]
+    """Those of the request."""
 
     async def send(self, opcode: int, payload: bytes = b"", *, fin: bool = True, reserved: int = 0) -> None:
         """Send one frame, masked."""

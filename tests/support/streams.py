@@ -40,7 +40,7 @@ class MemoryStream:
     async def close(self) -> None:
         self.closed = True
 
-    def abort(self) -> None:
+    def abort(self, reason: str = "") -> None:
         if not self.aborted:
             self.aborted = True
             peer = self.peer._incoming

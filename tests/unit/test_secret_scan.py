@@ -7,7 +7,9 @@ import pytest
 from tests.support import secrets
 
 
-@pytest.mark.parametrize("text", ["{key}", "Endpoint=sb://x;SharedAccessKey={key};EntityPath=y", "x?sig=" + "a" * 43 + "%3D"])
+@pytest.mark.parametrize(
+    "text", ["{key}", "Endpoint=sb://x;SharedAccessKey={key};EntityPath=y", "x?sig=" + "a" * 43 + "%3D"]
+)
 def test_the_scan_finds_keys_and_signatures(text: str) -> None:
     """A key or a token's signature in any text fails the test that wrote it."""
     with pytest.raises(AssertionError, match="was written"):

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+
 from relay_core.hyco.sas import mint
 from relay_server.config import HybridConnection, Limits, RelayConfig, Right, Rule, TlsSettings
 from relay_server.server import RelayServer
@@ -82,7 +83,7 @@ class Relay:
     ) -> RawWebSocket:
         """Send a connect request; its answer is held back until a listener accepts."""
         target = f"/$hc/{path}?{query + '&' if query else ''}sb-hc-action=connect"
-        headers = self.auth("client", path.split("/")[0]) if headers is None else headers
+        headers = self.auth("client", path.split("/", maxsplit=1)[0]) if headers is None else headers
         return await self.keep(await start_websocket(self.target, target, [*headers, *extra], **options))
 
     async def offer(self, control: RawWebSocket) -> Accept:

@@ -58,7 +58,8 @@ async def test_agent_leaves_when_the_job_is_killed(relay, tmp_path, how):
 
 async def test_forked_child_neither_keeps_nor_ends_the_agent(relay, tmp_path):
     """A forked child that ends leaves the agent alone; one that outlives the job does not keep it."""
-    code = LISTEN + (
+    code = "import warnings; warnings.simplefilter('ignore', DeprecationWarning)\n"  # Python 3.12 on forks with threads
+    code += LISTEN + (
         "child = os.fork()\n"
         "if child == 0: sys.exit(0)\n"
         "print(os.waitpid(child, 0)[1], agent.is_mine, agent.ended.wait(0.3), flush=True)\n"

@@ -4,6 +4,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from relay_core.hyco.sas import mint
 from relay_server.authorization import ANONYMOUS, Authorizer, Grant, SasVerifier
 from relay_server.config import HybridConnection, Right, Rule

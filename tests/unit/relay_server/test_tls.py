@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from cryptography import x509
+
 from relay_core.errors import ConfigurationError
 from relay_server import tls
 from relay_server.config import TlsSettings

@@ -13,7 +13,8 @@ from relay_core.errors import (
     Unauthorized,
     UntrustedCertificate,
 )
-from relay_core.hyco.listener import BACKOFF_CAP, HEALTHY_AFTER, NOT_FOUND_GRACE, ListenerState, ListenerStateMachine
+from relay_core.hyco.backoff import CAP, HEALTHY_AFTER
+from relay_core.hyco.listener import NOT_FOUND_GRACE, ListenerState, ListenerStateMachine
 
 
 def machine(chance: float = 0.5) -> ListenerStateMachine:
@@ -36,7 +37,7 @@ def test_delays_grow_to_the_cap() -> None:
         listener.failed(RelayUnreachable("down"), now=0.0)
         delays.append(listener.retry_at)
     assert [0.0, 0.2, 0.4, 0.8, 1.6] == delays[:5]
-    assert BACKOFF_CAP == delays[-1]
+    assert CAP == delays[-1]
 
 
 def test_a_short_connection_does_not_reset_the_delays() -> None:

@@ -1,0 +1,129 @@
+"""Facts about `relay-client demo`: it shows a breakpoint hit through a relay, and fails if there is none to show."""
+
+import asyncio
+import re
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from relay_client.dap.client import DapClient
+from relay_client.demo.checks import DemoFailed
+from relay_client.demo.sample import Sample, find_sample
+from relay_client.demo.stage import Stage
+from relay_client.demo.story import STEPS, tell
+from tests.support.jobs import ROOT, gone
+
+pytestmark = pytest.mark.e2e
+
+FAILING = "import sys; from relay_client.demo import run_demo; sys.exit(run_demo(condition='epoch == -1'))"
+TIMEOUT = 90
+
+
+async def run(*command: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await asyncio.wait_for(process.communicate(), TIMEOUT)
+    assert process.returncode is not None
+    print(out.decode(), err.decode(), sep="\n")
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_demo():
+    """The demo succeeds, and says in each step what it has seen."""
+    status, out, err = await run("-m", "relay_client", "demo")
+    assert (status, err) == (0, "")
+    sentences = [line.split(" s  ", 1)[1] for line in out.splitlines()]
+    assert len(sentences) == len(STEPS) + 3
+    assert re.search(r"attached, with a breakpoint at train.py:\d+ if epoch == 3\n", out)
+    assert re.search(r"stopped in train_step, train.py:\d+, in the source on this machine\n", out)
+    assert "still 'epoch 2: loss " in out
+    assert "ended with status 0: 'done: loss 0.1336 after 60 epochs'" in out
+    assert sentences[-1] == "everything that was started has ended, and every step above was checked"
+
+
+async def test_demo_without_a_stop_fails():
+    """With a condition that never holds the demo fails, with the programs' output and one sentence."""
+    status, out, err = await run("-c", FAILING)
+    assert status == 1
+    assert "attached, with a breakpoint" in out
+    assert "stopped in" not in out
+    assert re.fullmatch(r"relay-client: error: the job ended and did not stop at train.py:\d+", err.splitlines()[-1])
+    assert "--- job printed:\n" in err
+    assert "relay-agent: a debugger is attached" in err
+
+
+async def test_hold_ends_with_ctrl_c():
+    """`demo --hold` says how to attach, waits, and on Ctrl-C ends everything that it started."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "relay_client", "demo", "--hold"), cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    read = await asyncio.wait_for(process.stdout.readuntil(b"Ctrl-C ends the demo.\n"), TIMEOUT)
+    assert '"remoteRoot": "."' in read.decode()
+    children = psutil.Process(process.pid).children(recursive=True)
+    names = {word for child in children for word in child.cmdline() if word in {"train.py", "serve", "relay_client"}}
+    assert names == {"train.py", "serve", "relay_client"}
+    process.send_signal(signal.SIGINT)
+    assert await asyncio.wait_for(process.wait(), TIMEOUT) == 0
+    assert await asyncio.gather(*(gone(child.pid) for child in children)) == [True] * len(children)
+    await process.stdout.read()
+
+
+class _JobThatGoesOn:
+    """A job whose output grows, as that of one that does not stand still."""
+
+    def __init__(self) -> None:
+        self._lines = ["epoch 1"]
+
+    def lines(self) -> list[str]:
+        self._lines.append("one more")
+        return list(self._lines)
+
+    async def wait(self, *, within: float | None = None) -> int:
+        return 0
+
+
+async def test_job_that_does_not_stand_still(tmp_path):
+    """Output that grows while the job is said to stand at its breakpoint fails the demo."""
+    sample, told = find_sample(), []
+    async with Stage(sample, tmp_path, epochs=60, wait=60) as stage:
+        with pytest.raises(DemoFailed, match="what the stopped job has printed and computed should be"):
+            await tell(stage.port, sample, _JobThatGoesOn(), told.append)
+    assert told[-1].startswith("variables: ")
+
+
+async def test_program_that_ends_too_early(tmp_path):
+    """The demo notices when a program that it needs ends."""
+    async with Stage(find_sample(), tmp_path, epochs=60, wait=60) as stage:
+        for child in stage.children:
+            if child.name == "relay":
+                await child.end()
+        with pytest.raises(DemoFailed, match="the relay ended too early"):
+            await asyncio.wait_for(stage.watch(asyncio.Event()), TIMEOUT)
+
+
+async def test_debugger_is_told_of_the_end(tmp_path):
+    """A debugger that is still attached when the job ends gets `terminated`, before the agent leaves with the job."""
+    async with Stage(find_sample(), tmp_path, epochs=2, wait=60) as stage:
+        async with await DapClient.connect("127.0.0.1", stage.port) as client:
+            await client.attach({}, within=30)
+            await client.wait_for_event("terminated", within=30)
+        assert await stage.job.wait(within=30) == 0
+
+
+def test_changed_sample(tmp_path: Path):
+    """A sample without the line that the story stops at is an error that names both."""
+    (tmp_path / "train.py").write_text("a = 1\na = 1\n")
+    with pytest.raises(DemoFailed, match="'a = 1' is in 2 lines of .*train.py, not in one"):
+        Sample(tmp_path).line_of("a = 1")
+
+
+async def test_sample_runs_by_itself():
+    """The sample is an ordinary script: without debugging arguments it trains and ends."""
+    status, out, err = await run("samples/plain_python/train.py", "--epochs", "2")
+    assert (status, err) == (0, "")
+    assert out.splitlines()[-1] == "done: loss 0.5438 after 2 epochs"

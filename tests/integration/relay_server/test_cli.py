@@ -1,0 +1,212 @@
+"""The command, run as users run it."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from relay_core.hyco import ConnectionString, mint
+from relay_server.cli import main
+from tests.integration.relay_server.waiting import eventually
+from tests.support.raw_websocket import (
+    CLOSE,
+    TEXT,
+    RawWebSocket,
+    Target,
+    finish_websocket,
+    open_websocket,
+    start_websocket,
+)
+
+COMMAND = [sys.executable, "-m", "relay_server"]
+
+
+def run(*arguments):
+    """Run a command to its end."""
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A directory made by `relay-server init`, with a free port."""
+    main(["init", str(tmp_path / "relay"), "--hc", "myhc", "--hc", "other"])
+    return tmp_path / "relay"
+
+
+class Served:
+    """A running `relay-server serve`."""
+
+    def __init__(self, home: Path, *arguments: str) -> None:
+        self.home = home
+        self.ready_file = home / "ready.json"
+        command = [*COMMAND, "--config", str(home / "relay.toml"), "--port", "0", "--ready-file", str(self.ready_file)]
+        self.process = subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True)
+        self.lines: list[str] = []
+
+    def wait_for(self, text: str) -> str:
+        """Read event lines until one has `text`."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if text in line:
+                return line
+        raise AssertionError(f"the command ended without {text!r}: {self.lines}")
+
+    def target(self) -> Target:
+        facts = json.loads(self.ready_file.read_text())
+        return Target(facts["port"], Path(facts["ca_file"]))
+
+    def finish(self) -> int:
+        """Read the rest and return the exit status."""
+        assert self.process.stderr is not None
+        self.lines += self.process.stderr.readlines()
+        return self.process.wait(30)
+
+
+@pytest.fixture
+def served(home):
+    process = Served(home)
+    try:
+        process.wait_for("ready on wss://localhost:")
+        yield process
+    finally:
+        process.process.kill()
+        process.process.wait()
+        process.process.stderr.close()
+
+
+def authorization(home: Path, who: str) -> list[tuple[str, str]]:
+    parsed = ConnectionString.parse((home / f"myhc.{who}.connection").read_text())
+    expires_at = int(time.time()) + 600
+    token = mint(parsed.endpoint().audience, key_name=parsed.key_name, key=parsed.key, expires_at=expires_at)
+    return [("ServiceBusAuthorization", token)]
+
+
+async def listen(served: Served) -> RawWebSocket:
+    return await open_websocket(served.target(), "/$hc/myhc?sb-hc-action=listen", authorization(served.home, "agent"))
+
+
+async def test_what_init_writes_works_and_ends_in_order(served):
+    """Agent and client meet with their connection strings, and SIGTERM ends everything with 1001 and status 0."""
+    async with await listen(served) as control:
+        sender = await start_websocket(served.target(), "/$hc/myhc", authorization(served.home, "client"))
+        async with sender:
+            address = json.loads((await control.read_message())[1])["accept"]["address"]
+            async with await open_websocket(served.target(), address[address.index("/$hc/") :]) as listener:
+                await finish_websocket(sender)
+                await sender.send(TEXT, b"hello")
+                assert (TEXT, b"hello") == await listener.read_message()
+                served.process.send_signal(signal.SIGTERM)
+                for websocket in (control, sender, listener):
+                    close = await websocket.read_frame()
+                    assert (CLOSE, 1001) == (close.opcode, close.code)
+                    await websocket.send_close(1001)
+    assert 0 == served.finish()
+    assert not served.ready_file.exists()
+    log = "".join(served.lines)
+    for event in ("listener up on 'myhc'", "relaying ", "listener down on 'myhc'", "export RELAY_CA_FILE="):
+        assert event in log
+    for file in served.home.glob("*.connection"):
+        parsed = ConnectionString.parse(file.read_text())
+        assert parsed.key not in log
+    assert "sb-hc-secret" not in log
+    assert all(line.startswith("relay-server: ") for line in served.lines)
+
+
+async def test_a_second_signal_ends_at_once(served):
+    """A stop that waits for a deaf listener is cut short by a second signal, with status 130."""
+    async with await listen(served):
+        served.wait_for("listener up")
+        served.process.send_signal(signal.SIGINT)
+        served.wait_for("stopping")
+        served.process.send_signal(signal.SIGINT)
+        assert 130 == served.finish()
+
+
+def test_a_port_in_use_ends_with_8(home):
+    """The line says which port and how to see who has it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("serve", "--config", home / "relay.toml", "--port", port)
+    assert 8 == done.returncode
+    assert f"relay-server: error: port {port} on 127.0.0.1 is taken" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["[relay]\nprot = 1\n", "no toml", '[tls]\ncertificate = "missing.pem"\nkey = "missing.key"\n']
+)
+def test_a_bad_configuration_ends_with_3(tmp_path, text):
+    """The line names the file, and nothing else is printed."""
+    file = tmp_path / "relay.toml"
+    file.write_text(text)
+    file.chmod(0o600)
+    done = run("--config", file)
+    assert (3, "") == (done.returncode, done.stdout)
+    assert done.stderr.startswith("relay-server: error: ")
+    assert str(tmp_path) in done.stderr
+    assert 1 == len(done.stderr.splitlines())
+
+
+def test_a_missing_configuration_ends_with_3(tmp_path):
+    """The hint is the command that makes one."""
+    done = run("serve", "--config", tmp_path / "relay.toml")
+    assert (3, True) == (done.returncode, "relay-server init" in done.stderr)
+
+
+def test_a_ready_file_that_cannot_be_written_ends_with_3(home):
+    """Scripts learn at once that their file will not come."""
+    done = run("--config", home / "relay.toml", "--port", "0", "--ready-file", home / "missing" / "ready.json")
+    assert (3, True) == (done.returncode, "ready.json" in done.stderr)
+
+
+@pytest.mark.parametrize("arguments", [[], ["dance"], ["serve"], ["init", "x"], ["serve", "--delay-profile", "mars"]])
+def test_a_wrong_command_line_ends_with_2(arguments):
+    """Argparse explains."""
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert 2 == caught.value.code
+
+
+def test_init_prints_the_next_commands_and_no_key(tmp_path, capfd):
+    """The commands can be copied, and keys stay in their files."""
+    directory = tmp_path / "my relay"
+    assert 0 == main(["init", str(directory), "--hc", "myhc"])
+    printed = capfd.readouterr().out
+    for command in ("serve --config", "export RELAY_CA_FILE=", "myhc.agent.connection", "myhc.client.connection"):
+        assert command in printed
+    for file in directory.glob("*.connection"):
+        assert ConnectionString.parse(file.read_text()).key not in printed
+
+
+def test_init_refuses_to_overwrite(home):
+    """A second init ends with 3 and changes nothing."""
+    before = (home / "relay.toml").read_bytes()
+    done = run("init", home, "--hc", "myhc")
+    assert (3, True) == (done.returncode, "exists already" in done.stderr)
+    assert before == (home / "relay.toml").read_bytes()
+
+
+@pytest.mark.parametrize("port", ["0", "65536"])
+def test_init_needs_a_port_that_clients_can_dial(tmp_path, port):
+    """Port 0 would make connection strings that lead nowhere."""
+    done = run("init", tmp_path, "--hc", "x", "--port", port)
+    assert (2, True) == (done.returncode, "--port must be 1 to 65535" in done.stderr)
+
+
+async def test_a_listener_s_end_is_an_event_line(served):
+    """Coming and going of listeners is told, one line each."""
+    control = await listen(served)
+    served.wait_for("listener up on 'myhc'")
+    await control.close()
+    line = served.wait_for("listener down on 'myhc'")
+    assert "Traceback" not in line
+    os.kill(served.process.pid, signal.SIGTERM)
+    await eventually(lambda: served.process.poll() is not None)
+    assert 0 == served.process.returncode

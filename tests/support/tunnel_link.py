@@ -1,0 +1,296 @@
+"""A client and an agent on a fake network: nothing moves, and no time passes, unless a test says so.
+
+link = Link()
+link.connect()                      # HELLO and WELCOME over a first wire
+stream = link.client.session.streams.open(5678)
+link.settle()                       # everything arrives
+link.wire.cut()
+link.resume()
+"""
+
+import random
+from collections import defaultdict
+from collections.abc import Callable
+
+from relay_core.tunnel import (
+    ENTROPY_SIZE,
+    AgentHandshake,
+    Attached,
+    ClientHandshake,
+    DataReceived,
+    Death,
+    EofReceived,
+    Event,
+    NotAttached,
+    ResetCode,
+    Resumed,
+    RoundTrip,
+    Session,
+    SessionOver,
+    SessionTable,
+    Settings,
+    StatusReceived,
+    StreamAccepted,
+    StreamOpened,
+    StreamReset,
+    StreamWritable,
+    TransportDead,
+)
+
+ENTROPY = bytes(range(ENTROPY_SIZE))
+_POOL = random.Random(1).randbytes(1 << 20)
+
+
+def pattern(key: int, start: int, size: int) -> bytes:
+    """Return `size` bytes from position `start` of stream `key`'s text; misplaced bytes do not look right."""
+    at = (key * 7919 + start) % (len(_POOL) // 2)
+    return _POOL[at : at + size]
+
+
+class Side:
+    """One end: its session, and everything that it has been told."""
+
+    def __init__(self, *, accept: bool = True, consume: bool = True) -> None:
+        self.session: Session | None = None
+        self.accept = accept
+        self.consume = consume
+        self.opened: dict[int, tuple[object, dict]] = {}
+        self.accepted: set[int] = set()
+        self.received: dict[int, bytearray] = defaultdict(bytearray)
+        self.unread: dict[int, int] = defaultdict(int)
+        self.ended: set[int] = set()
+        self.resets: dict[int, ResetCode] = {}
+        self.writable: list[int] = []
+        self.statuses: list[dict] = []
+        self.dead: list[tuple[int, Death]] = []
+        self.resumed: list[int] = []
+        self.round_trips: list[float] = []
+        self.over: SessionOver | None = None
+
+    def collect(self) -> list[Event]:
+        """Take the session's events to heart and return them."""
+        events = self.session.events() if self.session else []
+        for event in events:
+            assert self.over is None, f"{event} after the end"
+            self._take(event)
+        return events
+
+    def read(self, stream: int, size: int) -> None:
+        """The consumer passes on some of what it holds."""
+        self.unread[stream] -= size
+        self.session.streams.consumed(stream, size)
+
+    def read_all(self) -> None:
+        for stream, size in self.unread.items():
+            if size:
+                self.read(stream, size)
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case DataReceived(stream, data):
+                assert stream not in self.ended
+                assert stream not in self.resets
+                self.received[stream] += data
+                self.unread[stream] += len(data)
+                if self.consume:
+                    self.read(stream, len(data))
+            case StreamOpened(stream, target, metadata):
+                assert stream not in self.opened
+                self.opened[stream] = (target, metadata)
+                if self.accept:
+                    self.session.streams.accept(stream)
+            case StreamAccepted(stream):
+                assert stream not in self.accepted
+                self.accepted.add(stream)
+            case EofReceived(stream):
+                assert stream not in self.ended
+                self.ended.add(stream)
+            case StreamReset(stream, code):
+                assert stream not in self.resets
+                self.resets[stream] = code
+            case StreamWritable(stream):
+                self.writable.append(stream)
+            case StatusReceived(status):
+                self.statuses.append(status)
+            case TransportDead(epoch, death):
+                self.dead.append((epoch, death))
+            case Resumed(epoch):
+                self.resumed.append(epoch)
+            case RoundTrip(seconds):
+                self.round_trips.append(seconds)
+            case SessionOver():
+                self.over = event
+
+
+class Wire:
+    """One transport: the handshake that it begins with, the bytes under way, and who has noticed its end."""
+
+    def __init__(self, link: "Link", client: ClientHandshake) -> None:
+        self.link = link
+        self.up = bytearray(client.data_to_send())
+        """From the client to the agent."""
+        self.down = bytearray()
+        self.is_cut = False
+        self.client_outcome: Attached | NotAttached | None = None
+        self.agent_outcome: Attached | NotAttached | None = None
+        self._client = client
+        self._agent = AgentHandshake(link.table, ENTROPY)
+
+    @property
+    def epoch(self) -> int:
+        """The number that the client knows it by, 0 before the answer."""
+        return self.client_outcome.epoch if isinstance(self.client_outcome, Attached) else 0
+
+    def deliver_up(self, size: int | None = None) -> int:
+        """Let the agent have at most `size` of the bytes under way, and return how many it were."""
+        data = _take(self.up, size)
+        if self.agent_outcome is None:
+            self.agent_outcome = self._agent.receive_data(data, self.link.now)
+            if self.agent_outcome is not None:
+                self.down += self.agent_outcome.reply
+            if isinstance(self.agent_outcome, Attached):
+                self.link.agent.session = self.agent_outcome.session
+                data = self.agent_outcome.trailing
+        if isinstance(self.agent_outcome, Attached):
+            self.link.agent.session.receive_data(self.agent_outcome.epoch, data, self.link.now)
+        self.link.agent.collect()
+        return len(data)
+
+    def deliver_down(self, size: int | None = None) -> int:
+        """Let the client have at most `size` of the bytes under way, and return how many it were."""
+        data = _take(self.down, size)
+        if self.client_outcome is None:
+            self.client_outcome = self._client.receive_data(data, self.link.now)
+            if isinstance(self.client_outcome, Attached):
+                self.link.client.session = self.client_outcome.session
+                data = self.client_outcome.trailing
+        if isinstance(self.client_outcome, Attached):
+            self.link.client.session.receive_data(self.client_outcome.epoch, data, self.link.now)
+        self.link.client.collect()
+        return len(data)
+
+    def push_up(self, limit: int = 1 << 20) -> int:
+        """Let the client put frames on the wire, and return how many bytes it were."""
+        return self._push(self.link.client, self.client_outcome, self.up, limit)
+
+    def push_down(self, limit: int = 1 << 20) -> int:
+        """Let the agent put frames on the wire, and return how many bytes it were."""
+        return self._push(self.link.agent, self.agent_outcome, self.down, limit)
+
+    def cut(self) -> None:
+        """Both ends notice at once that the transport has ended; what was under way is lost."""
+        self.is_cut = True
+        self.lose_up()
+        self.lose_down()
+
+    def lose_up(self) -> None:
+        """The agent notices the end."""
+        self.up.clear()
+        if isinstance(self.agent_outcome, Attached):
+            self.link.agent.session.transport_lost(self.agent_outcome.epoch, self.link.now)
+        self.link.agent.collect()
+
+    def lose_down(self) -> None:
+        """The client notices the end."""
+        self.down.clear()
+        if isinstance(self.client_outcome, Attached):
+            self.link.client.session.transport_lost(self.client_outcome.epoch, self.link.now)
+        self.link.client.collect()
+
+    def _push(self, side: Side, outcome: Attached | NotAttached | None, wire: bytearray, limit: int) -> int:
+        if not isinstance(outcome, Attached):
+            return 0
+        data = b"".join(side.session.data_to_send(outcome.epoch, self.link.now, limit))
+        side.collect()
+        if not self.is_cut:  # who has not noticed the end writes into the void
+            wire += data
+        return len(data)
+
+
+class Link:
+    """Two sides, and the wires between them; the newest is `wire`."""
+
+    def __init__(
+        self,
+        client: Settings | None = None,
+        agent: Settings | None = None,
+        *,
+        info: dict | None = None,
+        client_info: dict | None = None,
+    ) -> None:
+        self.now = 1000.0
+        self.client_settings = client or Settings()
+        self.client_info = client_info
+        self.table = SessionTable(agent or Settings(), info=info)
+        self.client = Side()
+        self.agent = Side()
+        self.wires: list[Wire] = []
+
+    @property
+    def wire(self) -> Wire:
+        return self.wires[-1]
+
+    def dial(self) -> Wire:
+        """Begin a transport: for a new session if the client has none."""
+        if self.client.session is None:
+            handshake = ClientHandshake.hello(self.client_settings, self.client_info)
+        else:
+            handshake = ClientHandshake.resume(self.client.session, len(self.wires).to_bytes(16, "big"))
+        self.wires.append(Wire(self, handshake))
+        return self.wire
+
+    def connect(self) -> Attached | NotAttached:
+        """Begin a transport and finish its handshake."""
+        wire = self.dial()
+        wire.deliver_up()
+        wire.deliver_down()
+        return wire.client_outcome
+
+    resume = connect
+
+    def settle(self, each: Callable[[], None] = lambda: None) -> None:
+        """Move everything over the newest wire until both sides have nothing more to say."""
+        while True:
+            moved = self.wire.push_up() + self.wire.push_down()
+            moved += self.wire.deliver_up() + self.wire.deliver_down()
+            each()
+            if not moved and not self._tick_acks():
+                return
+
+    def wait(self, seconds: float) -> None:
+        """Time passes, and both sides look at the clock."""
+        self.now += seconds
+        for side in (self.client, self.agent):
+            if side.session is not None:
+                side.session.tick(self.now)
+            side.collect()
+
+    def _tick_acks(self) -> bool:
+        """Let a delayed acknowledgement become due, if one is waiting."""
+        sessions = [side.session for side in (self.client, self.agent) if side.session and side.session.attached]
+        waiting = [session._receipts.deadline for session in sessions if session._receipts.deadline is not None]
+        if waiting:
+            self.now = max(self.now, *waiting)
+            for session in sessions:
+                session.tick(self.now)
+        return bool(waiting)
+
+
+def connected(
+    client: Settings | None = None,
+    agent: Settings | None = None,
+    *,
+    info: dict | None = None,
+    client_info: dict | None = None,
+) -> Link:
+    """A link with a session on its first wire, everything said that is said at the beginning."""
+    link = Link(client, agent, info=info, client_info=client_info)
+    assert isinstance(link.connect(), Attached)
+    link.settle()
+    return link
+
+
+def _take(data: bytearray, size: int | None) -> bytes:
+    taken = bytes(data[:size])
+    del data[:size]
+    return taken
