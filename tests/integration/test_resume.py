@@ -1,0 +1,203 @@
+"""Facts about sessions whose transports are cut, starved, restarted and recycled, over real sockets."""
+
+import asyncio
+import contextlib
+import logging
+import random
+
+import pytest
+
+from relay_core.net.tunnel_agent import Grace
+from tests.support.relay import LocalRelay
+from tests.support.tunnel import QUICK, TunnelPath, echo_client, tunnelled
+
+
+async def cut_at_random(path: TunnelPath, cuts: int, seed: int) -> None:
+    """Cut the tunnel's transport so many times, at seeded moments, with FIN and RST in turn."""
+    chance = random.Random(seed)
+    done = 0
+    while done < cuts:
+        await asyncio.sleep(chance.random() * 0.05)
+        done += path.chaos.cut(reset=chance.random() < 0.5)
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+async def test_nothing_is_lost_or_doubled_over_many_cuts(relay: LocalRelay, encrypted: bool) -> None:
+    """Over 60 cuts, three connections at once get all their bytes back, once and in order."""
+    async with tunnelled(relay, encrypted=encrypted) as path, contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(echo_client(path.port, seed)) for seed in range(3)]
+
+        async def keep_sending(client, cutting: asyncio.Task[None]) -> None:
+            while not cutting.done():
+                await client.exchange(100_000)
+            await client.exchange(100_000)
+
+        cutting = asyncio.ensure_future(cut_at_random(path, 60, seed=7))
+        await asyncio.gather(*(keep_sending(client, cutting) for client in clients))
+        await cutting
+        assert [1, 2, 3] == path.target_connections
+
+
+async def test_a_restarted_relay_costs_no_connection(relay: LocalRelay) -> None:
+    """A connection survives a relay that goes down and comes back."""
+    async with tunnelled(relay) as path, echo_client(path.port) as client:
+        await client.exchange(1000)
+        await relay.server.stop()
+        exchange = asyncio.ensure_future(client.exchange(1_000_000))
+        await asyncio.sleep(0)
+        await relay.server.start()
+        await exchange
+
+
+async def test_a_killed_relay_costs_no_connection(relay: LocalRelay) -> None:
+    """A connection survives a relay that drops everything without a goodbye."""
+    async with tunnelled(relay) as path, echo_client(path.port) as client:
+        await client.exchange(1000)
+        await relay.server.kill()
+        await relay.server.start()
+        await client.exchange(1_000_000)
+
+
+@pytest.mark.parametrize("lane", ["up", "down"])
+async def test_a_one_way_blackhole_is_noticed(relay: LocalRelay, lane: str) -> None:
+    """When bytes vanish in one direction with the sockets open, the transport is replaced, and nothing is lost."""
+    async with tunnelled(relay) as path, echo_client(path.port) as client:
+        await client.exchange(1000)
+        getattr(path.chaos, lane).blackhole = True
+        exchange = asyncio.ensure_future(client.exchange(200_000))
+        await asyncio.sleep(0.5)
+        getattr(path.chaos, lane).blackhole = False  # for new connections; the old one has lost bytes for good
+        await exchange
+        assert path.chaos.connections > 1
+
+
+async def test_a_recycled_listener_replaces_the_transport_before_it_breaks(
+    relay: LocalRelay, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a 1011 on the control channel the client moves over to a new transport without a gap."""
+    caplog.set_level(logging.INFO)
+    async with tunnelled(relay) as path, echo_client(path.port) as client:
+        await client.exchange(1000)
+        before = path.chaos.connections
+        relay.server.recycle_listeners()
+        while path.chaos.connections == before or path.chaos.live > 1:
+            await client.exchange(10_000)
+        await client.exchange(100_000)
+    assert "reconnecting" not in caplog.text
+
+
+async def test_half_close_survives_a_cut(relay: LocalRelay) -> None:
+    """A target that answers only after EOF does so, even if the tunnel is cut in between."""
+
+    async def answer_after_eof(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(str(len(await reader.read())).encode())
+
+    async with tunnelled(relay, answer_after_eof) as path:
+        reader, writer = await asyncio.open_connection("127.0.0.1", path.port)
+        writer.write(bytes(300_000))
+        writer.write_eof()
+        path.chaos.cut()
+        assert await reader.read() == b"300000"
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_reset_hurts_only_its_own_connection(relay: LocalRelay) -> None:
+    """One connection that breaks leaves its neighbour on the same session alone."""
+    async with tunnelled(relay) as path, echo_client(path.port) as neighbour:
+        await neighbour.exchange(1000)
+        _, writer = await asyncio.open_connection("127.0.0.1", path.port)
+        writer.write(bytes(100_000))
+        writer.transport.abort()
+        await neighbour.exchange(1_000_000)
+
+
+async def test_a_client_that_stays_away_too_long_loses_its_connections(relay: LocalRelay) -> None:
+    """After the agent's grace the target is let go, and the client says honestly that the session is lost."""
+    released = asyncio.Event()
+
+    async def note_end(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            await reader.read(-1)
+        released.set()
+
+    async with tunnelled(relay, note_end, grace=Grace(idle=0.2, in_use=0.5)) as path:
+        reader, writer = await asyncio.open_connection("127.0.0.1", path.port)
+        writer.write(b"x")
+        while not path.target_connections:
+            await asyncio.sleep(0.01)
+        path.chaos.accepting = False
+        path.chaos.cut()
+        await asyncio.wait_for(released.wait(), 10)
+        path.chaos.accepting = True
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.transport.abort()
+
+
+async def test_the_state_is_told_truthfully(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+    """The client says connected with a round trip, reconnecting with a reason, and connected again."""
+    caplog.set_level(logging.INFO, "relay_client")
+    async with tunnelled(relay) as path, echo_client(path.port) as client:
+        while "connected, round trip" not in caplog.text:
+            await client.exchange(10)
+        path.chaos.accepting = False
+        path.chaos.cut()
+        while ": reconnecting since " not in caplog.text:
+            await asyncio.sleep(0.01)
+        caplog.clear()
+        await asyncio.sleep(0.3)
+        assert ": connected" not in caplog.text
+        path.chaos.accepting = True
+        await client.exchange(1000)
+        while ": connected, round trip" not in caplog.text:
+            await client.exchange(10)
+
+
+async def test_silence_is_not_called_connected(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+    """While nothing is heard the client does not claim to be connected."""
+    caplog.set_level(logging.INFO, "relay_client")
+    from dataclasses import replace
+
+    patient = replace(QUICK, dead_after=60.0)
+    async with tunnelled(relay, settings=patient) as path, echo_client(path.port) as client:
+        await client.exchange(10)
+        while "connected, round trip" not in caplog.text:
+            await asyncio.sleep(0.01)
+        path.chaos.down.blackhole = True
+        while ": not answering since " not in caplog.text:
+            await asyncio.sleep(0.05)
+
+
+async def test_sixty_four_connections_share_fairly(relay: LocalRelay) -> None:
+    """64 connections that send at once get through at the same pace, within 20 %."""
+    count = 64
+    received = [0] * count
+    stop = asyncio.Event()
+
+    async def number_and_count(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        number = (await reader.readexactly(1))[0]
+        while data := await reader.read(65536):
+            received[number] += len(data)
+            if min(received) >= 1_000_000:
+                stop.set()
+
+    async def flood(port: int, number: int) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(bytes([number]))
+            while not stop.is_set():
+                writer.write(bytes(32768))
+                await writer.drain()
+        finally:
+            writer.transport.abort()
+
+    async with tunnelled(relay) as path:
+        floods = [asyncio.ensure_future(flood(path.port, number)) for number in range(count)]
+        await asyncio.wait_for(stop.wait(), 60)
+        snapshot = list(received)
+        for task in floods:
+            task.cancel()
+        await asyncio.gather(*floods, return_exceptions=True)
+    mean = sum(snapshot) / count
+    assert all(0.8 * mean <= amount <= 1.2 * mean for amount in snapshot), sorted(snapshot)

@@ -1,0 +1,133 @@
+"""An agent and a client with a bad network between the client and a real relay, all in one loop."""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import random
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from relay_agent.agent import Agent
+from relay_agent.target import Target
+from relay_client.chaos import ChaosProxy
+from relay_client.forwarder import Forwarder
+from relay_client.tunnels import Tunnels
+from relay_core.hyco.address import Endpoint
+from relay_core.net.tasks import TaskSet
+from relay_core.net.tunnel_agent import Grace
+from relay_core.tunnel.limits import Settings
+from tests.support.ports import free_port
+from tests.support.relay import HC, LocalRelay
+from tests.support.streams import Handler, echo, local_server
+
+QUICK = Settings(ping_after=0.3, dead_after=1.0, grace=30.0)
+"""Timers for tests: a dead path is noticed within about a second."""
+
+
+@dataclass
+class TunnelPath:
+    """A client port that leads through a bad network to a local server."""
+
+    port: int
+    chaos: ChaosProxy
+    agent: Agent
+    tunnels: Tunnels
+    target_connections: list[int]
+
+
+@contextlib.asynccontextmanager
+async def running_agent(
+    relay: LocalRelay,
+    *targets: Target,
+    tunnel_key: bytes | None,
+    settings: Settings = QUICK,
+    grace: Grace | None = None,
+) -> AsyncIterator[Agent]:
+    """Run an agent; the block begins when it listens."""
+    up = asyncio.Event()
+    agent = Agent(
+        relay.endpoint,
+        relay.listener,
+        {target.logical_port: target for target in targets},
+        tunnel_key=tunnel_key,
+        tls=relay.tls,
+        settings=settings,
+        grace=grace,
+        on_listening=up.set,
+    )
+    async with TaskSet() as tasks:
+        tasks.spawn(agent.run(), name="agent")
+        await asyncio.wait_for(up.wait(), 10)
+        yield agent
+
+
+@contextlib.asynccontextmanager
+async def tunnelled(
+    relay: LocalRelay,
+    handler: Handler = echo,
+    *,
+    encrypted: bool = True,
+    settings: Settings = QUICK,
+    grace: Grace | None = None,
+    seed: int = 0,
+) -> AsyncIterator[TunnelPath]:
+    """Carry a free port to a local server that runs `handler`."""
+    key = os.urandom(32) if encrypted else None
+    port = free_port()
+    async with (
+        local_server(handler) as (target_port, connections),
+        running_agent(relay, Target(port, target_port), tunnel_key=key, settings=settings, grace=grace) as agent,
+        ChaosProxy("127.0.0.1", relay.server.port, seed=seed) as chaos,
+        Tunnels(
+            Endpoint("localhost", chaos.port, HC), relay.sender, relay.tls, tunnel_key=key, settings=settings
+        ) as tunnels,
+        Forwarder(tunnels, [port]),
+    ):
+        yield TunnelPath(port, chaos, agent, tunnels, connections)
+
+
+class EchoClient:
+    """Sends seeded bytes to an echo server and checks that all come back, once and in order."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seed: int) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._random = random.Random(seed)
+        self._sent = hashlib.sha256()
+        self._received = hashlib.sha256()
+        self.bytes = 0
+
+    async def exchange(self, size: int) -> None:
+        """Send so many bytes, and read as many back at the same time."""
+        data = self._random.randbytes(size)
+        self._sent.update(data)
+
+        async def send() -> None:
+            for start in range(0, size, 65536):
+                self._writer.write(data[start : start + 65536])
+                await self._writer.drain()
+
+        async with TaskSet() as tasks:
+            sending = tasks.spawn(send(), name="send")
+            left = size
+            while left:
+                received = await self._reader.read(min(left, 65536))
+                assert received, f"the connection ended with {left} bytes missing"
+                self._received.update(received)
+                left -= len(received)
+            await sending
+        self.bytes += size
+        assert self._sent.digest() == self._received.digest()
+
+
+@contextlib.asynccontextmanager
+async def echo_client(port: int, seed: int = 1) -> AsyncIterator[EchoClient]:
+    """Connect to an echo server on 127.0.0.1."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield EchoClient(reader, writer, seed)
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
