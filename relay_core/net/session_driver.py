@@ -171,6 +171,10 @@ class SessionDriver:
         self.session.send_status(status)
         self._after()
 
+    def catch_up(self) -> None:
+        """Handle what a handshake did to the session: a refused resume may have ended it."""
+        self._after()
+
     def probe(self, seconds: float) -> None:
         """Ask the peer for a sign of life within `seconds`; otherwise the transport is dead."""
         self.session.probe(self._now(), seconds)

@@ -164,6 +164,7 @@ class ClientTunnel:
                 handshake = ClientHandshake.resume(self._session, os.urandom(NONCE_SIZE))
                 return transport, await shake_hands(transport, handshake)
             except RelayDebugError as error:
+                self.driver.catch_up()
                 if not self.usable:
                     self._set(LinkState.RECONNECTING, error.sentence)
         return None

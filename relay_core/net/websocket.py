@@ -7,7 +7,6 @@ and a logger that is never at DEBUG (there, headers with tokens would be written
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import socket
@@ -220,7 +219,12 @@ def _opening_mapped(host: str, timeout: float) -> Iterator[None]:
             f"cannot connect to {host}: {_os_reason(error)}",
             hint="check that the relay runs and that the network allows outgoing connections to it",
         ) from None
-    except (InvalidMessage, InvalidHandshake, EOFError, asyncio.IncompleteReadError):
+    except (InvalidMessage, InvalidHandshake, EOFError) as error:
+        if isinstance(error, EOFError) or isinstance(error.__cause__, (EOFError, ConnectionError)):
+            raise RelayUnreachable(
+                f"{host} ended the connection before it answered",
+                hint="this passes by itself as a rule; a firewall or proxy in between may do it always",
+            ) from None
         raise ProtocolError(
             f"{host} does not answer like a relay", hint="check the address; a proxy's login page looks like this too"
         ) from None
@@ -230,4 +234,4 @@ def _os_reason(error: OSError) -> str:
     """Return the reason without addresses: asyncio joins one text per address it tried."""
     if isinstance(error, ConnectionRefusedError) or "refused" in str(error).lower():
         return "connection refused"
-    return error.strerror or type(error).__name__
+    return (error.strerror or type(error).__name__).lower()

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +28,7 @@ def encode(frame: Frame) -> bytes:
 
 def cut(data: bytes, at: list[int]) -> list[bytes]:
     edges = [0, *sorted(position % (len(data) + 1) for position in at), len(data)]
-    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [data[start:end] for start, end in pairwise(edges)]
 
 
 def test_a_header_has_twenty_bytes_in_network_order():
