@@ -181,7 +181,7 @@ def _closing_mapped() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _opening_mapped(host: str, timeout: float) -> Iterator[None]:
+def _opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901 - a table of foreign errors
     """Map what `websockets`, asyncio and ssl raise while connecting; no text of theirs reaches the user unread."""
     try:
         yield

@@ -22,7 +22,6 @@ from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 from tests.support.streams import Handler, echo, local_server
 
-
 TUNNEL_KEY = os.urandom(32)
 
 

@@ -397,24 +397,25 @@ def test_frames_for_a_gone_stream_are_late(link, kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "payload", "stream", "seq", "breach"),
+    ("frame", "breach"),
     [
-        (frames.DATA, b"x", 1, 99, Breach.SEQUENCE),
-        (frames.DATA, b"x", 1, 0, Breach.UNKNOWN_FRAME),
-        (frames.DATA, b"x", 77, None, Breach.UNKNOWN_STREAM),
-        (frames.DATA, bytes(64 * KIB + 1), 1, None, Breach.FRAME_TOO_LARGE),
-        (frames.OPEN, encode_open(1, {}), 2, None, Breach.STREAM_ID),
-        (frames.OPEN, b"", 3, None, Breach.MALFORMED),
-        (frames.WINDOW, b"", 1, None, Breach.MALFORMED),
-        (frames.ACK, encode_u64(99), 0, 0, Breach.ACK),
-        (frames.PING, b"", 0, 0, Breach.MALFORMED),
-        (frames.STATUS, b"[]", 0, 0, Breach.MALFORMED),
-        (frames.HELLO, b"", 0, 0, Breach.UNKNOWN_FRAME),
-        (0x1F, b"", 0, None, Breach.UNKNOWN_FRAME),
+        ((frames.DATA, b"x", 1, 99), Breach.SEQUENCE),
+        ((frames.DATA, b"x", 1, 0), Breach.UNKNOWN_FRAME),
+        ((frames.DATA, b"x", 77, None), Breach.UNKNOWN_STREAM),
+        ((frames.DATA, bytes(64 * KIB + 1), 1, None), Breach.FRAME_TOO_LARGE),
+        ((frames.OPEN, encode_open(1, {}), 2, None), Breach.STREAM_ID),
+        ((frames.OPEN, b"", 3, None), Breach.MALFORMED),
+        ((frames.WINDOW, b"", 1, None), Breach.MALFORMED),
+        ((frames.ACK, encode_u64(99), 0, 0), Breach.ACK),
+        ((frames.PING, b"", 0, 0), Breach.MALFORMED),
+        ((frames.STATUS, b"[]", 0, 0), Breach.MALFORMED),
+        ((frames.HELLO, b"", 0, 0), Breach.UNKNOWN_FRAME),
+        ((0x1F, b"", 0, None), Breach.UNKNOWN_FRAME),
     ],
 )
-def test_a_breach_costs_the_transport_and_not_the_session(link, kind, payload, stream, seq, breach):
+def test_a_breach_costs_the_transport_and_not_the_session(link, frame, breach):
     """It is counted, the transport is given up, and a resume goes on as if nothing had happened."""
+    kind, payload, stream, seq = frame
     own = link.client.session.streams.open(1)
     link.settle()
     received = link.agent.session.received
