@@ -52,6 +52,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Starts a relay, a training job with its agent and a client on this machine, and debugs the job.",
     )
     demo.add_argument("--hold", action="store_true", help="start everything, then wait for your editor instead")
+    demo.add_argument(
+        "--chaos", action="store_true", help="cut the tunnel several times at the breakpoint, and go on stepping"
+    )
     demo.add_argument("--verbose", action="store_true", help="also show what the programs print")
     demo.set_defaults(command=_demo)
     return parser
@@ -60,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
 def _demo(arguments: argparse.Namespace) -> int:
     from relay_client.demo import run_demo
 
-    return run_demo(hold=arguments.hold, verbose=arguments.verbose)
+    return run_demo(hold=arguments.hold, chaos=arguments.chaos, verbose=arguments.verbose)
 
 
 def _forward(arguments: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from relay_client.chaos import ChaosProxy
 from relay_client.demo.checks import DemoFailed
 from relay_client.demo.child import Child
 from relay_client.demo.sample import Sample
@@ -41,17 +42,23 @@ class Stage:
         epochs: How long it trains.
         wait: Seconds that it waits for a debugger.
         port: The local port to attach to, if nobody uses it; by default any.
+        chaos: Put a bad network between the client and the relay.
 
     Raises:
         DemoFailed: on entering, if a program does not start.
     """
 
-    def __init__(self, sample: Sample, directory: Path, *, epochs: int, wait: float, port: int = 0) -> None:
+    def __init__(
+        self, sample: Sample, directory: Path, *, epochs: int, wait: float, port: int = 0, chaos: bool = False
+    ) -> None:
         self._sample = sample
         self._directory = directory
         self._epochs = epochs
         self._wait = wait
         self._environment = _environment()
+        self._bad_network = chaos
+        self.chaos: ChaosProxy | None = None
+        """The bad network, if there is one."""
         self.children: list[Child] = []
         self.job: Child
         self.relay_address = ""
@@ -82,6 +89,8 @@ class Stage:
         finally:
             for child in self.children:
                 child.kill()
+            if self.chaos is not None:
+                await self.chaos.__aexit__(None, None, None)
 
     async def watch(self, until: asyncio.Event) -> None:
         """Return when the event is set.
@@ -127,9 +136,17 @@ class Stage:
 
     async def _start_client(self, files: _Files) -> None:
         where = ["--hc", HYBRID_CONNECTION, "--ports", str(self.port)]
+        if self._bad_network:
+            await self._start_chaos(files)
         secrets = ["--connection-string-file", files.client_secret, "--ca-file", files.ca_file]
         client = await self._start("client", "relay_client", *where, *secrets)
         await _until(lambda: "relay-client: ready" in client.output(), client)
+
+    async def _start_chaos(self, files: _Files) -> None:
+        """Start the bad network, and let the client's connection string name it instead of the relay."""
+        host, _, port = self.relay_address.removeprefix("wss://").rpartition(":")
+        self.chaos = await ChaosProxy(host, int(port)).__aenter__()
+        files.move_client(f"{host}:{port}", f"{host}:{self.chaos.port}")
 
     async def _start(self, name: str, module: str, *arguments: str) -> Child:
         return await self._run(name, ["-m", module, *arguments], cwd=self._directory)
@@ -153,6 +170,11 @@ class _Files:
         self.agent_secret = str(directory / f"{HYBRID_CONNECTION}.agent.connection")
         self.client_secret = str(directory / f"{HYBRID_CONNECTION}.client.connection")
         self.ca_file = ca_file
+
+    def move_client(self, before: str, after: str) -> None:
+        """Give the client's connection string another address."""
+        secret = Path(self.client_secret)
+        secret.write_text(secret.read_text().replace(before, after))
 
 
 def _environment() -> dict[str, str]:

@@ -7,6 +7,7 @@ returns the sentence that the demo prints. The story knows a port and a job, and
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -25,6 +26,9 @@ STOP_TIMEOUT = 30.0
 """Seconds until a breakpoint is hit; a traced job is several times slower than a free one."""
 HOLD = 0.5
 """Seconds over which the stopped job is watched: as long as it needs for ten epochs when it runs."""
+
+CUTS = 5
+"""How often the tunnel is cut while the job stands at its breakpoint."""
 
 _CALL = "activations, probability = forward(model, x, y)"
 _AFTER_CALL = "loss -= math.log("
@@ -50,6 +54,8 @@ class Session:
     sample: Sample
     job: Job
     condition: str
+    cut: Callable[[], int] | None = None
+    """Ends every connection between client and relay, and returns how many there were."""
     thread: int = 0
     frame: int = 0
 
@@ -125,6 +131,22 @@ async def see_it_stand_still(session: Session) -> str:
     return f"the job stands still: {HOLD:g} s later its last line of output is still '{printed[-1]}'"
 
 
+async def survive_cuts(session: Session) -> str:
+    """Cut the tunnel again and again: the job must stand where it stood, and answer."""
+    where, cut = "(epoch, x, y)", session.cut or (lambda: 0)
+    before, slowest = await session.evaluate(where), 0.0
+    for _ in range(CUTS):
+        expect("whether there is a connection to cut", True, cut() > 0)
+        started = time.monotonic()
+        expect("what the job has computed after a cut", before, await session.evaluate(where))
+        slowest = max(slowest, time.monotonic() - started)
+    cut()
+    return (
+        f"cut the tunnel {CUTS} times: the job still stands there, and answered again after {slowest:.2f} s at most; "
+        "cut it once more"
+    )
+
+
 async def step_into(session: Session) -> str:
     """Step into the function that is called where the job stands."""
     await session.client.request("stepIn", {"threadId": session.thread})
@@ -180,6 +202,7 @@ STEPS: tuple[Callable[[Session], Awaitable[str]], ...] = (
     hit_breakpoint,
     look_at_variables,
     see_it_stand_still,
+    survive_cuts,
     step_into,
     step_out,
     evaluate_expression,
@@ -190,7 +213,13 @@ STEPS: tuple[Callable[[Session], Awaitable[str]], ...] = (
 
 
 async def tell(
-    port: int, sample: Sample, job: Job, say: Callable[[str], None], condition: str = BREAKPOINT_CONDITION
+    port: int,
+    sample: Sample,
+    job: Job,
+    say: Callable[[str], None],
+    condition: str = BREAKPOINT_CONDITION,
+    *,
+    cut: Callable[[], int] | None = None,
 ) -> None:
     """Debug the job behind 127.0.0.1:`port`, and say what each step did.
 
@@ -200,11 +229,13 @@ async def tell(
         job: The job that runs a copy of it.
         say: Takes one sentence per step.
         condition: Of the breakpoint in `train_step`.
+        cut: Ends every connection between client and relay; if given, the story does so at the breakpoint.
 
     Raises:
         RelayDebugError: a step failed; DemoFailed if something answered, and not as it should.
     """
     async with await DapClient.connect(LOCAL_HOST, port) as client:
-        session = Session(client, sample, job, condition)
+        session = Session(client, sample, job, condition, cut)
         for step in STEPS:
-            say(await step(session))
+            if step is not survive_cuts or cut is not None:
+                say(await step(session))

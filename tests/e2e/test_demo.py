@@ -37,12 +37,20 @@ async def test_demo():
     status, out, err = await run("-m", "relay_client", "demo")
     assert (status, err) == (0, "")
     sentences = [line.split(" s  ", 1)[1] for line in out.splitlines()]
-    assert len(sentences) == len(STEPS) + 3
+    assert len(sentences) == len(STEPS) + 2
     assert re.search(r"attached, with a breakpoint at train.py:\d+ if epoch == 3\n", out)
     assert re.search(r"stopped in train_step, train.py:\d+, in the source on this machine\n", out)
     assert "still 'epoch 2: loss " in out
     assert "ended with status 0: 'done: loss 0.1336 after 60 epochs'" in out
     assert sentences[-1] == "everything that was started has ended, and every step above was checked"
+
+
+async def test_demo_with_cuts():
+    """`demo --chaos` cuts the tunnel six times at the breakpoint, and goes on stepping."""
+    status, out, err = await run("-m", "relay_client", "demo", "--chaos")
+    assert (status, err) == (0, "")
+    assert "cut the tunnel 5 times: the job still stands there" in out
+    assert "stepped into forward" in out
 
 
 async def test_demo_without_a_stop_fails():

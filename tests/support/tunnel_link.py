@@ -138,7 +138,8 @@ class Wire:
         self.client_outcome: Attached | NotAttached | None = None
         self.agent_outcome: Attached | NotAttached | None = None
         self._client = client
-        self._agent = AgentHandshake(link.table, ENTROPY)
+        number = len(link.wires)
+        self._agent = AgentHandshake(link.table, ENTROPY[number % 48 :] + ENTROPY[: number % 48])
 
     @property
     def epoch(self) -> int:

@@ -196,7 +196,7 @@ def test_any_first_bytes_have_an_outcome(data, head):
 
 
 def test_what_follows_a_first_frame_belongs_to_the_session():
-    """trailing is what the owner passes on."""
+    """The owner passes `trailing` on."""
     assert present(SessionTable(Settings()), HELLO + b"rest").trailing == b"rest"
 
 
