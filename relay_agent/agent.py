@@ -21,6 +21,7 @@ from relay_core.net.secure_channel import TunnelIdentity
 from relay_core.net.session_driver import SessionDriver
 from relay_core.net.session_stream import SessionStream
 from relay_core.net.tasks import TaskSet
+from relay_core.net.timers import keep_seconds, tunnel_settings
 from relay_core.net.tunnel_agent import AgentTunnels, Grace
 from relay_core.net.tunnel_client import GENERATION
 from relay_core.net.tunnel_headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader
@@ -47,8 +48,8 @@ class Agent:
         targets: What clients may reach, by logical port; nothing else on this machine is reachable through it.
         tunnel_key: 32 bytes shared with the clients, or None for tunnels in the clear.
         tls: Defaults to the system's authorities and `RELAY_CA_FILE`.
-        settings: Limits and timers of the tunnels.
-        grace: How long a client that has lost its connection may stay away.
+        settings: Limits and timers of the tunnels; by default those of the environment.
+        grace: How long a client that has lost its connection may stay away; likewise.
         on_listening: Called each time the control channel is up.
     """
 
@@ -79,8 +80,8 @@ class Agent:
                 GENERATION: 0,
             },
             on_open=self._open,
-            settings=settings,
-            grace=grace,
+            settings=settings or tunnel_settings(grace=Grace().idle),
+            grace=grace or Grace(in_use=keep_seconds(default=Grace().in_use)),
         )
         self._connections = TaskSet()
         self._told = ""

@@ -69,9 +69,10 @@ def _demo(arguments: argparse.Namespace) -> int:
 def _forward(arguments: argparse.Namespace) -> int:
     from relay_client.forwarder import forward
     from relay_client.ports import parse_ports
-    from relay_client.tunnels import Tunnels
+    from relay_client.tunnels import CLIENT_GRACE, Tunnels
     from relay_core.auth import credential_from_connection_string, find_connection_string
     from relay_core.net.run import run_until_stopped
+    from relay_core.net.timers import tunnel_settings
     from relay_core.net.tls import client_tls
 
     if not arguments.ports:
@@ -92,5 +93,6 @@ def _forward(arguments: argparse.Namespace) -> int:
         credential_from_connection_string(found),
         client_tls(arguments.ca_file),
         tunnel_key=found.tunnel_key,
+        settings=tunnel_settings(grace=CLIENT_GRACE),
     )
     return run_until_stopped(forward(tunnels, ports))

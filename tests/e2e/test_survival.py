@@ -1,0 +1,149 @@
+"""Facts about a debug session that stands at a breakpoint while everything between it and the job goes wrong."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from relay_agent.agent import Agent
+from relay_agent.target import Target
+from relay_client.chaos import ChaosProxy
+from relay_client.forwarder import Forwarder
+from relay_client.tunnels import Tunnels
+from relay_core.auth.sas import SasKeyCredential
+from relay_core.hyco import listener as listener_rules
+from relay_core.hyco.address import Endpoint
+from relay_core.net.tasks import TaskSet
+from relay_server.config import Limits
+from tests.support.debuggee import LINE, Stopped, debuggee, stopped_at_breakpoint
+from tests.support.ports import free_port
+from tests.support.programs import program
+from tests.support.relay import HC, LocalRelay, local_relay
+from tests.support.tunnel import QUICK
+
+pytestmark = pytest.mark.e2e
+
+
+@dataclass
+class Scene:
+    """A debug session at its breakpoint, and what it stands on."""
+
+    session: Stopped
+    relay: LocalRelay
+    chaos: ChaosProxy
+
+    async def check_and_step(self, line: int) -> None:
+        """Assert that the job stands where it stood, and that one step leads to `line`."""
+        assert await self.session.value("number") == "7"
+        assert line == await self.session.step()
+        assert await self.session.value("number") == "7"
+
+
+@contextlib.asynccontextmanager
+async def at_breakpoint(relay: LocalRelay, directory: Path, *, lifetime: int = 3600) -> AsyncIterator[Scene]:
+    """Stop a real program at a breakpoint, through agent, relay, a bad network and client."""
+    key, port, up = os.urandom(32), free_port(), asyncio.Event()
+    async with (
+        debuggee(directory) as (_, target_port, script),
+        TaskSet() as tasks,
+        ChaosProxy("127.0.0.1", relay.server.port) as chaos,
+        Tunnels(
+            Endpoint("localhost", chaos.port, HC), relay.sender, relay.tls, tunnel_key=key, settings=QUICK
+        ) as tunnels,
+        Forwarder(tunnels, [port]),
+    ):
+        agent = Agent(
+            relay.endpoint,
+            SasKeyCredential("listen", relay.listen_key, lifetime=lifetime),
+            {port: Target(port, target_port, dap_only=True)},
+            tunnel_key=key,
+            tls=relay.tls,
+            settings=QUICK,
+            on_listening=up.set,
+        )
+        tasks.spawn(agent.run(), name="agent")
+        await asyncio.wait_for(up.wait(), 10)
+        async with stopped_at_breakpoint(port, script) as session:
+            yield Scene(session, relay, chaos)
+
+
+async def test_the_relay_is_restarted(relay: LocalRelay, tmp_path: Path) -> None:
+    """Stepping goes on after relay-server was stopped and started again, and after it was killed."""
+    async with at_breakpoint(relay, tmp_path) as scene:
+        await relay.server.stop()
+        await relay.server.start()
+        await scene.check_and_step(LINE + 1)
+        await relay.server.kill()
+        await relay.server.start()
+        await scene.check_and_step(LINE - 2)
+
+
+@pytest.mark.parametrize("lane", ["up", "down"])
+async def test_bytes_vanish_one_way(relay: LocalRelay, tmp_path: Path, lane: str) -> None:
+    """Stepping goes on after bytes vanished in one direction while the sockets stayed open."""
+    async with at_breakpoint(relay, tmp_path) as scene:
+        before = scene.chaos.connections
+        getattr(scene.chaos, lane).blackhole = True
+        while scene.chaos.connections == before:  # the loss must be noticed by itself
+            await asyncio.sleep(0.02)
+        getattr(scene.chaos, lane).blackhole = False
+        await scene.check_and_step(LINE + 1)
+
+
+async def test_the_listener_is_recycled(relay: LocalRelay, tmp_path: Path) -> None:
+    """Stepping goes on after the control channel was closed with 1011, as Azure does every day."""
+    async with at_breakpoint(relay, tmp_path) as scene:
+        before = scene.chaos.connections
+        relay.server.recycle_listeners()
+        while scene.chaos.connections == before:
+            await asyncio.sleep(0.02)
+        await scene.check_and_step(LINE + 1)
+
+
+async def test_tokens_expire(tls_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stepping goes on, over a new connection too, after several lifetimes of the agent's token."""
+    monkeypatch.setattr(listener_rules, "MIN_RENEW_DELAY", 0.1)
+    async with (
+        local_relay(tls_directory, limits=Limits(token_expiry_grace=0)) as relay,
+        at_breakpoint(relay, tmp_path, lifetime=2) as scene,
+    ):
+        expired = time.monotonic() + 5
+        while time.monotonic() < expired:
+            assert await scene.session.value("number") == "7"
+        scene.chaos.cut()
+        await scene.check_and_step(LINE + 1)
+
+
+async def test_the_client_sleeps(relay: LocalRelay, tmp_path: Path) -> None:
+    """Stepping goes on after relay-client was stopped for longer than the dead timer, as by a closed lid."""
+    key, port = os.urandom(32), free_port()
+    tunnel_key = b64encode(key).decode()
+    timers = {"RELAY_PING_AFTER": "0.5", "RELAY_DEAD_AFTER": "1.5", "RELAY_CA_FILE": str(relay.ca_file)}
+
+    def environment(rule: str) -> dict[str, str]:
+        return {**timers, "RELAY_CONNECTION_STRING": f"{relay.connection_string(rule)};TunnelKey={tunnel_key}"}
+
+    async with debuggee(tmp_path) as (_, target_port, script):
+        serve = ["serve", "--port", f"{port}:{target_port}", "--dap"]
+        async with (
+            program("relay_agent", *serve, env=environment("listen")) as agent,
+            program("relay_client", "--ports", str(port), env=environment("send")) as client,
+        ):
+            await agent.line("listening on")
+            await client.line("ready")
+            async with stopped_at_breakpoint(port, script) as session:
+                client.process.send_signal(signal.SIGSTOP)
+                try:
+                    assert "is away" in await agent.line("is away")
+                finally:
+                    client.process.send_signal(signal.SIGCONT)
+                assert await session.value("number") == "7"
+                assert LINE + 1 == await session.step()
+                await client.line(": connected, round trip")

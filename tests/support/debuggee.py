@@ -1,0 +1,81 @@
+"""A real program under debugpy, stopped at a breakpoint through a tunnel."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from relay_client.dap.client import DapClient
+from tests.support.jobs import Job, job
+
+PROGRAM = """\
+def count(total):
+    number = 0
+    while number < total:
+        number += 1
+        square = number * number
+        double = number + number
+    return number
+
+print(count(1000000), flush=True)
+"""
+LINE = 5
+"""Of `square = ...`, where the breakpoint is."""
+
+_START = """
+import runpy, sys, debugpy
+host, port = debugpy.listen(("127.0.0.1", 0))
+import pydevd, socket
+pydevd.get_global_debugger().writer.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+print(port, flush=True)
+debugpy.wait_for_client()
+runpy.run_path(sys.argv[1])
+"""
+
+
+@contextlib.asynccontextmanager
+async def debuggee(directory: Path) -> AsyncIterator[tuple[Job, int, Path]]:
+    """Run the program until it waits for a debugger; yields the job, debugpy's port and the script."""
+    script = directory / "counting.py"
+    script.write_text(PROGRAM)
+    async with job(_START, str(script), PYDEVD_DISABLE_FILE_VALIDATION="1") as running:
+        yield running, int(await running.line()), script
+
+
+class Stopped:
+    """A debug session whose job stands at the breakpoint."""
+
+    def __init__(self, client: DapClient, thread: int) -> None:
+        self.client = client
+        self._thread = thread
+
+    async def frame(self) -> tuple[int, int]:
+        """Return the id and line of the frame where the job stands."""
+        stack = await self.client.request("stackTrace", {"threadId": self._thread, "levels": 1}, within=60)
+        top = stack["stackFrames"][0]
+        return top["id"], top["line"]
+
+    async def value(self, expression: str) -> str:
+        """Return the value of an expression in that frame."""
+        frame, _ = await self.frame()
+        arguments = {"expression": expression, "frameId": frame, "context": "watch"}
+        return (await self.client.request("evaluate", arguments, within=60))["result"]
+
+    async def step(self) -> int:
+        """Step over one line and return the line reached."""
+        await self.client.request("next", {"threadId": self._thread}, within=60)
+        await self.client.wait_for_event("stopped", within=60)
+        return (await self.frame())[1]
+
+
+@contextlib.asynccontextmanager
+async def stopped_at_breakpoint(port: int, script: Path) -> AsyncIterator[Stopped]:
+    """Attach through 127.0.0.1:`port` and wait until `number` is 7 at the breakpoint."""
+    async with await DapClient.connect("127.0.0.1", port) as client:
+        await client.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=30)
+        event = await client.wait_for_event("stopped", within=30)
+        session = Stopped(client, event["body"]["threadId"])
+        assert await session.value("number") == "7"
+        yield session
+        with contextlib.suppress(asyncio.TimeoutError):
+            await client.request("disconnect", {"terminateDebuggee": False}, within=30)
