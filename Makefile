@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 NODE_READY := tests/interop/node_modules/.ready
 PYTEST_FLAGS ?= -n 2 --dist loadgroup
 
-.PHONY: demo test lint test-pythons clean
+.PHONY: demo test lint soak bench test-pythons clean
 
 demo: $(READY)
 	$(BIN)/relay-client demo
@@ -26,6 +26,10 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+
+# 10,000 cuts over real sockets; SOAK_CUTS=500 make soak for a shorter run.
+soak: $(READY)
+	$(BIN)/python -m pytest -m soak --timeout 5400 tests/soak
 
 # The same tests on every other supported interpreter that this machine has.
 test-pythons:

@@ -84,6 +84,8 @@ class ChaosProxy:
         self.connections = 0
         """Connections accepted so far."""
         self.random = random.Random(seed)  # noqa: S311 - reproducible, not secret
+        self.on_connection: Callable[[], None] = lambda: None
+        """Called before each connection is carried: the moment to change what the next one will meet."""
         self._target = (host, port)
         self._listen = listen
         self._server: asyncio.Server | None = None
@@ -130,6 +132,7 @@ class ChaosProxy:
         if not self.accepting:
             writer.transport.abort()
             return
+        self.on_connection()
         self._tasks.spawn(self._carry(reader, writer), name=f"chaos connection {self.connections}")
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

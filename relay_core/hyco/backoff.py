@@ -34,6 +34,10 @@ class Backoff:
         """Whether a connection that lived so many seconds proves that all is well."""
         return lived >= HEALTHY_AFTER
 
+    def reset(self) -> None:
+        """What failed had worked: the next failure is the first one."""
+        self.failures = 0
+
     def next_delay(self, *, lived: float = 0.0) -> float:
         """Return the seconds to wait after a failure.
 
@@ -41,7 +45,7 @@ class Backoff:
             lived: Seconds that the connection was up before it failed; 0 for an attempt that never succeeded.
         """
         if self.is_healthy(lived):
-            self.failures = 0
+            self.reset()
         self.failures += 1
         if self.failures == 1:
             return 0.0

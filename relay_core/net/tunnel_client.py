@@ -102,6 +102,9 @@ class ClientTunnel:
         """Set when waiting any longer before the next attempt makes no sense."""
         self._replace = asyncio.Event()
         """Set when the transport in use may end soon, so that the next one should be there before."""
+        self._backoff = Backoff(random.random)
+        self._progress = 0
+        """The session's progress when the last transport ended."""
         self._tasks = TaskSet()
 
     def __repr__(self) -> str:
@@ -129,11 +132,14 @@ class ClientTunnel:
         async with self._tasks:
             self._tasks.spawn(watch_clock(self._on_tick), name="watch the clock")
             current = self._carry(*self._first)
+            attached_at = asyncio.get_running_loop().time()
             while not self._session.over:
                 await self._first_of(current, self._replace.wait(), timeout=MAX_TRANSPORT_AGE)
                 self._replace.clear()
                 if current.done() and not self._session.over:
                     self._set(LinkState.RECONNECTING, current.result())
+                    self._forgive(attached_at)
+                attached_at = asyncio.get_running_loop().time()
                 next_one = await self._attach_again()
                 if next_one is not None:
                     current = self._carry(*next_one)
@@ -151,12 +157,18 @@ class ClientTunnel:
         carrying = self.driver.run_transport(transport, attached.epoch, attached.trailing)
         return self._tasks.spawn(carrying, name=f"transport {attached.epoch}")
 
+    def _forgive(self, attached_at: float) -> None:
+        """Forget earlier failures if the transport that just ended was of use: it lived, or it carried something."""
+        lived = asyncio.get_running_loop().time() - attached_at
+        if self._session.received > self._progress or self._backoff.is_healthy(lived):
+            self._backoff.reset()
+        self._progress = self._session.received
+
     async def _attach_again(self) -> tuple[Transport, Attached] | None:
         """Attach a new transport, whether the old one has gone or is to be replaced; None if the session is over."""
-        backoff = Backoff(random.random)
         while not self._session.over:
             self._hurry.clear()
-            await self._first_of(self._hurry.wait(), timeout=backoff.next_delay())
+            await self._first_of(self._hurry.wait(), timeout=self._backoff.next_delay())
             if self._session.over:
                 break
             try:

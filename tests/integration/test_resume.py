@@ -3,40 +3,31 @@
 import asyncio
 import contextlib
 import logging
-import random
 from dataclasses import replace
 
 import pytest
 
 from relay_core.net.tasks import TaskSet
 from relay_core.net.tunnel_agent import Grace
+from tests.support.chaos import CutSchedule
 from tests.support.relay import LocalRelay
-from tests.support.tunnel import QUICK, TunnelPath, echo_client, tunnelled
-
-
-async def cut_at_random(path: TunnelPath, cuts: int, seed: int) -> None:
-    """Cut the tunnel's transport so many times, at seeded moments, with FIN and RST in turn."""
-    chance = random.Random(seed)
-    done = 0
-    while done < cuts:
-        await asyncio.sleep(chance.random() * 0.05)
-        done += path.chaos.cut(reset=chance.random() < 0.5)
+from tests.support.tunnel import QUICK, EchoClient, echo_client, tunnelled
 
 
 @pytest.mark.parametrize("encrypted", [True, False])
 async def test_nothing_is_lost_or_doubled_over_many_cuts(relay: LocalRelay, encrypted: bool) -> None:
     """Over 60 cuts, three connections at once get all their bytes back, once and in order."""
     async with tunnelled(relay, encrypted=encrypted) as path, contextlib.AsyncExitStack() as stack:
+        schedule = CutSchedule(path.chaos, seed=7)
         clients = [await stack.enter_async_context(echo_client(path.port, seed)) for seed in range(3)]
 
-        async def keep_sending(client, cutting: asyncio.Task[None]) -> None:
-            while not cutting.done():
+        async def keep_sending(client: EchoClient) -> None:
+            while path.chaos.connections < 60:
                 await client.exchange(100_000)
-            await client.exchange(100_000)
 
-        cutting = asyncio.ensure_future(cut_at_random(path, 60, seed=7))
-        await asyncio.gather(*(keep_sending(client, cutting) for client in clients))
-        await cutting
+        await asyncio.gather(*(keep_sending(client) for client in clients))
+        schedule.stop()
+        await asyncio.gather(*(client.exchange(100_000) for client in clients))
         assert [1, 2, 3] == path.target_connections
 
 
