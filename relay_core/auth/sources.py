@@ -1,35 +1,93 @@
-"""Where the connection string comes from, in a fixed order that can be explained.
+"""Sources of a connection string on this machine, in the order in which they are looked at.
 
-1. an explicit flag or argument        works, but warns: other users of the machine can read command lines
-2. an explicit file                    must not be readable by others (0600)
-3. RELAY_CONNECTION_STRING             environment
-4. RELAY_CONNECTION_STRING_FILE        environment; the file must not be readable by others
+1. --connection-string            works, but warns: other users of the machine can read command lines
+2. --connection-string-file       must not be readable by others (0600)
+3. RELAY_CONNECTION_STRING        environment
+4. RELAY_CONNECTION_STRING_FILE   environment; the file must not be readable by others
+5. .azrelay.json                  of the azure-debug-relay package, in the working directory
+6. AZRELAY_CONNECTION_STRING      of the azure-debug-relay package, environment
+
+The first that is there is used; if it is unusable that is an error, and never a reason to look further. What Key Vault
+and Entra ID add is in `relay_core.auth.access`. Nothing here talks to a network.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from relay_core.auth import old_package
+from relay_core.auth.secret_file import read_secret_file
+from relay_core.auth.settings import (
+    CONNECTION_STRING_FILE_VARIABLE,
+    CONNECTION_STRING_VARIABLE,
+    AccessSettings,
+)
 from relay_core.errors import ConfigurationError
 from relay_core.hyco.connection_string import ConnectionString
 
-__all__ = [
-    "CONNECTION_STRING_FILE_VARIABLE",
-    "CONNECTION_STRING_VARIABLE",
-    "find_connection_string",
-    "read_secret_file",
-]
+__all__ = ["ConnectionText", "TextSource", "find_connection_string", "local_sources", "nothing_configured"]
 
-CONNECTION_STRING_VARIABLE = "RELAY_CONNECTION_STRING"
-CONNECTION_STRING_FILE_VARIABLE = "RELAY_CONNECTION_STRING_FILE"
-MAX_SECRET_BYTES = 64 * 1024
-"""A connection string has a few hundred bytes; this stops a wrong path from filling the memory."""
 
-logger = logging.getLogger(__name__)
+class ConnectionText(NamedTuple):
+    """A connection string as a source holds it."""
+
+    text: str
+    hc: str | None = None
+    """The hybrid connection that the source names beside it."""
+
+    def parse(self, source: str, hc: str | None) -> ConnectionString:
+        """Read it, for hybrid connection `hc` if given.
+
+        Raises:
+            ConfigurationError: it is unusable; the sentence begins with the source.
+        """
+        try:
+            parsed = ConnectionString.parse(self.text)
+            wanted = hc or (None if parsed.entity_path else self.hc)
+            return parsed.with_entity(wanted) if wanted else parsed
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{source}: {error.sentence}", hint=error.hint) from None
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """One place that a connection string may be in."""
+
+    name: str
+    """As the user knows it: an option, a variable, a file."""
+    finding: str
+    """What a first look shows, without reading the secret."""
+    read: Callable[[], ConnectionText] | None = None
+    """Raises ConfigurationError; None if there is nothing."""
+    explicit: bool = False
+    """Whether the command line or the call names it."""
+
+
+def local_sources(settings: AccessSettings, environ: Mapping[str, str]) -> list[TextSource]:
+    """Return all of them in order, present or not."""
+    text, file = settings.connection_string, settings.connection_string_file
+    return [
+        TextSource(
+            "--connection-string",
+            "given" if text else "not given",
+            (lambda: ConnectionText(text)) if text else None,
+            explicit=True,
+        ),
+        TextSource(
+            "--connection-string-file",
+            file or "not given",
+            (lambda: ConnectionText(read_secret_file(file))) if file else None,
+            explicit=True,
+        ),
+        _variable(CONNECTION_STRING_VARIABLE, environ),
+        _file_variable(CONNECTION_STRING_FILE_VARIABLE, environ),
+        _config_file(Path(old_package.CONFIG_FILE)),
+        _variable(old_package.STRING_VARIABLE, environ, hc=environ.get(old_package.NAME_VARIABLE)),
+    ]
 
 
 def find_connection_string(
@@ -50,46 +108,37 @@ def find_connection_string(
     Raises:
         ConfigurationError: no source has one, or the first that has one is unusable.
     """
-    environ = os.environ if environ is None else environ
-    if text:
-        found = text
-    elif file:
-        found = read_secret_file(file)
-    elif environ.get(CONNECTION_STRING_VARIABLE):
-        found = environ[CONNECTION_STRING_VARIABLE]
-    elif environ.get(CONNECTION_STRING_FILE_VARIABLE):
-        found = read_secret_file(environ[CONNECTION_STRING_FILE_VARIABLE])
-    else:
-        raise ConfigurationError(
-            "no connection string is configured",
-            hint=f"set {CONNECTION_STRING_VARIABLE}, or {CONNECTION_STRING_FILE_VARIABLE} to a file with mode 0600, "
-            "or use --connection-string-file",
-        )
-    parsed = ConnectionString.parse(found)
-    return parsed.with_entity(hc) if hc else parsed
+    settings = AccessSettings(connection_string=text, connection_string_file=file)
+    for source in local_sources(settings, os.environ if environ is None else environ):
+        if source.read is not None:
+            return source.read().parse(source.name, hc)
+    raise nothing_configured()
 
 
-def read_secret_file(path: str) -> str:
-    """Return the text of a file that only its owner may read.
+def nothing_configured() -> ConfigurationError:
+    """Return the error of a program that was told nothing at all."""
+    return ConfigurationError(
+        "no connection string is configured",
+        hint=f"set {CONNECTION_STRING_VARIABLE}, or {CONNECTION_STRING_FILE_VARIABLE} to a file with mode 0600, "
+        "or use --connection-string-file; without keys: --namespace, for Entra ID",
+    )
 
-    Raises:
-        ConfigurationError: the file is missing, too large, not text, or readable by others (not checked on Windows,
-            where modes do not say who may read).
-    """
-    try:
-        with Path(path).open("rb") as handle:
-            mode = os.fstat(handle.fileno()).st_mode
-            data = handle.read(MAX_SECRET_BYTES + 1)
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}", hint="check the path") from None
-    if os.name == "posix" and stat.S_IMODE(mode) & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ConfigurationError(
-            f"others can read {path}, which holds a secret (mode {stat.S_IMODE(mode):04o})",
-            hint=f"chmod 600 {path}",
-        )
-    if len(data) > MAX_SECRET_BYTES:
-        raise ConfigurationError(f"{path} is too large for a connection string", hint="check the path")
-    try:
-        return data.decode("utf-8-sig").strip()
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{path} is no text", hint="it holds one line, the connection string") from None
+
+def _variable(name: str, environ: Mapping[str, str], *, hc: str | None = None) -> TextSource:
+    text = environ.get(name)
+    if not text:
+        return TextSource(name, "not set")
+    return TextSource(name, "set", lambda: ConnectionText(text, hc))
+
+
+def _file_variable(name: str, environ: Mapping[str, str]) -> TextSource:
+    path = environ.get(name)
+    if not path:
+        return TextSource(name, "not set")
+    return TextSource(name, path, lambda: ConnectionText(read_secret_file(path)))
+
+
+def _config_file(path: Path) -> TextSource:
+    if not path.is_file():
+        return TextSource(str(path), "not in the working directory")
+    return TextSource(str(path), "is there", lambda: ConnectionText(*old_package.read_config_file(path)))

@@ -1,0 +1,124 @@
+"""Which Entra identities are tried, in which order, and why one cannot be had here; nothing is asked yet.
+
+    environment     service principal: AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET or ..._CERTIFICATE_PATH
+    workload        Kubernetes workload identity: AZURE_FEDERATED_TOKEN_FILE, AZURE_TENANT_ID, AZURE_CLIENT_ID
+    on-behalf-of    the user who submitted the Azure ML job: OBO_ENDPOINT
+    managed         of the machine, job or container; DEFAULT_IDENTITY_CLIENT_ID (Azure ML) or AZURE_CLIENT_ID picks one
+    azure-cli       `az login`
+    azd             `azd auth login`
+    powershell      `Connect-AzAccount`
+
+An agent tries `prod`, the first four; a client tries `dev`: environment and the last three. `--identity`, RELAY_IDENTITY
+and, as in every Azure SDK, AZURE_TOKEN_CREDENTIALS narrow that down: to `dev`, to `prod` or to one of the names above.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from relay_core.auth.settings import IDENTITY_VARIABLE, Side
+from relay_core.errors import ConfigurationError
+
+__all__ = ["IDENTITIES", "Identity", "choose_identities", "managed_client_id"]
+
+SDK_VARIABLE = "AZURE_TOKEN_CREDENTIALS"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One way to be somebody in Entra ID."""
+
+    name: str
+    label: str
+    """As people say it."""
+    sdk_name: str
+    """The class in the Azure SDKs, which AZURE_TOKEN_CREDENTIALS may name; "" if there is none."""
+    variables: tuple[str, ...] = ()
+    """Environment variables that must all be set."""
+    one_of: tuple[str, ...] = ()
+    """And one of these."""
+    program: str = ""
+    """Program that must be on the PATH."""
+
+    def absent(self, environ: Mapping[str, str]) -> str:
+        """Return why it cannot be had here, or "" if it may."""
+        unset = [name for name in self.variables if not environ.get(name)]
+        if unset:
+            return f"{', '.join(unset)} not set"
+        if self.one_of and not any(environ.get(name) for name in self.one_of):
+            return f"neither {' nor '.join(self.one_of)} is set"
+        if self.program and shutil.which(self.program, path=environ.get("PATH")) is None:
+            return f"'{self.program}' is not on the PATH"
+        return ""
+
+
+_ENVIRONMENT = Identity(
+    "environment",
+    "service principal",
+    "EnvironmentCredential",
+    variables=("AZURE_TENANT_ID", "AZURE_CLIENT_ID"),
+    one_of=("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH"),
+)
+_WORKLOAD = Identity(
+    "workload",
+    "workload identity",
+    "WorkloadIdentityCredential",
+    variables=("AZURE_FEDERATED_TOKEN_FILE", "AZURE_TENANT_ID", "AZURE_CLIENT_ID"),
+)
+_ON_BEHALF_OF = Identity("on-behalf-of", "Azure ML on-behalf-of", "", variables=("OBO_ENDPOINT",))
+_MANAGED = Identity("managed", "managed identity", "ManagedIdentityCredential")
+_AZURE_CLI = Identity("azure-cli", "Azure CLI", "AzureCliCredential", program="az")
+_AZD = Identity("azd", "Azure Developer CLI", "AzureDeveloperCliCredential", program="azd")
+_POWERSHELL = Identity("powershell", "Azure PowerShell", "AzurePowerShellCredential", program="pwsh")
+
+IDENTITIES = {
+    identity.name: identity
+    for identity in (_ENVIRONMENT, _WORKLOAD, _ON_BEHALF_OF, _MANAGED, _AZURE_CLI, _AZD, _POWERSHELL)
+}
+_GROUPS = {
+    "prod": (_ENVIRONMENT, _WORKLOAD, _ON_BEHALF_OF, _MANAGED),
+    "dev": (_ENVIRONMENT, _AZURE_CLI, _AZD, _POWERSHELL),
+}
+
+
+def choose_identities(side: Side, *, asked: str | None, environ: Mapping[str, str]) -> tuple[Identity, ...]:
+    """Return the identities to try, in order.
+
+    Args:
+        side: Decides if nobody else does.
+        asked: What `--identity` says.
+        environ: Looked at next.
+
+    Raises:
+        ConfigurationError: a name is unknown.
+    """
+    for where, text in (
+        ("--identity", asked),
+        (IDENTITY_VARIABLE, environ.get(IDENTITY_VARIABLE)),
+        (SDK_VARIABLE, environ.get(SDK_VARIABLE)),
+    ):
+        if text:
+            return _named(text.strip(), where)
+    return _GROUPS["prod" if side == "agent" else "dev"]
+
+
+def managed_client_id(environ: Mapping[str, str]) -> str | None:
+    """Return the client id of the managed identity to ask for; None means the one that the machine has.
+
+    Azure ML announces the identity of a job in DEFAULT_IDENTITY_CLIENT_ID, which no SDK reads.
+    """
+    return environ.get("DEFAULT_IDENTITY_CLIENT_ID") or environ.get("AZURE_CLIENT_ID") or None
+
+
+def _named(text: str, where: str) -> tuple[Identity, ...]:
+    if group := _GROUPS.get(text.lower()):
+        return group
+    for identity in IDENTITIES.values():
+        if text.lower() in {identity.name, identity.sdk_name.lower()} - {""}:
+            return (identity,)
+    raise ConfigurationError(
+        f"{where} names an identity that relay-debug does not know: '{text[:60]}'",
+        hint=f"use one of: {', '.join((*_GROUPS, *IDENTITIES))}",
+    )

@@ -1,0 +1,152 @@
+"""Facts about who gets into a tunnel and who does not, over real sockets; the live session never notices."""
+
+import asyncio
+import logging
+import os
+
+import pytest
+
+from relay_agent.target import Target
+from relay_core.errors import ConnectionLost, RelayDebugError
+from relay_core.net import connect
+from relay_core.net.secure_channel import TunnelIdentity, TunnelKeyMissing, WrongTunnelKey
+from relay_core.net.transport import Transport
+from relay_core.net.tunnel_client import ClientTunnel
+from relay_core.net.tunnel_handshake import SessionRefused, shake_hands
+from relay_core.net.tunnel_headers import TUNNEL_HEADER, TunnelHeader
+from relay_core.net.websocket import WebSocket
+from relay_core.tunnel.handshake import ClientHandshake
+from relay_core.tunnel.messages import Resume
+from relay_core.tunnel.outcomes import Refusal, Role
+from tests.support.relay import LocalRelay
+from tests.support.tunnel import QUICK, TunnelPath, echo_client, running_agent, tunnelled
+
+
+async def dial(relay: LocalRelay) -> WebSocket:
+    """Connect as a client that knows the Send key."""
+    return await connect(
+        relay.endpoint, relay.sender, tls=relay.tls, headers={TUNNEL_HEADER: TunnelHeader("stranger").encode()}
+    )
+
+
+async def begin(relay: LocalRelay, key: bytes | None) -> None:
+    identity = TunnelIdentity(Role.CLIENT, key) if key else None
+    _, transport = await ClientTunnel.begin(await dial(relay), identity, settings=QUICK, info={})
+    await transport.send([bytes(20)])  # a TLS 1.3 server may judge the client's certificate only now
+    while True:
+        await transport.receive()
+
+
+@pytest.mark.parametrize(
+    ("client_key", "agent_key", "error", "sentence"),
+    [
+        (b"c" * 32, b"a" * 32, WrongTunnelKey, "different tunnel keys"),
+        (None, b"a" * 32, TunnelKeyMissing, "the agent has a tunnel key and the client has none"),
+        (b"c" * 32, None, TunnelKeyMissing, "the client has a tunnel key and the agent has none"),
+    ],
+)
+async def test_keys_that_do_not_match_are_explained(
+    relay: LocalRelay, client_key: bytes | None, agent_key: bytes | None, error: type[RelayDebugError], sentence: str
+) -> None:
+    """Different keys, and a key on one side only, end with a sentence that says which side lacks it."""
+    async with running_agent(relay, Target(1, 1), tunnel_key=agent_key):
+        with pytest.raises(error, match=sentence):
+            await asyncio.wait_for(begin(relay, client_key), 10)
+
+
+async def test_a_stranger_with_a_send_key_leaves_the_session_alone(
+    relay: LocalRelay, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without the tunnel key nobody gets in, is told so in the agent's log, and the live session goes on."""
+    caplog.set_level(logging.INFO)
+    async with tunnelled(relay) as path, echo_client(path.port) as client:
+        await client.exchange(1000)
+        for key in (os.urandom(32), None):
+            with pytest.raises(RelayDebugError):
+                await asyncio.wait_for(begin(relay, key), 10)
+        await client.exchange(100_000)
+        assert path.chaos.connections == 1
+    assert "different tunnel keys" in caplog.text
+    assert "the agent has a tunnel key and the client has none" in caplog.text
+
+
+async def try_resume(relay: LocalRelay, request: bytes) -> Refusal:
+    """Send a RESUME as it is over a fresh transport in the clear, and return the agent's refusal."""
+    transport = Transport(await dial(relay), None)
+
+    class Replay(ClientHandshake):
+        def data_to_send(self) -> bytes:
+            return request
+
+    with pytest.raises(SessionRefused) as caught:
+        await shake_hands(transport, Replay.hello(QUICK))
+    return caught.value.refusal
+
+
+async def test_a_guessed_session_is_refused(relay: LocalRelay) -> None:
+    """A session id that the agent does not know gets nothing."""
+    guess = Resume.make(os.urandom(32), os.urandom(16), epoch=99, received=0, nonce=os.urandom(16))
+    async with tunnelled(relay, encrypted=False) as path, echo_client(path.port) as client:
+        await client.exchange(1000)
+        assert Refusal.UNKNOWN_SESSION is await try_resume(relay, guess.encode())
+        await still_untouched(path, client)
+
+
+async def test_a_stolen_session_id_is_not_enough(relay: LocalRelay) -> None:
+    """Whoever knows a session's id and not its secret is refused, and counted."""
+    async with tunnelled(relay, encrypted=False) as path, echo_client(path.port) as client:
+        await client.exchange(1000)
+        (session,) = path.agent._tunnels.table
+        stolen = Resume.make(os.urandom(32), session.id, epoch=99, received=0, nonce=os.urandom(16))
+        assert Refusal.BAD_PROOF is await try_resume(relay, stolen.encode())
+        assert 1 == path.agent._tunnels.table.counters[Refusal.BAD_PROOF]
+        await still_untouched(path, client)
+
+
+async def test_a_replayed_resume_is_refused(relay: LocalRelay) -> None:
+    """A RESUME that was good once is stale the second time."""
+    async with tunnelled(relay, encrypted=False) as path, echo_client(path.port) as client:
+        await client.exchange(1000)
+        (session,) = path.agent._tunnels.table
+        recorded = Resume.make(session.secret, session.id, epoch=session.epoch, received=0, nonce=os.urandom(16))
+        assert Refusal.STALE_EPOCH is await try_resume(relay, recorded.encode())
+        await still_untouched(path, client)
+
+
+async def still_untouched(path: TunnelPath, client) -> None:
+    """Assert that the live session works on its first transport."""
+    await client.exchange(100_000)
+    assert path.chaos.connections == 1
+
+
+async def test_a_port_that_is_not_offered_is_refused(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+    """A client cannot reach a port that the agent does not offer, and its other connections go on."""
+    async with tunnelled(relay) as path, echo_client(path.port) as client:
+        await client.exchange(1000)
+        (tunnel,) = path.tunnels._tunnels.values()
+        for target in (22, path.port + 1, "ssh"):
+            stream = tunnel.driver.open(target)
+            with pytest.raises(ConnectionLost, match=f"this agent does not serve {target}"):
+                await stream.read()
+        await still_untouched(path, client)
+    assert "refused a connection to 22: not on this agent's list" in caplog.text
+
+
+async def test_garbage_costs_its_own_transport_only(relay: LocalRelay) -> None:
+    """Random bytes, huge length fields and text on a fresh transport hurt nobody else."""
+    async with tunnelled(relay, encrypted=False) as path, echo_client(path.port) as client:
+        await client.exchange(1000)
+        for message in (
+            os.urandom(1000),
+            b"\x00" * 20,
+            b"\xff" * 20,
+            b"\x10\x00\x00\x00" * 100,
+            "text",
+            b"GET / HTTP/1.1",
+        ):
+            websocket = await dial(relay)
+            await websocket.send(message)
+            with pytest.raises(ConnectionLost):
+                while True:
+                    await asyncio.wait_for(websocket.receive(), 15)
+        await still_untouched(path, client)
