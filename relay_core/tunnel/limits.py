@@ -25,7 +25,7 @@ MAX_TARGET_NAME = 255
 MAX_TEXT = 512
 """UTF-8 bytes of the sentence in a RST, GOAWAY or REFUSED; longer ones are cut."""
 MIN_CONTROL_RESERVE = 8 * KIB
-"""Room for the largest sequenced control frame, an OPEN, when nothing else is left."""
+"""More than the largest sequenced control frame, an OPEN: where that has no room, its data has none either."""
 MAX_U31 = 2**31 - 1
 """Bound of announced limits and of a stream's credit, so that no sum leaves 32 bits."""
 MAX_STREAM_ID = 2**32 - 1

@@ -118,7 +118,7 @@ class Scheduler:
 
     def _next_data(self) -> SentFrame | None:
         ready = self._ready
-        if not ready or self._control:  # an OPEN that has no room yet must not be overtaken by its data
+        if not ready:
             return None
         size = self._turn if len(ready) > 1 else self._max_payload
         if self.replay.size + HEADER_SIZE + size > self._data_limit:

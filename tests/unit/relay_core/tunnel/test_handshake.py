@@ -156,6 +156,16 @@ def test_an_overtaken_attempt_attaches_nothing(link):
     assert link.client.session.attached
 
 
+def test_an_answer_for_a_session_that_is_over_attaches_nothing(link):
+    """The owner gave up while the answer was under way."""
+    wire = link.dial()
+    wire.deliver_up()
+    link.client.session.abort()
+    wire.deliver_down()
+    assert wire.client_outcome.refusal is Refusal.STALE_EPOCH
+    assert link.client.resumed == []
+
+
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK", b"\x15\x03\x03", Greeting(Limits()).encode(), bytes(30)])
 def test_an_answer_that_is_none_is_malformed(link, answer):
     """A foreign answer, TLS, or a frame that no agent sends ends the attempt and nothing else."""

@@ -74,6 +74,8 @@ def test_an_ack_is_due_after_enough_bytes_or_frames(size, count):
     assert receipts.take() == count
     assert not receipts.pending
     assert receipts.deadline is None
+    receipts.accept(999, 0.0)
+    assert not receipts.due
 
 
 def test_an_ack_is_due_some_time_after_the_oldest_frame():

@@ -2,7 +2,7 @@ import pytest
 
 from relay_core.errors import ConnectionLost
 from relay_core.tunnel import Attached, Breach, Death, Limits, OverReason, Refusal, ResetCode, Settings, frames
-from relay_core.tunnel.frames import IGNORABLE, encode_frame
+from relay_core.tunnel.frames import IGNORABLE, FrameDecoder, encode_frame
 from relay_core.tunnel.limits import KIB, MAX_PENDING_CONTROL, MIB, STALL
 from relay_core.tunnel.payloads import encode_code, encode_open, encode_u32, encode_u64
 from tests.support.tunnel_link import Link, connected, pattern
@@ -178,6 +178,34 @@ def test_a_new_transport_may_take_over_while_the_old_one_works(link):
     assert link.client.received[stream] == pattern(1, 0, 5000)
     assert link.agent.received[stream] == pattern(2, 0, 5000)
     assert link.agent.session._scheduler.replay.size == 0
+
+
+def test_what_was_acknowledged_on_an_overtaken_transport_is_acknowledged_again(link):
+    """Otherwise the agent would keep frames that the client has, and send them again after each resume."""
+    stream = link.client.session.streams.open(1)
+    link.settle()
+    old, new = link.wire, link.dial()
+    link.agent.session.streams.send(stream, b"x" * 100)
+    old.push_down()
+    old.deliver_down()
+    link.client.session.streams.send(stream, b"the ACK rides along")
+    old.push_up()
+    new.deliver_up()
+    new.deliver_down()
+    link.settle()
+    assert link.agent.session._scheduler.replay.size == 0
+    assert link.client.received[stream] == b"x" * 100
+
+
+def test_an_answer_to_a_ping_is_not_sent_on_another_transport(link):
+    """It would measure nothing."""
+    link.client.session.probe(link.now, 3.0)
+    link.wire.push_up()
+    link.wire.deliver_up()
+    link.wire.cut()
+    link.resume()
+    link.wire.push_down()
+    assert frames.PONG not in [frame.type for frame in FrameDecoder(MIB).feed(link.wire.down)]
 
 
 def test_silence_ends_a_transport_and_not_the_session(link):
@@ -440,6 +468,18 @@ def test_the_same_breach_again_and_again_ends_the_session(link):
         link.resume()
     assert link.agent.over.reason is OverReason.BREACH
     assert link.agent.session.counters == {Breach.UNKNOWN_FRAME: 3}
+
+
+def test_breaches_with_progress_in_between_do_not_end_the_session(link):
+    """Only the same place again and again is hopeless."""
+    for _ in range(5):
+        from_client(link, 0x1F)
+        link.wire.cut()
+        link.client.session.streams.open(1)
+        link.resume()
+        link.settle()
+    assert link.agent.over is None
+    assert link.agent.session.counters == {Breach.UNKNOWN_FRAME: 5}
 
 
 @pytest.mark.parametrize("seq", [0, None])

@@ -224,13 +224,15 @@ class AnyNetwork(RuleBasedStateMachine):
                 other = self.side("agent" if name == "client" else "client")
                 assert taken == len(other.received[stream])
                 assert ((name, stream) in self.ended) == (stream in other.ended)
-        for side in sides:
-            session = side.session
+        assert set(self.live("client")) == set(self.live("agent"))
+        for name, other in (("client", "agent"), ("agent", "client")):
+            session = self.side(name).session
             assert session._scheduler.replay.size == 0
-            for stream in session.streams._table._live.values():
+            for number in self.live(name):
+                stream = session.streams._table.find(number)
                 assert not stream.blocked
                 assert stream.queue.size == 0
-        assert self.live("client") == self.live("agent") or set(self.live("client")) == set(self.live("agent"))
+                assert stream.credit == self.side(other).session.streams._table.find(number).allowance
 
 
 def walk(seed: int, steps: int) -> None:

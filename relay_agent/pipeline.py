@@ -1,0 +1,237 @@
+"""What makes an Azure ML pipeline (SDK v2) debuggable in a few lines, and finds what the SDK lets pass.
+
+    train = command(
+        command="python train.py --rate ${{inputs.rate}} " + DEBUG_ARGUMENTS,
+        inputs={"rate": Input(type="number"), **debug_inputs(port=5678)},
+        ...
+    )
+    job = my_pipeline(is_debug=True, debug_relay_connection_name="myhc")
+    prepare_debug_run(job)
+    problems = find_problems(rest_body(job))
+
+Whoever submits a pipeline imports this; a job does not. It handles the SDK's objects without importing the SDK, and
+knows nothing of the relay. All but `prepare_debug_run` and `rest_body` are functions of plain data: a pipeline's REST
+body, in which each step carries its component.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from relay_core.errors import ConfigurationError
+
+__all__ = ["DEBUG_ARGUMENTS", "Step", "debug_inputs", "find_problems", "prepare_debug_run", "read_steps", "rest_body"]
+
+DEBUG_ARGUMENTS = (
+    "--is-debug ${{inputs.is_debug}} "
+    "$[[--debug-relay-connection-name ${{inputs.debug_relay_connection_name}}]] "
+    "--debug-port ${{inputs.debug_port}} "
+    "$[[--debug-relay-connection-string-secret ${{inputs.debug_relay_connection_string_secret}}]]"
+)
+"""For a step's command or a parallel step's program arguments; Azure ML drops a `$[[ ]]` whose input has no value."""
+
+FIRST_PORT, LAST_PORT = 1024, 65535
+"""Below are the system's ports, which relay-client could not open on the developer's machine."""
+PATIENCE = 24 * 60 * 60
+"""Seconds a parallel step may stand still in a debug run: a breakpoint may be held for a day (Azure ML allows three)."""
+PARALLEL_TIMEOUTS = ("--first_task_creation_timeout", "--task_overhead_timeout", "--progress_update_timeout")
+"""Program arguments that Azure ML's own driver of parallel steps reads; the first two default to 600 and 30 s."""
+
+_BRACKET = re.compile(r"\$\[\[(.*?)\]\]")
+_REFERENCE = re.compile(r"\$\{\{\s*(inputs|outputs)\.(\w+)\s*\}\}")
+_PARENT_INPUT = re.compile(r"\$\{\{\s*parent\.inputs\.(\w+)\s*\}\}")
+
+Body = dict[str, Any]
+
+
+def debug_inputs(port: int) -> dict[str, dict[str, Any]]:
+    """Return the inputs that DEBUG_ARGUMENTS names, for `command(inputs=...)` and `parallel_run_function(inputs=...)`.
+
+    Args:
+        port: The step's own port in launch.json; a distributed step takes one more for each further process.
+    """
+    return {
+        "is_debug": {"type": "boolean", "default": False},
+        "debug_relay_connection_name": {"type": "string", "optional": True},
+        "debug_port": {"type": "integer", "default": port, "min": FIRST_PORT, "max": LAST_PORT},
+        "debug_relay_connection_string_secret": {"type": "string", "optional": True},
+    }
+
+
+def prepare_debug_run(job: Any) -> None:
+    """Let every step of a pipeline job really run, and let its parallel steps wait for a person.
+
+    Without this Azure ML reuses the results of earlier runs, kills a mini-batch that takes longer than a minute, and
+    tries it again. What is set here belongs to the submitted job: the pipeline input `is_debug` cannot change it later.
+    """
+    job.settings.force_rerun = True
+    for node in job.jobs.values():
+        if node.type != "parallel":
+            continue
+        node.retry_settings = {"max_retries": 0, "timeout": PATIENCE}
+        node.max_concurrency_per_instance = 1  # a second process would want the same port
+        arguments = node.task.program_arguments or ""
+        missing = [f"{name} {PATIENCE}" for name in PARALLEL_TIMEOUTS if name not in arguments]
+        node.task.program_arguments = " ".join([arguments, *missing]).strip()
+
+
+def rest_body(job: Any) -> Body:
+    """Return what the SDK sends to Azure ML for a pipeline job, with each step's component in place of its id."""
+    return _plain(job)
+
+
+def _plain(value: Any) -> Any:
+    """Turn the SDK's objects into JSON; it has no public way to do that without a workspace."""
+    if hasattr(value, "_to_rest_object"):
+        value = value._to_rest_object()  # noqa: SLF001 - see above
+    if hasattr(value, "as_dict"):
+        value = value.as_dict()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)
+
+
+class Step:
+    """One step in a pipeline's REST body, with the values that its inputs will have.
+
+    Args:
+        name: Its name in the pipeline.
+        node: Its part of the body; the component must be in it, not only its id.
+        pipeline_inputs: The values of the pipeline's own inputs.
+    """
+
+    def __init__(self, name: str, node: Body, pipeline_inputs: Mapping[str, str]) -> None:
+        self.name = name
+        self.spec: Body = node["componentId"]["properties"]["componentSpec"]
+        """The component: code, environment, declared inputs and outputs."""
+        self.settings: Body = self.spec | {key: value for key, value in node.items() if key not in {"inputs", "name"}}
+        """How it is run: what the component says, unless the pipeline says otherwise."""
+        self.inputs: Mapping[str, Body] = self.spec.get("inputs", {})
+        """Declared inputs."""
+        self.outputs: Mapping[str, Body] = self.spec.get("outputs", {})
+        self.values = dict(_values(self.inputs, node.get("inputs", {}), pipeline_inputs))
+        """Values of the inputs that have one; that of a data input names another step's output."""
+
+    def __repr__(self) -> str:
+        return f"<Step {self.name} {sorted(self.inputs)}>"
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether Azure ML's driver runs it, one mini-batch at a time."""
+        return "task" in self.settings
+
+    @property
+    def template(self) -> str:
+        """The command, or the arguments of a parallel step's script, before the inputs are filled in."""
+        text: str = self.settings["task"].get("program_arguments", "") if self.is_parallel else self.settings["command"]
+        return text
+
+    @property
+    def nodes(self) -> int:
+        """How many machines it runs on."""
+        return int((self.settings.get("resources") or {}).get("instance_count") or 1)
+
+    @property
+    def processes_per_node(self) -> int:
+        """How many ranks each machine has; a parallel step has none."""
+        return int((self.settings.get("distribution") or {}).get("process_count_per_instance") or 1)
+
+    @property
+    def ports(self) -> range:
+        """The ports of its processes in launch.json: `debug_port` and one more for each further rank."""
+        first = int(self.values.get("debug_port", 0))
+        return range(first, first + (1 if self.is_parallel else self.nodes * self.processes_per_node))
+
+    def expand(self, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
+        """Fill a step's inputs and outputs into its template, as Azure ML does before it starts the step.
+
+        Args:
+            inputs: Text of the inputs that have a value.
+            outputs: Paths of the outputs.
+
+        Raises:
+            ConfigurationError: the template needs a value that is not there.
+        """
+        known = {("inputs", name): text for name, text in inputs.items()}
+        known |= {("outputs", name): text for name, text in outputs.items()}
+
+        def keep_or_drop(bracket: re.Match[str]) -> str:
+            return bracket[1] if all(match.groups() in known for match in _REFERENCE.finditer(bracket[1])) else ""
+
+        def fill_in(reference: re.Match[str]) -> str:
+            kind, name = reference.groups()
+            if (kind, name) not in known:
+                raise ConfigurationError(f"step '{self.name}' needs {kind[:-1]} '{name}', which has no value")
+            return known[kind, name]
+
+        return _REFERENCE.sub(fill_in, _BRACKET.sub(keep_or_drop, self.template))
+
+
+def read_steps(body: Body) -> list[Step]:
+    """Return the steps of a pipeline, in the order in which they were defined.
+
+    Steps that are only referred to (a registered component) or are pipelines themselves are left out.
+    """
+    properties = body["properties"]
+    values = {name: str(given["value"]) for name, given in properties.get("inputs", {}).items() if "value" in given}
+    return [
+        Step(name, node, values)
+        for name, node in properties["jobs"].items()
+        if isinstance(node.get("componentId"), dict) and node.get("type") in {"command", "parallel"}
+    ]
+
+
+def find_problems(body: Body) -> list[str]:
+    """Return what is wrong with a pipeline and passes the SDK's own validation, one sentence each.
+
+    A name in a command that nobody declared, an optional input that is needed, a number outside its bounds, and two
+    steps that share a port of launch.json.
+    """
+    steps = read_steps(body)
+    problems = [f"step '{step.name}': {problem}" for step in steps for problem in _problems(step)]
+    for one, other in itertools.combinations([step for step in steps if "debug_port" in step.values], 2):
+        shared = sorted(set(one.ports) & set(other.ports))
+        if shared:
+            problems.append(f"steps '{one.name}' and '{other.name}' share port {shared[0]}: give each its own debug_port")
+    return problems
+
+
+def _problems(step: Step) -> Iterator[str]:
+    declared = {"inputs": step.inputs, "outputs": step.outputs}
+    for kind, name in dict.fromkeys(match.groups() for match in _REFERENCE.finditer(step.template)):
+        if name not in declared[kind]:
+            yield f"${{{{{kind}.{name}}}}} is not among its {kind}"
+    for match in _REFERENCE.finditer(_BRACKET.sub("", step.template)):
+        if match[1] == "inputs" and step.inputs.get(match[2], {}).get("optional"):
+            yield f"optional input '{match[2]}' is used outside $[[ ]], so the step fails without it"
+    for name, bounds in step.inputs.items():
+        if name in step.values and not _within(step.values[name], bounds):
+            span = f"{bounds.get('min', 'any')} to {bounds.get('max', 'any')}"
+            yield f"input '{name}' is {step.values[name]}, not within {span}"
+    if "debug_port" in step.values and step.ports[-1] > LAST_PORT:
+        yield f"its {len(step.ports)} processes need the ports up to {step.ports[-1]}, beyond {LAST_PORT}"
+
+
+def _within(value: str, bounds: Body) -> bool:
+    """Whether a number respects its declared bounds; other values have none."""
+    if bounds.get("type") not in {"integer", "number"} or value.startswith("${{"):
+        return True
+    return float(bounds.get("min", "-inf")) <= float(value) <= float(bounds.get("max", "inf"))
+
+
+def _values(declared: Mapping[str, Body], given: Body, pipeline_inputs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield name and value of each input that has one: given to the step, taken from the pipeline, or its default."""
+    for name, declaration in declared.items():
+        value = given.get(name, {}).get("value")
+        from_pipeline = _PARENT_INPUT.fullmatch(str(value))
+        if from_pipeline:
+            value = pipeline_inputs.get(from_pipeline[1])
+        if value is None:
+            value = declaration.get("default")
+        if value is not None:
+            yield name, str(value)
