@@ -33,8 +33,9 @@ __all__ = ["Agent"]
 
 UPGRADE_REQUIRED = 426
 """Upgrade Required (RFC 9110, 15.5.22): the sender does not speak the tunnel."""
-DRAIN_TIMEOUT = 5.0
-"""Seconds that connections may still take when the agent ends: debugpy's last words to the editor are among them."""
+DRAIN_TIMEOUT = 1.5
+"""Seconds that connections may still take when the agent ends: debugpy's last words to the editor are among them. The
+job waits 2 s for its agent."""
 
 logger = logging.getLogger(__name__)
 

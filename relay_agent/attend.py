@@ -67,7 +67,10 @@ async def attend() -> None:
     """
     stdin = await _open_stdin()
     try:
-        assignment = Assignment.parse((await stdin.readline()).decode(errors="replace"))
+        line = await stdin.readline()
+        if not line:
+            return  # the process ended, or could not start its debugger, before it needed an agent
+        assignment = Assignment.parse(line.decode(errors="replace"))
         agent = _agent(assignment)
         async with TaskSet() as tasks:
             serving = tasks.spawn(agent.run(), name="agent")

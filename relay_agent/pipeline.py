@@ -36,9 +36,9 @@ DEBUG_ARGUMENTS = (
 FIRST_PORT, LAST_PORT = 1024, 65535
 """Below are the system's ports, which relay-client could not open on the developer's machine."""
 PATIENCE = 24 * 60 * 60
-"""Seconds a parallel step may stand still in a debug run: a breakpoint may be held for a day (Azure ML allows three)."""
+"""Seconds a parallel step may stand still in a debug run: a breakpoint is held over night (Azure ML allows 72 h)."""
 PARALLEL_TIMEOUTS = ("--first_task_creation_timeout", "--task_overhead_timeout", "--progress_update_timeout")
-"""Program arguments that Azure ML's own driver of parallel steps reads; the first two default to 600 and 30 s."""
+"""Program arguments that Azure ML's own driver of parallel steps reads; their defaults are minutes or less."""
 
 _BRACKET = re.compile(r"\$\[\[(.*?)\]\]")
 _REFERENCE = re.compile(r"\$\{\{\s*(inputs|outputs)\.(\w+)\s*\}\}")
@@ -80,7 +80,8 @@ def prepare_debug_run(job: Any) -> None:
 
 def rest_body(job: Any) -> Body:
     """Return what the SDK sends to Azure ML for a pipeline job, with each step's component in place of its id."""
-    return _plain(job)
+    body: Body = _plain(job)
+    return body
 
 
 def _plain(value: Any) -> Any:
@@ -144,8 +145,10 @@ class Step:
     @property
     def ports(self) -> range:
         """The ports of its processes in launch.json: `debug_port` and one more for each further rank."""
-        first = int(self.values.get("debug_port", 0))
-        return range(first, first + (1 if self.is_parallel else self.nodes * self.processes_per_node))
+        first = self.values.get("debug_port", "")
+        if not first.isdecimal():
+            return range(0)
+        return range(int(first), int(first) + (1 if self.is_parallel else self.nodes * self.processes_per_node))
 
     def expand(self, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
         """Fill a step's inputs and outputs into its template, as Azure ML does before it starts the step.
@@ -194,10 +197,9 @@ def find_problems(body: Body) -> list[str]:
     """
     steps = read_steps(body)
     problems = [f"step '{step.name}': {problem}" for step in steps for problem in _problems(step)]
-    for one, other in itertools.combinations([step for step in steps if "debug_port" in step.values], 2):
-        shared = sorted(set(one.ports) & set(other.ports))
-        if shared:
-            problems.append(f"steps '{one.name}' and '{other.name}' share port {shared[0]}: give each its own debug_port")
+    for one, other in itertools.combinations(steps, 2):
+        if shared := sorted(set(one.ports) & set(other.ports)):
+            problems.append(f"steps '{one.name}' and '{other.name}' share port {shared[0]}: each needs its own")
     return problems
 
 
@@ -213,7 +215,7 @@ def _problems(step: Step) -> Iterator[str]:
         if name in step.values and not _within(step.values[name], bounds):
             span = f"{bounds.get('min', 'any')} to {bounds.get('max', 'any')}"
             yield f"input '{name}' is {step.values[name]}, not within {span}"
-    if "debug_port" in step.values and step.ports[-1] > LAST_PORT:
+    if step.ports and step.ports[0] <= LAST_PORT < step.ports[-1]:
         yield f"its {len(step.ports)} processes need the ports up to {step.ports[-1]}, beyond {LAST_PORT}"
 
 
@@ -221,7 +223,10 @@ def _within(value: str, bounds: Body) -> bool:
     """Whether a number respects its declared bounds; other values have none."""
     if bounds.get("type") not in {"integer", "number"} or value.startswith("${{"):
         return True
-    return float(bounds.get("min", "-inf")) <= float(value) <= float(bounds.get("max", "inf"))
+    try:
+        return float(bounds.get("min", "-inf")) <= float(value) <= float(bounds.get("max", "inf"))
+    except ValueError:
+        return False
 
 
 def _values(declared: Mapping[str, Body], given: Body, pipeline_inputs: Mapping[str, str]) -> Iterator[tuple[str, str]]:

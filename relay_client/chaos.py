@@ -52,12 +52,14 @@ class Lane:
 
 
 class _Connection:
-    """One accepted connection and its counterpart."""
+    """One accepted connection and, once it is there, its counterpart."""
 
-    def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
-        self.writers = (client, server)
+    def __init__(self, client: asyncio.StreamWriter) -> None:
+        self.writers = [client]
+        self.ended = False
 
     def end(self, *, reset: bool) -> None:
+        self.ended = True
         for writer in self.writers:
             if reset:
                 with contextlib.suppress(OSError):  # it has ended already
@@ -136,22 +138,23 @@ class ChaosProxy:
         self._tasks.spawn(self._carry(reader, writer), name=f"chaos connection {self.connections}")
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = _Connection(writer)
+        self._live.add(connection)
         try:
             server_reader, server_writer = await asyncio.open_connection(*self._target, limit=READ_SIZE)
-        except OSError:
-            writer.transport.abort()
-            return
-        connection = _Connection(writer, server_writer)
-        self._live.add(connection)
-        for end in connection.writers:
-            _sock(end).setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
+            connection.writers.append(server_writer)
+            if connection.ended:
+                return
+            for end in connection.writers:
+                _sock(end).setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with TaskSet() as lanes:
                 up = lanes.spawn(self._direction(self.up, reader, server_writer), name="up")
                 down = lanes.spawn(self._direction(self.down, server_reader, writer), name="down")
                 done, _ = await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
                 if not any(task.result() for task in done):  # one side ended in order; the other may go on
                     await asyncio.wait({up, down})
+        except OSError:  # the server is not there
+            writer.transport.abort()
         finally:
             self._live.discard(connection)
             for end in connection.writers:

@@ -14,7 +14,7 @@ import logging
 from typing import Protocol
 
 from relay_server.connection import Connection
-from relay_server.frames import (
+from relay_core.net.websocket_frames import (
     CLOSE,
     PING,
     PONG,

@@ -1,6 +1,6 @@
 import asyncio
 
-from relay_server.frames import PONG, close_payload, encode_frame
+from relay_core.net.websocket_frames import PONG, close_payload, encode_frame
 from relay_server.websocket import WebSocket
 from tests.support.raw_websocket import PING, frame
 

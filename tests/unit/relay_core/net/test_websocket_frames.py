@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_server.frames import (
+from relay_core.net.websocket_frames import (
     BINARY,
     CLOSE,
     CONTINUATION,
@@ -209,7 +209,7 @@ def test_a_long_close_reason_is_cut_at_a_character():
 @given(st.binary(max_size=70), MASKS)
 def test_unmasking_is_exclusive_or(payload, mask):
     """The fast unmasking agrees with the definition."""
-    from relay_server.masking import unmask
+    from relay_core.net.masking import unmask
 
     assert masked(payload, mask) == unmask(payload, mask)
 

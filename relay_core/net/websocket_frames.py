@@ -1,18 +1,19 @@
-"""WebSocket frames for relaying (RFC 6455 section 5), sans-IO: bytes in, events out, and back.
+"""WebSocket frames (RFC 6455 section 5), sans-IO: bytes in, events out, and back. The relay and its clients share it.
 
 The decoder streams: payload leaves it as it arrives, cut to `MAX_PAYLOAD`, so a frame of any length costs no memory.
-It knows one connection's client-to-server direction and nothing of sockets, peers or what the payload means. The
-result does not depend on how the bytes were cut on their way in, except for where the payload of one message is cut.
+It knows one direction of one connection and nothing of sockets, peers or what the payload means. The result does not
+depend on how the bytes were cut on their way in, except for where the payload of one message is cut.
 
-Events are named tuples, not dataclasses: the relay makes one for every 32 KiB, and they cost a third.
+Events are named tuples, not dataclasses: there is one for every 32 KiB, and they cost a third.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from relay_server.masking import unmask
+from relay_core.net.masking import unmask
 
 __all__ = [
     "BINARY",
@@ -32,13 +33,14 @@ __all__ = [
     "close_payload",
     "encode_chunks",
     "encode_frame",
+    "encode_masked",
     "encode_message",
 ]
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 
 MAX_PAYLOAD = 32 * 1024
-"""Longest payload of a frame this relay sends, as in Azure; Java's client refuses frames beyond 64 KiB."""
+"""Longest payload of a frame the relay sends, as in Azure; Java's client refuses frames beyond 64 KiB."""
 MAX_CONTROL_PAYLOAD = 125
 """RFC 6455 section 5.5."""
 
@@ -109,13 +111,16 @@ class _Broken(Exception):
 
 
 class FrameDecoder:
-    """Turns a client's bytes into events.
+    """Turns a peer's bytes into events.
 
     Args:
         extensions_agreed: Whether RSV bits may be set on data frames.
+        from_client: Whether the peer is a client, which masks its frames, or a server, which does not.
     """
 
-    def __init__(self, *, extensions_agreed: bool = False) -> None:
+    def __init__(self, *, extensions_agreed: bool = False, from_client: bool = True) -> None:
+        self._mask_bit = _MASKED if from_client else 0
+        self._mask_bytes = 4 if from_client else 0
         self._reserved_allowed = _RESERVED if extensions_agreed else 0
         self._rest = b""  # an incomplete header, or an incomplete control frame
         self._in_message = False
@@ -125,7 +130,7 @@ class FrameDecoder:
         self._opcode = CONTINUATION
         self._reserved = 0
         self._fin = False
-        self._mask = b""  # turned so that its first byte belongs to the next payload byte
+        self._mask = b""  # turned so that its first byte belongs to the next payload byte; empty for a server's frames
 
     def __repr__(self) -> str:
         state = "finished" if self._finished else f"{self._remaining} bytes of a frame to come"
@@ -155,12 +160,13 @@ class FrameDecoder:
         return events
 
     def _take_payload(self, view: memoryview, position: int, events: list[Event]) -> int:
-        """Unmask what is there of the current data frame, at most MAX_PAYLOAD bytes; return where it ends."""
+        """Copy what is there of the current data frame, at most MAX_PAYLOAD bytes; return where it ends."""
         stop = min(position + min(self._remaining, MAX_PAYLOAD), len(view))
-        payload = unmask(view[position:stop], self._mask)
+        piece = view[position:stop]
+        payload = unmask(piece, self._mask) if self._mask else bytes(piece)
         taken = stop - position
         self._remaining -= taken
-        if phase := taken & 3:
+        if self._mask and (phase := taken & 3):
             self._mask = self._mask[phase:] + self._mask[:phase]
         events.append(Chunk(self._opcode, payload, self._fin and not self._remaining, self._reserved))
         self._opcode, self._reserved = CONTINUATION, 0
@@ -174,30 +180,31 @@ class FrameDecoder:
         first, second = view[position], view[position + 1]
         opcode = first & _OPCODE
         self._check(first, second, opcode)
-        length, header = second & _LENGTH, 6
+        length, header = second & _LENGTH, 2 + self._mask_bytes
         if length >= 126:
-            header = 8 if length == 126 else 14
+            header += 2 if length == 126 else 8
             if available < header:
                 return -1
-            length = int.from_bytes(view[position + 2 : position + header - 4], "big")
+            length = int.from_bytes(view[position + 2 : position + header - self._mask_bytes], "big")
             if length >> 63:
                 raise _Broken(1002, "a frame's length has its highest bit set")
         elif available < header:
             return -1
         start = position + header
-        mask = bytes(view[start - 4 : start])
+        mask = bytes(view[start - self._mask_bytes : start])
         if opcode >= CLOSE:
             if available < header + length:
                 return -1
-            events.append(self._control(opcode, unmask(view[start : start + length], mask) if length else b""))
+            payload = view[start : start + length]
+            events.append(self._control(opcode, unmask(payload, mask) if mask and length else bytes(payload)))
             return len(view) if self._finished else start + length
         self._data(first, opcode, length, mask, events)
         return start
 
     def _check(self, first: int, second: int, opcode: int) -> None:
         """Refuse what the first two bytes of a frame already show to be wrong."""
-        if not second & _MASKED:
-            raise _Broken(1002, "a frame from a client is not masked")
+        if second & _MASKED != self._mask_bit:
+            raise _Broken(1002, f"a frame from a {'client is not' if self._mask_bit else 'server is'} masked")
         if opcode > PONG or BINARY < opcode < CLOSE:
             raise _Broken(1002, "a frame has an unknown opcode")
         if opcode >= CLOSE:
@@ -250,6 +257,24 @@ def close_payload(code: int, reason: str = "") -> bytes:
 def encode_frame(opcode: int, payload: bytes, *, fin: bool = True, reserved: int = 0) -> bytes:
     """Return one unmasked frame; `payload` is at most MAX_PAYLOAD bytes."""
     return _header(opcode, len(payload), fin, reserved) + payload
+
+
+def encode_masked(opcode: int, payload: bytes | bytearray | memoryview, mask: bytes) -> bytes:
+    """Return one whole message or control frame of a client, with a payload of any length.
+
+    Args:
+        opcode: What it is.
+        payload: Left as it is.
+        mask: 4 bytes that nobody could foresee.
+    """
+    length = len(payload)
+    if length < 126:
+        header = bytes((opcode | _FIN, length | _MASKED))
+    elif length < 65536:
+        header = struct.pack("!BBH", opcode | _FIN, 126 | _MASKED, length)
+    else:
+        header = struct.pack("!BBQ", opcode | _FIN, 127 | _MASKED, length)
+    return b"".join((header, mask, unmask(payload, mask) if length else b""))
 
 
 def encode_message(opcode: int, payload: bytes) -> bytes:

@@ -1,0 +1,240 @@
+"""Secrets of an Azure Key Vault, each failure told as one sentence.
+
+A vault answers the first request with a challenge that names its tenant; the SDK then asks the token source for a
+token of that tenant. Everything together has one deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import ssl
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from relay_core.auth.azure_sdk import brief, open_transport
+from relay_core.auth.entra import DEADLINE, TokenSource
+from relay_core.errors import (
+    ConfigurationError,
+    RelayDebugError,
+    RelayUnreachable,
+    Unauthorized,
+    UntrustedCertificate,
+)
+
+if TYPE_CHECKING:
+    from azure.core.credentials import AccessToken
+    from azure.core.exceptions import AzureError, HttpResponseError
+    from azure.keyvault.secrets.aio import SecretClient
+
+__all__ = ["KeyVault", "parse_vault_url"]
+
+PUBLIC_SUFFIX = ".vault.azure.net"
+LAST_WORD = 0.5
+"""Seconds before the deadline at which the identities must be done, so that their sentence is the one that is told."""
+_SECRET_NAME = re.compile(r"[0-9A-Za-z-]{1,127}")
+_VAULT_NAME = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z-]{1,22})[0-9A-Za-z]")
+_ROLE_HINT = (
+    "az role assignment create --role 'Key Vault Secrets User' --assignee <identity> --scope <vault>/secrets/{name}; "
+    "a new role takes up to 5 minutes"
+)
+
+
+def parse_vault_url(text: str) -> str:
+    """Return the URL of a vault given as one, or by its bare name.
+
+    >>> parse_vault_url("contoso-kv")
+    'https://contoso-kv.vault.azure.net'
+
+    Raises:
+        ConfigurationError: it is neither.
+    """
+    text = text.strip()
+    if _VAULT_NAME.fullmatch(text):
+        return f"https://{text.lower()}{PUBLIC_SUFFIX}"
+    try:
+        url = urlsplit(text)
+        usable = url.scheme.lower() == "https" and url.hostname and url.path in {"", "/"} and not url.query
+        port = f":{url.port}" if url.port else ""
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigurationError(
+            "the Key Vault has no usable address", hint=f"it looks like https://contoso-kv{PUBLIC_SUFFIX}/"
+        )
+    return f"https://{url.hostname}{port}"
+
+
+class KeyVault:
+    """Reads secrets of one vault.
+
+    Args:
+        url: As `parse_vault_url` returns it.
+        source: Whose token to show.
+        tls: Decides about trust.
+        deadline: Seconds for one secret, tokens included.
+    """
+
+    def __init__(
+        self, url: str, source: TokenSource, *, tls: ssl.SSLContext | None = None, deadline: float = DEADLINE
+    ) -> None:
+        self.host = url.partition("//")[2]
+        self._url = url
+        self._source = source
+        self._tls = tls
+        self._deadline = deadline
+
+    def __repr__(self) -> str:
+        return f"<KeyVault {self.host}>"
+
+    async def read(self, name: str) -> str:
+        """Return the current value of a secret.
+
+        Raises:
+            ConfigurationError: no such name or secret, a deleted, disabled or empty one.
+            Unauthorized: the vault, or Entra ID, said no.
+            RelayUnreachable: no answer within the deadline, or no way there.
+            UntrustedCertificate: somebody else answers in the vault's name.
+        """
+        if not _SECRET_NAME.fullmatch(name):
+            raise ConfigurationError(
+                f"'{name[:130]}' is no name of a Key Vault secret",
+                hint="letters, digits and '-' only; infra/create_relay.sh prints the names it used",
+            )
+        try:
+            return await asyncio.wait_for(self._read(name), self._deadline)
+        except asyncio.TimeoutError:
+            raise self._unreachable(f"no answer within {self._deadline:g} s") from None
+
+    async def _read(self, name: str) -> str:
+        from azure.core.exceptions import AzureError  # noqa: PLC0415
+        from azure.keyvault.secrets.aio import SecretClient  # noqa: PLC0415
+
+        ends_at = time.monotonic() + self._deadline - LAST_WORD
+        async with SecretClient(
+            vault_url=self._url,
+            credential=_Tokens(self._source, ends_at),
+            transport=open_transport(self._tls),
+            retry_total=2,
+            retry_backoff_factor=0.3,
+        ) as client:
+            try:
+                value = (await client.get_secret(name)).value
+            except (AzureError, ValueError) as error:
+                raise await self._explained(error, name, client) from None
+        if not value or not value.strip():
+            raise ConfigurationError(f"secret '{name}' of {self.host} is empty", hint="set it again")
+        return value.strip()
+
+    async def _explained(self, error: AzureError | ValueError, name: str, client: SecretClient) -> RelayDebugError:
+        from azure.core.exceptions import HttpResponseError, ServiceRequestError, ServiceResponseError  # noqa: PLC0415
+
+        if isinstance(error, HttpResponseError) and error.status_code is not None:
+            if error.status_code == 404:
+                return await self._missing(name, client)
+            return self._refused(error, name)
+        if isinstance(error, (ServiceRequestError, ServiceResponseError)):
+            return self._no_way(error)
+        return RelayUnreachable(
+            f"{self.host} does not answer like a Key Vault: {brief(str(error))}", hint="check --key-vault, KEY_VAULT_URL"
+        )
+
+    def _refused(self, error: HttpResponseError, name: str) -> RelayDebugError:
+        """Return what a status other than 404 means; the vault's error code tells several kinds of 403 apart."""
+        status, code, who = error.status_code, _inner_code(error), self._who()
+        if status == 401:
+            return Unauthorized(
+                f"the Key Vault {self.host} refused the token of {who} (401)",
+                hint="the identity must be of the vault's own tenant: az account show, az keyvault show",
+            )
+        if status == 403 and code in {"ForbiddenByFirewall", "ForbiddenByConnection"}:
+            return Unauthorized(
+                f"the firewall of the Key Vault {self.host} refuses this machine (403)",
+                hint="let its network in, or use the vault's private endpoint",
+            )
+        if status == 403 and code == "SecretDisabled":
+            return ConfigurationError(f"secret '{name}' of {self.host} is disabled", hint="enable it, or make a new version")
+        if status == 403:
+            return Unauthorized(
+                f"{who} may not read secret '{name}' of {self.host} (403): role Key Vault Secrets User is missing or not "
+                "yet propagated",
+                hint=_ROLE_HINT.format(name=name),
+            )
+        return RelayUnreachable(
+            f"the Key Vault {self.host} cannot serve now ({status})", hint="this passes by itself as a rule; try again"
+        )
+
+    async def _missing(self, name: str, client: SecretClient) -> ConfigurationError:
+        """Return what a 404 means; only a second question tells whether the secret was deleted."""
+        from azure.core.exceptions import AzureError  # noqa: PLC0415
+
+        vault = self.host.partition(".")[0]
+        try:
+            await client.get_deleted_secret(name)
+        except AzureError:  # most identities may not ask that
+            return ConfigurationError(
+                f"the Key Vault {self.host} has no secret '{name}'",
+                hint=f"check the name: az keyvault secret list --vault-name {vault} -o table",
+            )
+        return ConfigurationError(
+            f"secret '{name}' of {self.host} was deleted and can be recovered",
+            hint=f"az keyvault secret recover --vault-name {vault} --name {name}",
+        )
+
+    def _no_way(self, error: AzureError) -> RelayDebugError:
+        cause = error.inner_exception
+        while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
+            cause = cause.__cause__
+        if cause is not None:
+            return UntrustedCertificate(
+                f"the certificate of {self.host} is not trusted: {cause.verify_message}",
+                hint="behind a TLS-inspecting proxy, give the proxy's CA with --ca-file or RELAY_CA_FILE",
+            )
+        return self._unreachable(brief(str(error)))
+
+    def _unreachable(self, reason: str) -> RelayUnreachable:
+        return RelayUnreachable(
+            f"the Key Vault {self.host} cannot be reached: {reason}",
+            hint="check its name, HTTPS_PROXY and the network; a vault with a private endpoint only answers inside its "
+            "network, and a deleted one not at all",
+        )
+
+    def _who(self) -> str:
+        return self._source.used.label if self._source.used is not None else "this identity"
+
+
+class _Tokens:
+    """The SDK's credential seam on a token source."""
+
+    def __init__(self, source: TokenSource, ends_at: float) -> None:
+        self._source = source
+        self._ends_at = ends_at
+
+    async def get_token(self, *scopes: str, **options: Any) -> AccessToken:
+        from azure.core.credentials import AccessToken  # noqa: PLC0415
+
+        known = {name: options[name] for name in ("claims", "tenant_id", "enable_cae") if options.get(name)}
+        within = max(0.1, self._ends_at - time.monotonic())
+        issued = await self._source.token(scopes[0], within=within, **known)
+        return AccessToken(issued.value, int(issued.expires_on))
+
+    async def close(self) -> None:
+        """Nothing is kept open."""
+
+    async def __aenter__(self) -> _Tokens:
+        return self
+
+    async def __aexit__(self, *_exc_info: object) -> None:
+        return None
+
+
+def _inner_code(error: HttpResponseError) -> str:
+    """Return the innermost error code of a vault's answer, or ""."""
+    try:
+        answer = json.loads(error.response.text()) if error.response is not None else {}
+        found = answer.get("error", {})
+        return str((found.get("innererror") or found).get("code", ""))
+    except (ValueError, AttributeError):
+        return ""

@@ -1,0 +1,41 @@
+"""A stand-in for Azure ML's driver of parallel steps, for `submit.py --local` only.
+
+It does what an entry script can see: `init()` once, `run()` for each mini-batch of files, `shutdown()` if there is one,
+the returned rows appended to one file. It is one process on one node, and it neither retries nor counts time.
+"""
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+
+
+def main() -> int:
+    """Run an entry script over a folder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--entry-script", type=Path, required=True)
+    parser.add_argument("--input-data", type=Path, required=True)
+    parser.add_argument("--mini-batch-size", type=int, required=True)
+    parser.add_argument("--append-row-to", type=Path, required=True)
+    options, program_arguments = parser.parse_known_args()
+
+    sys.path.insert(0, str(options.entry_script.resolve().parent))
+    sys.argv = [str(options.entry_script), *program_arguments]
+    script = importlib.import_module(options.entry_script.stem)
+    files = sorted(str(path) for path in options.input_data.iterdir())
+    script.init()
+    with options.append_row_to.open("w") as rows:
+        for start in range(0, len(files), options.mini_batch_size):
+            mini_batch = files[start : start + options.mini_batch_size]
+            results = list(script.run(mini_batch))
+            if len(results) != len(mini_batch):
+                print(f"{len(mini_batch)} files gave {len(results)} rows", file=sys.stderr)
+                return 1
+            rows.writelines(f"{row}\n" for row in results)
+    getattr(script, "shutdown", lambda: None)()
+    print(f"{options.entry_script.stem}: handled {len(files)} files")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
