@@ -31,12 +31,9 @@ lint: $(READY)
 soak: $(READY)
 	$(BIN)/python -m pytest -m soak --timeout 5400 tests/soak
 
-# The same tests on every other supported interpreter that this machine has.
+# The same tests on every supported interpreter that this machine has.
 test-pythons:
-	@for v in 3.10 3.11 3.12 3.13; do \
-	  if [ "$$v" != "$(VERSION)" ] && python$$v -c '' 2>/dev/null; then \
-	    echo "== Python $$v"; $(MAKE) test PYTHON=python$$v || exit 1; \
-	  fi; done
+	@for python in $$(.ci/pythons); do echo "== $$python"; $(MAKE) test PYTHON=$$python || exit 1; done
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

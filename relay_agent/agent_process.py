@@ -43,6 +43,13 @@ class AgentOrder(NamedTuple):
     """The job; the agent watches it, because children of the job inherit the pipe and may outlive it."""
     connection_string: str | None = None
     connection_string_file: str | None = None
+    connection_string_secret: str | None = None
+    """Name of a Key Vault secret; the agent reads it, the job never does."""
+    key_vault: str | None = None
+    namespace: str | None = None
+    identity: str | None = None
+    tunnel_key_file: str | None = None
+    tunnel_key_secret: str | None = None
     ca_file: str | None = None
 
     def __repr__(self) -> str:

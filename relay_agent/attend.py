@@ -11,11 +11,11 @@ import asyncio
 import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from relay_agent.agent import Agent
 from relay_agent.target import Target
-from relay_core.auth import credential_from_connection_string, find_connection_string
+from relay_core.auth import AccessSettings, find_access
 from relay_core.errors import ConfigurationError, RelayDebugError
 from relay_core.net.tasks import TaskSet
 from relay_core.net.tls import client_tls
@@ -36,8 +36,14 @@ class Assignment:
     """Where debugpy listens on 127.0.0.1."""
     pid: int
     """The debugged process."""
-    connection_string: str | None = None
+    connection_string: str | None = field(default=None, repr=False)
     connection_string_file: str | None = None
+    connection_string_secret: str | None = None
+    key_vault: str | None = None
+    namespace: str | None = None
+    identity: str | None = None
+    tunnel_key_file: str | None = None
+    tunnel_key_secret: str | None = None
     ca_file: str | None = None
 
     @classmethod
@@ -71,9 +77,8 @@ async def attend() -> None:
         if not line:
             return  # the process ended, or could not start its debugger, before it needed an agent
         assignment = Assignment.parse(line.decode(errors="replace"))
-        agent = _agent(assignment)
         async with TaskSet() as tasks:
-            serving = tasks.spawn(agent.run(), name="agent")
+            serving = tasks.spawn(_serve(assignment), name="agent")
             gone = tasks.spawn(_until_gone(stdin, assignment.pid), name="watch the job")
             await asyncio.wait({serving, gone}, return_when=asyncio.FIRST_COMPLETED)
             if serving.done():
@@ -83,19 +88,31 @@ async def attend() -> None:
         raise
 
 
-def _agent(assignment: Assignment) -> Agent:
-    found = find_connection_string(
-        text=assignment.connection_string, file=assignment.connection_string_file, hc=assignment.hc
+async def _serve(assignment: Assignment) -> None:
+    """Find credentials, in Key Vault if need be, and serve the process's debugger."""
+    tls = client_tls(assignment.ca_file)
+    settings = AccessSettings(
+        hc=assignment.hc,
+        connection_string=assignment.connection_string,
+        connection_string_file=assignment.connection_string_file,
+        connection_string_secret=assignment.connection_string_secret,
+        key_vault=assignment.key_vault,
+        namespace=assignment.namespace,
+        identity=assignment.identity,
+        tunnel_key_file=assignment.tunnel_key_file,
+        tunnel_key_secret=assignment.tunnel_key_secret,
     )
+    access = await find_access(settings, side="agent", tls=tls)
     target = Target(assignment.logical_port, assignment.target_port, dap_only=True)
-    return Agent(
-        found.endpoint(),
-        credential_from_connection_string(found),
+    agent = Agent(
+        access.endpoint,
+        access.credential,
         {target.logical_port: target},
-        tunnel_key=found.tunnel_key,
-        tls=client_tls(assignment.ca_file),
+        tunnel_key=access.tunnel_key,
+        tls=tls,
         on_listening=lambda: _report(state="listening"),
     )
+    await agent.run()
 
 
 def _report(**fields: object) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import sys
 
-from relay_core.console import configure_logging, run_program
+from relay_core.auth.options import access_settings, add_access_options
+from relay_core.console import configure_logging, print_error, run_program
+from relay_core.errors import ConfigurationError, UsageError
 
 __all__ = ["main", "run"]
 
 PROGRAM = "relay-agent"
-logger = logging.getLogger(__name__)
 
 
 def run() -> None:
@@ -39,21 +39,21 @@ def _parser() -> argparse.ArgumentParser:
         "serve",
         help="offer local ports to clients until stopped",
         description="Offers ports of this machine, and only those, to the clients of one hybrid connection.",
-        epilog="The connection string comes from --connection-string-file, RELAY_CONNECTION_STRING or "
-        "RELAY_CONNECTION_STRING_FILE; it needs the Listen right.",
+        epilog="The connection string comes from --connection-string-file, RELAY_CONNECTION_STRING, "
+        "RELAY_CONNECTION_STRING_FILE or a Key Vault secret, and needs the Listen right; with --namespace the identity "
+        "needs the role Azure Relay Listener.",
     )
-    serve.add_argument("--hc", metavar="NAME", help="hybrid connection; default: EntityPath of the connection string")
     serve.add_argument(
         "--port",
         action="append",
-        required=True,
+        default=[],
         metavar="PORT[:LOCAL]",
         help="port to offer; clients ask for PORT, the program listens on 127.0.0.1:LOCAL (default: PORT); repeatable",
     )
     serve.add_argument(
         "--dap", action="store_true", help="the ports are debugpy's: connect debuggers only, and never probe them"
     )
-    _add_connection_arguments(serve)
+    add_access_options(serve)
     serve.set_defaults(command=_serve)
 
     attend = commands.add_parser("attend", description="Used by relay_agent inside a job; reads its orders on stdin.")
@@ -61,35 +61,39 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_connection_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--connection-string-file", metavar="FILE", help="file (mode 0600) with the connection string")
-    parser.add_argument(
-        "--connection-string", metavar="TEXT", help="the connection string itself; other users can see it in 'ps'"
-    )
-    parser.add_argument("--ca-file", metavar="FILE", help="also trust this CA (default: RELAY_CA_FILE)")
-
-
 def _serve(arguments: argparse.Namespace) -> int:
     from relay_agent.agent import Agent
     from relay_agent.target import parse_targets
-    from relay_core.auth import credential_from_connection_string, find_connection_string
+    from relay_core.auth import find_access
     from relay_core.net.run import run_until_stopped
     from relay_core.net.tls import client_tls
 
+    if arguments.explain_auth:
+        return _explain(arguments)
+    if not arguments.port:
+        raise UsageError("no port is named", hint="add --port 5678, or see relay-agent serve --help")
     targets = parse_targets(arguments.port, dap_only=arguments.dap)
-    if arguments.connection_string:
-        logger.warning("--connection-string shows the key to every user of this machine; use --connection-string-file")
-    found = find_connection_string(
-        text=arguments.connection_string, file=arguments.connection_string_file, hc=arguments.hc
-    )
-    agent = Agent(
-        found.endpoint(),
-        credential_from_connection_string(found),
-        targets,
-        tunnel_key=found.tunnel_key,
-        tls=client_tls(arguments.ca_file),
-    )
-    return run_until_stopped(agent.run())
+    settings, tls = access_settings(arguments), client_tls(arguments.ca_file)
+
+    async def run() -> None:
+        access = await find_access(settings, side="agent", tls=tls)
+        agent = Agent(access.endpoint, access.credential, targets, tunnel_key=access.tunnel_key, tls=tls)
+        await agent.run()
+
+    return run_until_stopped(run())
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    from relay_core.auth import Search, explain_access
+    from relay_core.net.tls import client_tls
+
+    search = Search(access_settings(arguments), side="agent", tls=client_tls(arguments.ca_file))
+    lines, error = asyncio.run(explain_access(search))
+    print(*lines, sep="\n")
+    if error is None:
+        return 0
+    print_error(PROGRAM, error)
+    return ConfigurationError.exit_code
 
 
 def _attend(_arguments: argparse.Namespace) -> int:

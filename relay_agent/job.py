@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["start_remote_debugging", "start_remote_debugging_from_args"]
 
-_CONNECTION_STRING_VARIABLES = ("RELAY_CONNECTION_STRING", "RELAY_CONNECTION_STRING_FILE")
+_VAULT_VARIABLE = "KEY_VAULT_URL"
+_OTHER_SOURCES = (
+    "RELAY_CONNECTION_STRING",
+    "RELAY_CONNECTION_STRING_FILE",
+    "AZRELAY_CONNECTION_STRING",
+    "RELAY_NAMESPACE",
+)
+"""What an agent can use instead of a secret; repeated from `relay_core.auth`, whose import a job need not pay for."""
 
 _agent: AgentProcess | None = None
 """The agent of this process; a forked child inherits the name, not the agent."""
@@ -53,14 +60,19 @@ def start_remote_debugging(
     wait: float = DEFAULT_WAIT,
     connection_string: str | None = None,
     connection_string_file: str | None = None,
+    key_vault: str | None = None,
+    namespace: str | None = None,
+    identity: str | None = None,
+    tunnel_key_file: str | None = None,
+    tunnel_key_secret: str | None = None,
     ca_file: str | None = None,
     debug_relay_connection_string_secret: str | None = None,
     debugpy_connect_timeout: float | None = None,
 ) -> bool:
     """Make this process debuggable from afar, and return whether a debugger is attached.
 
-    Without `connection_string` and `connection_string_file` the agent looks at the environment variables
-    RELAY_CONNECTION_STRING and RELAY_CONNECTION_STRING_FILE; without `ca_file`, at RELAY_CA_FILE.
+    What is not given here the agent looks for in its environment, which is the job's: RELAY_CONNECTION_STRING,
+    RELAY_CONNECTION_STRING_FILE, KEY_VAULT_URL, RELAY_NAMESPACE and others, see `relay_core.auth.sources`.
 
     Args:
         debug_relay_connection_name: Hybrid connection.
@@ -68,8 +80,14 @@ def start_remote_debugging(
         wait: Seconds to wait for the debugger; 0 goes on at once, and a debugger can attach at any time.
         connection_string: Connection string with the Listen right.
         connection_string_file: File that holds it, readable by its owner only.
+        key_vault: Key Vault that named secrets are in.
+        namespace: Relay namespace, for tokens of Entra ID instead of a connection string.
+        identity: The only Entra identity to ask, such as "managed".
+        tunnel_key_file: File that holds the tunnel key, readable by its owner only.
+        tunnel_key_secret: Name of a Key Vault secret with the tunnel key.
         ca_file: Certificate authority of a relay of your own, PEM.
-        debug_relay_connection_string_secret: Name of a Key Vault secret; Key Vault cannot be asked yet.
+        debug_relay_connection_string_secret: Name of a Key Vault secret with the connection string; the agent
+            reads it, and this process never sees it.
         debugpy_connect_timeout: Older name of `wait`.
     """
     seconds = wait if debugpy_connect_timeout is None else debugpy_connect_timeout
@@ -80,13 +98,19 @@ def start_remote_debugging(
         if debuggee.is_attached():
             _say("a debugger is attached already")
             return True
-        if not (connection_string or connection_string_file):
-            _refuse_secret_alone(debug_relay_connection_string_secret)
+        if not (connection_string or connection_string_file or key_vault or namespace):
+            _refuse_secret_without_vault(debug_relay_connection_string_secret)
         agent = _running_agent() or _start_agent(
             hc=debug_relay_connection_name,
             logical_port=debug_port,
             connection_string=connection_string,
             connection_string_file=connection_string_file,
+            connection_string_secret=debug_relay_connection_string_secret,
+            key_vault=key_vault,
+            namespace=namespace,
+            identity=identity,
+            tunnel_key_file=tunnel_key_file,
+            tunnel_key_secret=tunnel_key_secret,
             ca_file=ca_file,
         )
         return _wait(agent, seconds, where)
@@ -96,11 +120,11 @@ def start_remote_debugging(
         return _go_on(RelayDebugError(f"{type(error).__name__}: {error}"))
 
 
-def _refuse_secret_alone(secret: str | None) -> None:
-    if secret and not any(os.environ.get(variable) for variable in _CONNECTION_STRING_VARIABLES):
+def _refuse_secret_without_vault(secret: str | None) -> None:
+    """Say so before anything is started."""
+    if secret and not any(os.environ.get(variable) for variable in (_VAULT_VARIABLE, *_OTHER_SOURCES)):
         raise ConfigurationError(
-            f"no connection string is configured, and Key Vault cannot be asked for secret '{secret}' yet",
-            hint=f"set {' or '.join(_CONNECTION_STRING_VARIABLES)} in the job's environment",
+            f"secret '{secret}' is named, but no Key Vault", hint=f"set {_VAULT_VARIABLE} in the job's environment"
         )
 
 
@@ -108,14 +132,7 @@ def _running_agent() -> AgentProcess | None:
     return _agent if _agent is not None and _agent.is_mine and not _agent.ended.is_set() else None
 
 
-def _start_agent(
-    *,
-    hc: str,
-    logical_port: int,
-    connection_string: str | None,
-    connection_string_file: str | None,
-    ca_file: str | None,
-) -> AgentProcess:
+def _start_agent(*, hc: str, logical_port: int, **access: str | None) -> AgentProcess:
     """Start the agent and the debugger, or find the debugger that runs, and introduce one to the other."""
     global _agent  # noqa: PLW0603 - a process has one debugger, hence one agent
     from relay_agent.agent_process import AgentOrder, AgentProcess  # noqa: PLC0415 - in debug runs only
@@ -132,9 +149,7 @@ def _start_agent(
             logical_port=logical_port,
             target_port=target_port or debuggee.arm(),
             pid=os.getpid(),
-            connection_string=connection_string,
-            connection_string_file=connection_string_file,
-            ca_file=ca_file,
+            **access,
         )
     except BaseException:
         _agent.dismiss()

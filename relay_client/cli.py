@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 import sys
 
-from relay_core.console import configure_logging, run_program
-from relay_core.errors import UsageError
+from relay_core.auth.options import access_settings, add_access_options
+from relay_core.console import configure_logging, print_error, run_program
+from relay_core.errors import ConfigurationError, UsageError
 
 __all__ = ["main", "run"]
 
@@ -33,15 +35,11 @@ def _parser() -> argparse.ArgumentParser:
         prog=PROGRAM,
         description="Makes 127.0.0.1:<port> on this machine the debugger port of a job on compute you cannot reach.",
         epilog="Without a command: forward --ports until stopped with Ctrl-C. The connection string comes from "
-        "--connection-string-file, RELAY_CONNECTION_STRING or RELAY_CONNECTION_STRING_FILE; it needs the Send right.",
+        "--connection-string-file, RELAY_CONNECTION_STRING, RELAY_CONNECTION_STRING_FILE or a Key Vault secret, and "
+        "needs the Send right; with --namespace the identity needs the role Azure Relay Sender.",
     )
-    parser.add_argument("--hc", metavar="NAME", help="hybrid connection; default: EntityPath of the connection string")
     parser.add_argument("--ports", metavar="LIST", help="local ports, as in 5678, 5678-5680 or 5678,5690")
-    parser.add_argument("--connection-string-file", metavar="FILE", help="file (mode 0600) with the connection string")
-    parser.add_argument(
-        "--connection-string", metavar="TEXT", help="the connection string itself; other users can see it in 'ps'"
-    )
-    parser.add_argument("--ca-file", metavar="FILE", help="also trust this CA (default: RELAY_CA_FILE)")
+    add_access_options(parser)
     parser.add_argument("--verbose", action="store_true", help="also log what only developers of relay-debug need")
     parser.set_defaults(command=_forward)
 
@@ -70,29 +68,45 @@ def _forward(arguments: argparse.Namespace) -> int:
     from relay_client.forwarder import forward
     from relay_client.ports import parse_ports
     from relay_client.tunnels import CLIENT_GRACE, Tunnels
-    from relay_core.auth import credential_from_connection_string, find_connection_string
+    from relay_core.auth import find_access
     from relay_core.net.run import run_until_stopped
     from relay_core.net.timers import tunnel_settings
     from relay_core.net.tls import client_tls
 
+    if arguments.explain_auth:
+        return _explain(arguments)
     if not arguments.ports:
         raise UsageError("no ports are named", hint="add --ports 5678, or see relay-client --help")
     ports = parse_ports(arguments.ports)
-    if arguments.connection_string:
-        logger.warning("--connection-string shows the key to every user of this machine; use --connection-string-file")
-    found = find_connection_string(
-        text=arguments.connection_string, file=arguments.connection_string_file, hc=arguments.hc
-    )
-    if found.tunnel_key is None:
-        logger.warning(
-            "no TunnelKey: the relay, and whoever holds its keys, can read and use what passes through; "
-            "add ;TunnelKey=<32 bytes of base64> to the connection strings of both sides"
+    settings, tls = access_settings(arguments), client_tls(arguments.ca_file)
+
+    async def run() -> None:
+        access = await find_access(settings, side="client", tls=tls)
+        if access.tunnel_key is None:
+            logger.warning(
+                "no TunnelKey: the relay, and whoever holds its keys, can read and use what passes through; "
+                "add ;TunnelKey=<32 bytes of base64> to the connection strings of both sides, or set RELAY_TUNNEL_KEY"
+            )
+        tunnels = Tunnels(
+            access.endpoint,
+            access.credential,
+            tls,
+            tunnel_key=access.tunnel_key,
+            settings=tunnel_settings(grace=CLIENT_GRACE),
         )
-    tunnels = Tunnels(
-        found.endpoint(),
-        credential_from_connection_string(found),
-        client_tls(arguments.ca_file),
-        tunnel_key=found.tunnel_key,
-        settings=tunnel_settings(grace=CLIENT_GRACE),
-    )
-    return run_until_stopped(forward(tunnels, ports))
+        await forward(tunnels, ports)
+
+    return run_until_stopped(run())
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    from relay_core.auth import Search, explain_access
+    from relay_core.net.tls import client_tls
+
+    search = Search(access_settings(arguments), side="client", tls=client_tls(arguments.ca_file))
+    lines, error = asyncio.run(explain_access(search))
+    print(*lines, sep="\n")
+    if error is None:
+        return 0
+    print_error(PROGRAM, error)
+    return ConfigurationError.exit_code

@@ -1,7 +1,7 @@
 """Who may do what: tokens against the rules of a namespace and its hybrid connections.
 
-A token is checked by the first verifier that recognises its kind. The one for shared access signatures is here;
-one for JWT issuers has the same shape.
+A token is checked by the first verifier that recognises its kind. The one for shared access signatures is here, the
+one for JWTs in `relay_server.jwt_verifier`.
 """
 
 from __future__ import annotations

@@ -8,12 +8,23 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from relay_core.errors import ConfigurationError
 
-__all__ = ["DelayProfile", "HybridConnection", "Limits", "RelayConfig", "Right", "Rule", "TlsSettings"]
+__all__ = [
+    "AZURE_ROLES",
+    "DelayProfile",
+    "HybridConnection",
+    "JwtIssuer",
+    "Limits",
+    "RelayConfig",
+    "Right",
+    "Rule",
+    "TlsSettings",
+]
 
 MAX_RULES = 12
 """Authorization rules per level, as in Azure."""
@@ -61,6 +72,37 @@ class Rule:
     def allows(self, right: Right) -> bool:
         """Whether a holder of this rule's key has `right`."""
         return right in self.rights or Right.MANAGE in self.rights
+
+
+AZURE_ROLES: Mapping[str, frozenset[Right]] = {
+    "Azure Relay Listener": frozenset({Right.LISTEN}),
+    "Azure Relay Sender": frozenset({Right.SEND}),
+    "Azure Relay Owner": frozenset({Right.MANAGE}),
+}
+"""What Azure's built-in roles allow."""
+
+
+@dataclass(frozen=True)
+class JwtIssuer:
+    """Somebody whose tokens (JWTs, signed with RS256) count here, for every hybrid connection."""
+
+    issuer: str
+    """Compared with the token's `iss`, character by character."""
+    public_key: Path
+    """PEM; a new key is another entry of the same issuer."""
+    audiences: tuple[str, ...] = ("https://relay.azure.net", "https://relay.azure.net/")
+    """One of them must be in `aud`; Entra ID issues Relay tokens with either of these."""
+    roles: Mapping[str, frozenset[Right]] = field(default_factory=lambda: AZURE_ROLES)
+    """What each entry of the token's `roles` allows. Azure keeps role assignments beside the tokens; here they are in
+    them."""
+
+    def __post_init__(self) -> None:
+        if not self.issuer:
+            raise ConfigurationError("a JWT issuer has no name")
+        if not self.audiences or not all(self.audiences):
+            raise ConfigurationError(f"JWT issuer '{self.issuer}' has no audiences: every token of it would be good")
+        if any(not rights for rights in self.roles.values()) or not self.roles:
+            raise ConfigurationError(f"a role of JWT issuer '{self.issuer}' has no rights")
 
 
 def _check_rules(rules: tuple[Rule, ...], where: str) -> None:
@@ -168,6 +210,7 @@ class RelayConfig:
     hybrid_connections: tuple[HybridConnection, ...]
     rules: tuple[Rule, ...] = ()
     """Rules of the namespace: good for every hybrid connection."""
+    jwt_issuers: tuple[JwtIssuer, ...] = ()
     namespace: str = "localhost"
     """The host name clients use; tokens are made for it."""
     aliases: tuple[str, ...] = ()

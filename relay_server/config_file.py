@@ -20,6 +20,14 @@
     primary_key = "..."
     secondary_key = "..."
 
+    [[jwt_issuer]]                       # tokens instead of keys, as of Entra ID
+    issuer = "https://sts.example/"
+    public_key = "issuer.pem"
+    audiences = ["https://relay.azure.net", "https://relay.azure.net/"]
+
+    [jwt_issuer.roles]                   # default: Azure's roles for Relay
+    "Azure Relay Listener" = ["Listen"]
+
     [[hybrid_connection]]
     path = "myhc"
     requires_client_authorization = true
@@ -44,7 +52,7 @@ from pathlib import Path
 from typing import Any
 
 from relay_core.errors import ConfigurationError
-from relay_server.config import HybridConnection, Limits, RelayConfig, Right, Rule, TlsSettings
+from relay_server.config import HybridConnection, JwtIssuer, Limits, RelayConfig, Right, Rule, TlsSettings
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -102,6 +110,7 @@ def parse(text: str, *, directory: Path) -> RelayConfig:
         tls=_parse_tls(tls, directory),
         hybrid_connections=tuple(_parse_connection(table) for table in root.tables("hybrid_connection")),
         rules=tuple(_parse_rule(table) for table in root.tables("rule")),
+        jwt_issuers=tuple(_parse_issuer(table, directory) for table in root.tables("jwt_issuer")),
         namespace=relay.text("namespace", "localhost"),
         aliases=relay.texts("aliases"),
         bind=relay.text("bind", "127.0.0.1"),
@@ -145,17 +154,33 @@ def _parse_connection(table: _Table) -> HybridConnection:
     return connection
 
 
-def _parse_rule(table: _Table) -> Rule:
+def _parse_issuer(table: _Table, directory: Path) -> JwtIssuer:
+    roles = table.table("roles")
+    fields: dict[str, Any] = {}
+    if roles.values:
+        fields["roles"] = {name: _parse_rights(roles, name) for name in roles.values}
+    if audiences := table.texts("audiences"):
+        fields["audiences"] = audiences
+    issuer = JwtIssuer(table.text("issuer"), directory / table.text("public_key"), **fields)
+    table.finish()
+    return issuer
+
+
+def _parse_rights(table: _Table, field: str) -> frozenset[Right]:
     known = {right.value.lower(): right for right in Right}
-    names = table.texts("rights")
+    names = table.texts(field)
     if unknown := [name for name in names if name.lower() not in known]:
         raise ConfigurationError(
-            f"{table.name}: 'rights' names something unknown ({len(unknown)} of {len(names)})",
+            f"{table.name}: '{field}' names something unknown ({len(unknown)} of {len(names)})",
             hint='rights are "Listen", "Send" and "Manage"',
         )
+    return frozenset(known[name.lower()] for name in names)
+
+
+def _parse_rule(table: _Table) -> Rule:
     rule = Rule(
         name=table.text("name"),
-        rights=frozenset(known[name.lower()] for name in names),
+        rights=_parse_rights(table, "rights"),
         primary_key=table.text("primary_key"),
         secondary_key=table.optional_text("secondary_key"),
     )

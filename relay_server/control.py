@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 from relay_core.errors import ProtocolError
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, parse_renew_token
+from relay_core.net.websocket_frames import CONTINUATION, TEXT, Chunk, close_payload
 from relay_server.authorization import Grant
 from relay_server.config import HybridConnection, Limits
 from relay_server.connection import Connection
-from relay_core.net.websocket_frames import CONTINUATION, TEXT, Chunk, close_payload
 from relay_server.refusals import Refusal
 from relay_server.websocket import WebSocket
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from relay_core.net.websocket_frames import Chunk, close_payload
 from relay_server.config import Limits
 from relay_server.connection import Connection
-from relay_core.net.websocket_frames import Chunk, close_payload
 from relay_server.websocket import WebSocket
 
 __all__ = ["RelayedPair"]

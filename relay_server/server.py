@@ -26,6 +26,7 @@ from relay_server.connection import READ_BYTES, Connection
 from relay_server.delays import DelayedConnection
 from relay_server.gateway import Gateway
 from relay_server.handshake import Handshake
+from relay_server.jwt_verifier import JwtVerifier
 from relay_server.metrics import Metrics
 from relay_server.refusals import overloaded, shutting_down
 
@@ -45,7 +46,10 @@ class RelayServer:
 
     Args:
         config: What it serves.
-        verifiers: Token verifiers to ask after the one for shared access signatures.
+        verifiers: Token verifiers to ask after those for shared access signatures and for the config's JWT issuers.
+
+    Raises:
+        ConfigurationError: the public key of a JWT issuer cannot be used.
     """
 
     def __init__(self, config: RelayConfig, *, verifiers: Sequence[TokenVerifier] = ()) -> None:
@@ -54,7 +58,9 @@ class RelayServer:
         """The CA to trust, once started; None if the user brought the certificate."""
         sas = SasVerifier(hosts=config.hosts, rules=config.rules)
         self._gateway = Gateway(
-            config, authorizer=Authorizer([sas, *verifiers]), public_address=lambda: self.public_address
+            config,
+            authorizer=Authorizer([sas, JwtVerifier(config.jwt_issuers), *verifiers]),
+            public_address=lambda: self.public_address,
         )
         self._server: asyncio.Server | None = None
         self._port = config.port

@@ -13,7 +13,6 @@ import asyncio
 import logging
 from typing import Protocol
 
-from relay_server.connection import Connection
 from relay_core.net.websocket_frames import (
     CLOSE,
     PING,
@@ -28,6 +27,7 @@ from relay_core.net.websocket_frames import (
     encode_frame,
     encode_message,
 )
+from relay_server.connection import Connection
 
 __all__ = ["Owner", "WebSocket"]
 

@@ -1,6 +1,25 @@
-"""Credentials: the only package that may import azure.*, and only when a token must come from there."""
+"""Credentials: the only package that may import azure.*, and only when a secret or a token must come from there.
 
+`find_access` returns a hybrid connection's address, a credential for it and the tunnel key, from the first source that
+has them; `explain_access` shows all sources.
+"""
+
+from relay_core.auth.access import Access, Search, find_access
+from relay_core.auth.entra import EntraCredential, TokenSource
+from relay_core.auth.explain import explain_access
 from relay_core.auth.sas import credential_from_connection_string
+from relay_core.auth.settings import AccessSettings, Side
 from relay_core.auth.sources import find_connection_string
 
-__all__ = ["credential_from_connection_string", "find_connection_string"]
+__all__ = [
+    "Access",
+    "AccessSettings",
+    "EntraCredential",
+    "Search",
+    "Side",
+    "TokenSource",
+    "credential_from_connection_string",
+    "explain_access",
+    "find_access",
+    "find_connection_string",
+]

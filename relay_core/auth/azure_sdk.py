@@ -1,25 +1,29 @@
 """The border to azure-identity and azure-core: nothing is imported from there before a token is wanted.
 
-Only asynchronous classes are used, because a deadline can cancel them. A credential object lives for one request: its
-cache would give a refused token again, and nobody would close its connections.
+Whatever talks to a network is asynchronous, because a deadline can cancel it; programs such as `az` are run by the
+SDK's blocking classes in a thread, because its asynchronous ones leave them behind. A credential object lives for one
+request: its cache would give a refused token again, and nobody would close its connections.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
+import logging
 import re
 import ssl
+import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from relay_core.auth.identity import Identity, managed_client_id
 
 if TYPE_CHECKING:
-    from azure.core.credentials import AccessToken
+    from azure.core.credentials import AccessToken, TokenCredential
     from azure.core.pipeline.transport import AioHttpTransport
 
 __all__ = ["Failure", "IdentityFailed", "IssuedToken", "acquire", "brief", "open_transport"]
@@ -31,7 +35,14 @@ METADATA_CONNECT_TIMEOUT = 1.0
 PROGRAM_MARGIN = 0.5
 """Seconds before the deadline at which a program such as `az` is killed, so that it does not outlive us."""
 _MAX_REASON_CHARS = 200
-_ADVICE = re.compile(r"\s*(?:To mitigate this issue|Visit https://|For more information|Trace ID:|Please run).*", re.DOTALL)
+_ADVICE = re.compile(
+    r"\s*(?:To mitigate this issue|Visit https://|For more information|Trace ID:|Please run).*", re.DOTALL
+)
+
+
+for _name in ("azure", "msal"):
+    # Without a handler of its own Python would write the SDK's warnings to stderr, beside our one sentence.
+    logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
@@ -84,7 +95,8 @@ def open_transport(tls: ssl.SSLContext | None, *, direct: bool = False) -> AioHt
         auto_decompress=False,
         trust_env=not direct,
     )
-    return AioHttpTransport(session=session)
+    patience = METADATA_CONNECT_TIMEOUT if direct else CONNECT_TIMEOUT
+    return AioHttpTransport(session=session, connection_timeout=patience, read_timeout=READ_TIMEOUT)
 
 
 async def acquire(
@@ -111,9 +123,10 @@ async def acquire(
     """
     if reason := identity.absent(environ):
         raise IdentityFailed(Failure.ABSENT, reason)
+    asking = _ask(identity, scope, within=within, environ=environ, tls=tls, options=options or {})
     started = time.monotonic()
     try:
-        return await asyncio.wait_for(_ask(identity, scope, within, environ, tls, options or {}), within)
+        return await asyncio.wait_for(asking, within)
     except asyncio.TimeoutError:
         raise IdentityFailed(Failure.SILENT, f"no answer within {time.monotonic() - started:.0f} s") from None
 
@@ -121,6 +134,7 @@ async def acquire(
 async def _ask(
     identity: Identity,
     scope: str,
+    *,
     within: float,
     environ: Mapping[str, str],
     tls: ssl.SSLContext | None,
@@ -139,8 +153,9 @@ async def _ask(
             token: AccessToken = await credential.get_token(scope, **options)
             return IssuedToken(token.token, float(token.expires_on))
     except CredentialUnavailableError as error:
-        silent = str(error.message).startswith("Timed out")
-        raise IdentityFailed(Failure.SILENT if silent else Failure.ABSENT, brief(error.message)) from None
+        if isinstance(error.__cause__, subprocess.TimeoutExpired):
+            raise IdentityFailed(Failure.SILENT, f"no answer within {error.__cause__.timeout:.0f} s") from None
+        raise IdentityFailed(Failure.ABSENT, brief(error.message)) from None
     except ClientAuthenticationError as error:
         raise IdentityFailed(Failure.REFUSED, brief(error.message)) from None
     except HttpResponseError as error:
@@ -153,29 +168,52 @@ async def _ask(
         raise IdentityFailed(Failure.REFUSED, brief(str(error))) from None
 
 
-def _open(
+@contextlib.asynccontextmanager
+async def _open(
     identity: Identity, within: float, environ: Mapping[str, str], tls: ssl.SSLContext | None
-) -> AbstractAsyncContextManager[Any]:
-    """Return the credential of an identity; entering it opens its connections, and leaving closes them."""
+) -> AsyncIterator[Any]:
+    """Make the credential of an identity; its connections are closed at the end of the block."""
+    import azure.identity as blocking  # noqa: PLC0415
     from azure.identity import aio  # noqa: PLC0415
 
     from relay_core.auth.on_behalf_of import OnBehalfOfCredential  # noqa: PLC0415
 
-    remote = {"retry_total": 2, "connection_timeout": CONNECT_TIMEOUT, "read_timeout": READ_TIMEOUT}
-    local = {**remote, "retry_connect": 0, "connection_timeout": METADATA_CONNECT_TIMEOUT}
+    remote: dict[str, Any] = {"retry_total": 2}
+    local: dict[str, Any] = {"retry_total": 2, "retry_connect": 0}
     patience = max(1, int(within - PROGRAM_MARGIN))
-    openers: dict[str, Callable[[], object]] = {
-        "environment": lambda: aio.EnvironmentCredential(transport=open_transport(tls), **remote),
-        "workload": lambda: aio.WorkloadIdentityCredential(transport=open_transport(tls), **remote),
-        "on-behalf-of": lambda: OnBehalfOfCredential(environ["OBO_ENDPOINT"]),
-        "managed": lambda: aio.ManagedIdentityCredential(
-            client_id=managed_client_id(environ), transport=open_transport(tls, direct=True), **local
-        ),
-        "azure-cli": lambda: aio.AzureCliCredential(process_timeout=patience),
-        "azd": lambda: aio.AzureDeveloperCliCredential(process_timeout=patience),
-        "powershell": lambda: aio.AzurePowerShellCredential(process_timeout=patience),
-    }
-    return cast("AbstractAsyncContextManager[Any]", openers[identity.name]())
+    async with contextlib.AsyncExitStack() as stack:
+        transport = None
+        if not identity.program:
+            # Held here as well, because the constructors below may raise.
+            transport = await stack.enter_async_context(open_transport(tls, direct=identity.name == "managed"))
+        openers: dict[str, Callable[[], AbstractAsyncContextManager[Any]]] = {
+            "environment": lambda: aio.EnvironmentCredential(transport=transport, **remote),
+            "workload": lambda: aio.WorkloadIdentityCredential(transport=transport, **remote),
+            "on-behalf-of": lambda: OnBehalfOfCredential(environ["OBO_ENDPOINT"]),
+            "managed": lambda: aio.ManagedIdentityCredential(
+                client_id=managed_client_id(environ), transport=transport, **local
+            ),
+            "azure-cli": lambda: _InThread(blocking.AzureCliCredential(process_timeout=patience)),
+            "azd": lambda: _InThread(blocking.AzureDeveloperCliCredential(process_timeout=patience)),
+            "powershell": lambda: _InThread(blocking.AzurePowerShellCredential(process_timeout=patience)),
+        }
+        yield await stack.enter_async_context(openers[identity.name]())
+
+
+class _InThread:
+    """A blocking credential as an asynchronous one; its own timeout ends the thread."""
+
+    def __init__(self, credential: TokenCredential) -> None:
+        self._credential = credential
+
+    async def __aenter__(self) -> _InThread:
+        return self
+
+    async def __aexit__(self, *_exc_info: object) -> None:
+        return None
+
+    async def get_token(self, scope: str, **options: Any) -> AccessToken:
+        return await asyncio.to_thread(self._credential.get_token, scope, **options)
 
 
 def brief(text: str | None) -> str:

@@ -115,7 +115,8 @@ class TokenSource:
             return Unauthorized(sentence, hint="the one that was refused needs its settings or its sign-in renewed")
         if Failure.SILENT in failures:
             return RelayUnreachable(
-                sentence, hint="check the network, HTTPS_PROXY and NO_PROXY, and try again; --identity NAME asks one only"
+                sentence,
+                hint="check the network, HTTPS_PROXY and NO_PROXY, and try again; --identity NAME asks one only",
             )
         developer = any(identity.program for identity in self._identities)
         return ConfigurationError(
@@ -136,9 +137,7 @@ class EntraCredential:
         clock: Unix seconds.
     """
 
-    def __init__(
-        self, source: TokenSource, *, reuse_for: float = 0.0, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, source: TokenSource, *, reuse_for: float = 0.0, clock: Callable[[], float] = time.time) -> None:
         self.source = source
         self._reuse_for = reuse_for
         self._clock = clock

@@ -8,8 +8,9 @@
     azd             `azd auth login`
     powershell      `Connect-AzAccount`
 
-An agent tries `prod`, the first four; a client tries `dev`: environment and the last three. `--identity`, RELAY_IDENTITY
-and, as in every Azure SDK, AZURE_TOKEN_CREDENTIALS narrow that down: to `dev`, to `prod` or to one of the names above.
+An agent tries `prod`, the first four; a client tries `dev`: environment and the last three. `--identity`,
+RELAY_IDENTITY and, as in every Azure SDK, AZURE_TOKEN_CREDENTIALS narrow that down: to `dev`, to `prod` or to one of
+the names above.
 """
 
 from __future__ import annotations

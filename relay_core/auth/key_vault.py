@@ -138,7 +138,8 @@ class KeyVault:
         if isinstance(error, (ServiceRequestError, ServiceResponseError)):
             return self._no_way(error)
         return RelayUnreachable(
-            f"{self.host} does not answer like a Key Vault: {brief(str(error))}", hint="check --key-vault, KEY_VAULT_URL"
+            f"{self.host} does not answer like a Key Vault: {brief(str(error))}",
+            hint="check --key-vault, KEY_VAULT_URL",
         )
 
     def _refused(self, error: HttpResponseError, name: str) -> RelayDebugError:
@@ -155,11 +156,13 @@ class KeyVault:
                 hint="let its network in, or use the vault's private endpoint",
             )
         if status == 403 and code == "SecretDisabled":
-            return ConfigurationError(f"secret '{name}' of {self.host} is disabled", hint="enable it, or make a new version")
+            return ConfigurationError(
+                f"secret '{name}' of {self.host} is disabled", hint="enable it, or make a new version"
+            )
         if status == 403:
             return Unauthorized(
-                f"{who} may not read secret '{name}' of {self.host} (403): role Key Vault Secrets User is missing or not "
-                "yet propagated",
+                f"{who} may not read secret '{name}' of {self.host} (403): role Key Vault Secrets User is missing or "
+                "not yet propagated",
                 hint=_ROLE_HINT.format(name=name),
             )
         return RelayUnreachable(
@@ -184,12 +187,11 @@ class KeyVault:
         )
 
     def _no_way(self, error: AzureError) -> RelayDebugError:
-        cause = error.inner_exception
-        while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
-            cause = cause.__cause__
-        if cause is not None:
+        # aiohttp keeps the certificate's fault under this name.
+        fault = getattr(error.inner_exception, "certificate_error", None)
+        if isinstance(fault, ssl.SSLCertVerificationError):
             return UntrustedCertificate(
-                f"the certificate of {self.host} is not trusted: {cause.verify_message}",
+                f"the certificate of {self.host} is not trusted: {fault.verify_message}",
                 hint="behind a TLS-inspecting proxy, give the proxy's CA with --ca-file or RELAY_CA_FILE",
             )
         return self._unreachable(brief(str(error)))

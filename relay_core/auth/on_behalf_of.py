@@ -6,8 +6,9 @@ azure-ai-ml does, whose import takes a second and 100 MB, and whose only public 
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
+import re
 import time
 from typing import Any
 
@@ -16,7 +17,7 @@ from azure.core.exceptions import ClientAuthenticationError, ServiceResponseErro
 
 __all__ = ["OnBehalfOfCredential", "parse_answer"]
 
-_DEFAULT_SUFFIX = "/.default"
+_FRACTION = re.compile(r"\.\d+")
 
 
 class OnBehalfOfCredential:
@@ -44,7 +45,7 @@ class OnBehalfOfCredential:
         """
         import aiohttp  # noqa: PLC0415 - beside the SDK's own lazy imports
 
-        resource = scope[: -len(_DEFAULT_SUFFIX)] if scope.endswith(_DEFAULT_SUFFIX) else scope
+        resource = scope.removesuffix("/.default")
         try:
             # Without the environment's proxy: the endpoint is a service on the node.
             async with (
@@ -76,8 +77,9 @@ def parse_answer(body: str, *, now: float) -> AccessToken:
         elif fields.get("expires_in"):
             expires_on = int(now) + int(fields["expires_in"])
         else:
-            moment = datetime.datetime.fromisoformat(fields["expiresOn"].replace("Z", "+00:00"))
-            expires_on = int((moment if moment.tzinfo else moment.replace(tzinfo=datetime.timezone.utc)).timestamp())
+            # Python 3.10 reads neither "Z" nor seven digits of a second.
+            moment = dt.datetime.fromisoformat(_FRACTION.sub("", fields["expiresOn"]).replace("Z", "+00:00"))
+            expires_on = int((moment if moment.tzinfo else moment.replace(tzinfo=dt.timezone.utc)).timestamp())
         if not isinstance(value, str):
             raise TypeError
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -1,9 +1,10 @@
-"""Credentials from a connection string: a key that signs tokens, a ready token, or nothing."""
+"""Credentials from a connection string: a key that signs tokens, a ready token, an Entra identity, or nothing."""
 
 from __future__ import annotations
 
 import time
 
+from relay_core.auth.entra import EntraCredential, TokenSource
 from relay_core.errors import ConfigurationError, ProtocolError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.connection_string import ConnectionString
@@ -33,6 +34,9 @@ class SasKeyCredential:
     def __repr__(self) -> str:
         return f"<SasKeyCredential rule={self._key_name!r}>"
 
+    def __str__(self) -> str:
+        return f"key of rule '{self._key_name}'"
+
     async def token(self, endpoint: Endpoint) -> Token:
         """Return a token that lives `lifetime` seconds from now."""
         expires_at = int(time.time()) + self._lifetime
@@ -61,6 +65,9 @@ class SasTokenCredential:
     def __repr__(self) -> str:
         return f"<SasTokenCredential rule={self._key_name!r}>"
 
+    def __str__(self) -> str:
+        return f"signature of rule '{self._key_name}'"
+
     async def token(self, endpoint: Endpoint) -> Token:  # noqa: ARG002 - the seam's signature
         """Return the token, even if it has expired: the relay then says so in its own words."""
         return self._token
@@ -72,15 +79,23 @@ class AnonymousCredential:
     def __repr__(self) -> str:
         return "<AnonymousCredential>"
 
+    def __str__(self) -> str:
+        return "no key"
+
     async def token(self, endpoint: Endpoint) -> Token:  # noqa: ARG002 - the seam's signature
         """Return the empty token."""
         return Token("", None)
 
 
 def credential_from_connection_string(parsed: ConnectionString) -> Credential:
-    """Return what the string's fields provide."""
+    """Return what the string's fields provide.
+
+    `Authentication=Managed Identity` asks the identities of an agent: workload, on-behalf-of, managed.
+    """
     if parsed.key_name and parsed.key:
         return SasKeyCredential(parsed.key_name, parsed.key)
     if parsed.signature:
         return SasTokenCredential(parsed.signature)
+    if parsed.managed_identity:
+        return EntraCredential(TokenSource.for_side("agent"))
     return AnonymousCredential()

@@ -12,13 +12,11 @@ import socket
 from dataclasses import dataclass
 
 from relay_core.errors import ConnectionLost
+from relay_core.net.local_reader import READ_SIZE, LocalReader
 from relay_core.net.stream import ByteStream
 from relay_core.net.tasks import run_together
 
-__all__ = ["Traffic", "close_writer", "pump", "set_nodelay"]
-
-READ_SIZE = 64 * 1024
-"""Bytes per read: large enough for bulk, small enough to take turns with other streams."""
+__all__ = ["READ_SIZE", "Traffic", "close_writer", "pump", "set_nodelay"]
 
 
 @dataclass
@@ -47,7 +45,7 @@ async def pump(
             connection broke (the stream is aborted).
     """
     try:
-        await run_together(_local_to_stream(reader, stream, traffic), _stream_to_local(stream, writer, traffic))
+        await run_together(_local_to_stream(reader, writer, stream, traffic), _stream_to_local(stream, writer, traffic))
         await stream.close()
     except BaseException as error:
         stream.abort()
@@ -59,8 +57,13 @@ async def pump(
         await close_writer(writer)
 
 
-async def _local_to_stream(reader: asyncio.StreamReader, stream: ByteStream, traffic: Traffic) -> None:
-    while data := await reader.read(READ_SIZE):
+async def _local_to_stream(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: ByteStream, traffic: Traffic
+) -> None:
+    local: LocalReader | None = None
+    while data := await (reader.read(READ_SIZE) if local is None else local.read()):
+        if local is None and len(data) < READ_SIZE and not reader.at_eof():  # it is empty now
+            local = LocalReader(writer.transport)
         await stream.write(data)
         traffic.sent += len(data)
     await stream.write_eof()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from relay_core.errors import ConnectionLost, ProtocolError
+from relay_core.errors import ConnectionLost
 from relay_core.net.secure_channel import ChannelState, SecureChannel, TunnelIdentity
 from relay_core.net.websocket import WebSocket
 
@@ -47,17 +47,17 @@ class Transport:
             ConnectionLost: the transport has ended.
             ProtocolError, TunnelKeyMissing, WrongTunnelKey: the peer breaks the rules.
         """
-        message = await self._websocket.receive()
-        if isinstance(message, str):
-            raise ProtocolError("the tunnel's peer sent text")
         channel = self._channel
         if channel is None:
-            return message
-        try:
-            plaintext = channel.feed(message)
-        finally:
-            await self._flush(channel)
-        if channel.state is ChannelState.CLOSED:
+            return await self._websocket.receive_chunk()
+        plaintext = b""
+        if channel.state is not ChannelState.CLOSED:
+            data = await self._websocket.receive_chunk()
+            try:
+                plaintext = channel.feed(data)
+            finally:
+                await self._flush(channel)
+        if channel.state is ChannelState.CLOSED and not plaintext:  # what came before the goodbye comes first
             raise ConnectionLost("the other side closed the transport", code=1000)
         return plaintext
 

@@ -1,8 +1,11 @@
-"""The one file that knows the `websockets` package, so that a faster carrier could take its place.
+"""How a websocket is opened: the one file that knows the `websockets` package, for its handshake and its proxies.
+
+What runs on the connection afterwards is `relay_core.net.websocket_connection`: the package's own asyncio layer costs
+more for each message than everything else on the way (`make bench` tells).
 
 Settings that are no matter of taste: no compression (the relay copies extension offers back as if they were agreed),
-no redirects (they would carry the token elsewhere), pings with a deadline (a dead path looks healthy for ever without),
-and a logger that is never at DEBUG (there, headers with tokens would be written).
+no redirects (they would carry the token elsewhere), and a logger that is never at DEBUG (there, headers with tokens
+would be written).
 """
 
 from __future__ import annotations
@@ -11,12 +14,11 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as websockets_connect
 from websockets.exceptions import (
-    ConnectionClosed,
     InvalidHandshake,
     InvalidMessage,
     InvalidProxy,
@@ -24,27 +26,24 @@ from websockets.exceptions import (
     InvalidURI,
     ProxyError,
 )
+from websockets.protocol import State
 from websockets.typing import Subprotocol
 
 from relay_core.errors import (
     ConfigurationError,
-    ConnectionLost,
     ProtocolError,
     RelayUnreachable,
     UntrustedCertificate,
 )
 from relay_core.net.compat import TIMEOUT_ERRORS
+from relay_core.net.websocket_connection import WebSocket
 
 __all__ = ["HandshakeRefused", "WebSocket", "open_websocket"]
 
 OPEN_TIMEOUT = 10.0
 """Seconds; gateways have been seen to abandon an upgrade without an answer."""
-PING_INTERVAL = 20.0
-PING_TIMEOUT = 20.0
-"""Seconds; load balancers drop silent TCP connections after about 4 minutes."""
-CLOSE_TIMEOUT = 5.0
-SENT_CLOSE_CODE_LIMIT = 123
-"""Bytes of text a close frame can carry (RFC 6455, 5.5)."""
+
+BLANK_LINE = b"\r\n\r\n"
 
 _quiet_logger = logging.getLogger("relay_core.net.websocket.wire")
 _quiet_logger.setLevel(logging.ERROR)
@@ -68,64 +67,25 @@ class _Connect(websockets_connect):
         return exc
 
 
-class WebSocket:
-    """An open client websocket."""
+class _Handshake(ClientConnection):
+    """A connection of `websockets` up to its 101; frames that come along with that are kept for our own."""
 
-    def __init__(self, connection: ClientConnection) -> None:
-        self._connection = connection
-        self._chunks: AsyncIterator[bytes] | None = None
+    early = b""
+    _tail = b""
+    """The last bytes of the answer so far: the blank line that ends its head may come in pieces."""
 
-    def __repr__(self) -> str:
-        return f"<WebSocket {self._connection.state.name.lower()}>"
-
-    @property
-    def subprotocol(self) -> str | None:
-        """The subprotocol both sides agreed on, or None."""
-        return self._connection.subprotocol
-
-    async def receive(self) -> str | bytes:
-        """Return the next whole message; safe to cancel.
-
-        Raises:
-            ConnectionLost: the socket has ended; `code` is 1000 after an orderly end.
-        """
-        with _closing_mapped():
-            return await self._connection.recv()
-
-    async def receive_chunk(self) -> bytes:
-        """Return the next piece of a message as it arrives, for streams that ignore message boundaries.
-
-        Never returns b"" (empty messages carry nothing).
-
-        Raises:
-            ConnectionLost: as `receive`.
-        """
-        with _closing_mapped():
-            while True:
-                if self._chunks is None:
-                    self._chunks = self._connection.recv_streaming(decode=False)
-                async for chunk in self._chunks:
-                    if chunk:
-                        return chunk
-                self._chunks = None
-
-    async def send(self, message: str | bytes) -> None:
-        """Send one message; returns when the socket can take more.
-
-        Raises:
-            ConnectionLost: the socket has ended.
-        """
-        with _closing_mapped():
-            await self._connection.send(message)
-
-    async def close(self, code: int = 1000, reason: str = "") -> None:
-        """Say goodbye and wait, at most `CLOSE_TIMEOUT` seconds, for the peer's."""
-        short = reason.encode()[:SENT_CLOSE_CODE_LIMIT].decode(errors="ignore")
-        await self._connection.close(code, short)
-
-    def abort(self) -> None:
-        """Drop the TCP connection without a goodbye; the relay tells the peer so."""
-        self._connection.transport.abort()
+    def data_received(self, data: bytes) -> None:
+        seen = self._tail + data
+        head = seen.find(BLANK_LINE)
+        self._tail = seen[1 - len(BLANK_LINE) :]
+        end = len(data) if head < 0 else head + len(BLANK_LINE) - (len(seen) - len(data))
+        if self.state is State.CONNECTING:
+            super().data_received(data[:end])
+            data = data[end:]
+        if data and self.state is State.OPEN:
+            self.early += data
+        elif data:  # the body of a refusal
+            super().data_received(data)
 
 
 async def open_websocket(
@@ -153,31 +113,18 @@ async def open_websocket(
     with _opening_mapped(host, timeout):
         connection = await _Connect(
             url,
+            create_connection=_Handshake,
             ssl=tls,
             additional_headers=dict(headers or {}),
             subprotocols=[Subprotocol(name) for name in subprotocols] or None,
             compression=None,
             user_agent_header="relay-debug",
             open_timeout=timeout,
-            ping_interval=PING_INTERVAL,
-            ping_timeout=PING_TIMEOUT,
-            close_timeout=CLOSE_TIMEOUT,
-            max_size=None,
-            write_limit=256 * 1024,
+            ping_interval=None,
             logger=_quiet_logger,
         )
-    return WebSocket(connection)
-
-
-@contextlib.contextmanager
-def _closing_mapped() -> Iterator[None]:
-    """Map what `websockets` raises on an established connection."""
-    try:
-        yield
-    except ConnectionClosed as error:
-        frame = error.rcvd or error.sent
-        code, reason = (frame.code, frame.reason) if frame else (1006, "")
-        raise ConnectionLost("the websocket has ended", code=int(code), reason=reason) from None
+    early = connection.early if isinstance(connection, _Handshake) else b""
+    return WebSocket(connection.transport, subprotocol=connection.subprotocol, early=early)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from relay_core.net.masking import unmask
+from relay_core.net.masking import apply_mask
 
 __all__ = [
     "BINARY",
@@ -163,7 +163,7 @@ class FrameDecoder:
         """Copy what is there of the current data frame, at most MAX_PAYLOAD bytes; return where it ends."""
         stop = min(position + min(self._remaining, MAX_PAYLOAD), len(view))
         piece = view[position:stop]
-        payload = unmask(piece, self._mask) if self._mask else bytes(piece)
+        payload = apply_mask(piece, self._mask) if self._mask else bytes(piece)
         taken = stop - position
         self._remaining -= taken
         if self._mask and (phase := taken & 3):
@@ -196,7 +196,7 @@ class FrameDecoder:
             if available < header + length:
                 return -1
             payload = view[start : start + length]
-            events.append(self._control(opcode, unmask(payload, mask) if mask and length else bytes(payload)))
+            events.append(self._control(opcode, apply_mask(payload, mask) if mask and length else bytes(payload)))
             return len(view) if self._finished else start + length
         self._data(first, opcode, length, mask, events)
         return start
@@ -274,7 +274,7 @@ def encode_masked(opcode: int, payload: bytes | bytearray | memoryview, mask: by
         header = struct.pack("!BBH", opcode | _FIN, 126 | _MASKED, length)
     else:
         header = struct.pack("!BBQ", opcode | _FIN, 127 | _MASKED, length)
-    return b"".join((header, mask, unmask(payload, mask) if length else b""))
+    return b"".join((header, mask, apply_mask(payload, mask) if length else b""))
 
 
 def encode_message(opcode: int, payload: bytes) -> bytes:

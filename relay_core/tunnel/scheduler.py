@@ -100,8 +100,9 @@ class Scheduler:
         return out
 
     def take_framed(self) -> list[Stream]:
-        """Return the streams that had a turn since the last call."""
-        framed, self._framed = self._framed, []
+        """Return the streams that had a turn since the last call, each once however many turns it had."""
+        framed = list(dict.fromkeys(self._framed))
+        self._framed.clear()
         return framed
 
     def _next_control(self) -> SentFrame | None:

@@ -1,9 +1,9 @@
 """The pipeline's steps as processes of this machine: `submit.py --local`.
 
-It takes the REST body that Azure ML would get, fills the inputs and outputs into each command as Azure ML does, copies
-the step's code into a folder of its own, as Azure ML does, and runs the command there. A debug run brings its own
-relay and relay-client, so the debugger takes the same way as it would through Azure. Stand-ins are `parallel_driver.py`,
-and the environment variables by which Azure ML tells PyTorch's ranks their places.
+As Azure ML does, it takes the REST body, fills inputs and outputs into each step's command, copies the step's code into
+a folder of its own and runs the command there: for PyTorch once per rank, with the variables that tell each its place;
+for a parallel step under a driver, of which `parallel_driver.py` is a stand-in. A debug run brings its own relay and
+relay-client, so the debugger takes the same way as it would through Azure.
 """
 
 import contextlib

@@ -5,6 +5,7 @@ from pathlib import Path
 from azure.ai.ml import Input, Output, PyTorchDistribution, command, dsl
 from azure.ai.ml.entities import Environment, PipelineJob
 from azure.ai.ml.parallel import RunFunction, parallel_run_function
+
 from relay_agent.pipeline import DEBUG_ARGUMENTS, debug_inputs
 
 HERE = Path(__file__).resolve().parent

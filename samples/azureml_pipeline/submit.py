@@ -4,21 +4,27 @@
     python submit.py --is-debug true --debug-relay-connection-name myhc       the same, waiting for your debugger
     python submit.py ... --dry-run                                            print the REST body, contact nobody
     python submit.py ... --local                                              run here, through a relay of its own
+
+The workspace is the one in config.json, which the studio offers for download.
 """
 
 import argparse
 import json
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
 
 from local_run import run_locally
 from pipeline import FIRST_PORT, build_pipeline
+
 from relay_agent.pipeline import find_problems, prepare_debug_run, rest_body
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
     from azure.ai.ml.entities import PipelineJob
+
+logging.getLogger("azure.ai.ml").setLevel(logging.ERROR)  # it warns of its own experimental classes
 
 
 def main() -> int:
@@ -83,7 +89,7 @@ def build_job(options: argparse.Namespace) -> "PipelineJob":
 
 
 def connect() -> "MLClient":
-    """Return a client for the workspace that config.json names (the studio offers that file for download)."""
+    """Return a client for the workspace that config.json names."""
     from azure.ai.ml import MLClient  # noqa: PLC0415 - neither this nor a login is needed to run locally
     from azure.identity import DefaultAzureCredential  # noqa: PLC0415
 

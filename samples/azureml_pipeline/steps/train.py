@@ -11,10 +11,11 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
-import relay_agent
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+
+import relay_agent
 
 
 def main() -> None:

@@ -177,8 +177,8 @@ def test_the_limit_is_overshot_by_no_more_than_the_last_frame(scheduler):
 
 def test_a_stream_that_had_a_turn_is_reported_once(scheduler):
     """take_framed() names the streams whose queue has moved."""
-    stream = writing(scheduler, 1, 10)
-    pulled(scheduler)
+    stream = writing(scheduler, 1, 250, end=True)
+    assert len(pulled(scheduler)) == 4
     assert scheduler.take_framed() == [stream]
     assert scheduler.take_framed() == []
 

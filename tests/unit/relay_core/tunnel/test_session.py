@@ -61,6 +61,20 @@ def test_half_close_works_in_both_directions(link, first):
     assert len(one.session.streams) == len(other.session.streams) == 0
 
 
+@pytest.mark.parametrize("size", [0, 10, 300_000])
+def test_an_answer_and_its_end_may_leave_together(link, size):
+    """After the peer's end, any answer may be written and ended at once; the stream is gone once, on both sides."""
+    stream = link.client.session.streams.open(5678)
+    link.client.session.streams.send_eof(stream)
+    link.settle()
+    taken = link.agent.session.streams.send(stream, pattern(1, 0, size))
+    link.agent.session.streams.send_eof(stream)
+    link.settle()
+    assert link.client.received[stream] == pattern(1, 0, taken)
+    assert stream in link.client.ended
+    assert len(link.client.session.streams) == len(link.agent.session.streams) == 0
+
+
 def test_a_reset_hurts_only_its_own_stream(link):
     """What the others carry arrives, what the reset stream had queued does not."""
     streams = [link.client.session.streams.open(port) for port in (5678, 5679, 5680)]

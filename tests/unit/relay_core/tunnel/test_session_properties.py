@@ -248,7 +248,7 @@ def walk(seed: int, steps: int) -> None:
         lambda: network.open(name()): 3,
         lambda: network.answer(name(), choice(), rng.choice([None, None, ResetCode.NOT_ALLOWED])): 3,
         lambda: network.write(name(), choice() % 3, rng.randint(1, 3000)): 12,
-        lambda: network.end(name(), choice()): 1,
+        lambda: network.end(name(), choice() % 3): 3,
         lambda: network.reset(name(), choice()): 1,
         lambda: network.read(name(), choice() % 3, rng.randint(1, 1500)): 10,
         lambda: network.status(name(), choice()): 1,

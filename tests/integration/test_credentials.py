@@ -1,0 +1,392 @@
+"""Facts about every way to a credential, with the real SDK, a real relay and the services it would meet in Azure."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from relay_core.auth import AccessSettings, Search, TokenSource, explain_access, find_access
+from relay_core.auth.identity import IDENTITIES
+from relay_core.errors import (
+    ConfigurationError,
+    RelayDebugError,
+    RelayUnreachable,
+    Unauthorized,
+    UntrustedCertificate,
+)
+from relay_core.net.compat import timeout
+from relay_core.net.connector import connect
+from relay_core.net.listener import HybridConnectionListener
+from tests.support import secrets
+from tests.support.az_cli import FakeAz
+from tests.support.entra import LISTENER, RELAY, SECRETS_USER, SENDER, VAULT
+from tests.support.entra_network import HC, NAMESPACE, VAULT_HOST, Azure, azure, clean_environment, web_server
+from tests.support.managed_identity import FakeManagedIdentity
+
+SECRET = "relay-myhc-agent"
+FROM_VAULT = AccessSettings(hc=HC, connection_string_secret=SECRET, key_vault="contoso-kv")
+FROM_ENTRA = AccessSettings(hc=HC, namespace="contoso")
+
+
+@pytest.fixture(scope="session")
+def azure_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where certificates are kept: made once."""
+    return tmp_path_factory.mktemp("azure")
+
+
+@pytest_asyncio.fixture
+async def cloud(azure_directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Azure]:
+    """Azure on this machine; this process and its children find it, and nothing else."""
+    from azure.keyvault.secrets._shared import http_challenge_cache
+
+    http_challenge_cache.clear()
+    async with azure(azure_directory) as running:
+        clean_environment(monkeypatch, **running.environment)
+        yield running
+
+
+@pytest_asyncio.fixture
+async def identity(cloud: Azure, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeManagedIdentity]:
+    """The identity of an Azure ML job."""
+    running = FakeManagedIdentity(cloud.issuer)
+    async with web_server(running.app()) as running.port:
+        use(monkeypatch, running.azure_ml())
+        yield running
+
+
+def use(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+async def listens(cloud: Azure, settings: AccessSettings, side: str = "agent", *, deadline: float = 10.0) -> None:
+    """Assert that the relay accepts what `settings` lead to, for a listener."""
+    access = await find_access(settings, side=side, tls=cloud.tls, deadline=deadline)
+    assert cloud.endpoint == access.endpoint
+    up = asyncio.Event()
+    listener = HybridConnectionListener(
+        access.endpoint, access.credential, tls=cloud.tls, on_state=lambda _state, error: error or up.set()
+    )
+    async with listener:
+        await asyncio.wait_for(up.wait(), 10)
+        assert 1 == cloud.relay.metrics().active_listeners
+
+
+async def fails(settings: AccessSettings, cloud: Azure, kind: type[RelayDebugError], *parts: str, **options) -> None:
+    """Assert that `settings` end in an error of this kind, with these parts, within the deadline."""
+    deadline = options.pop("deadline", 10.0)
+    started = time.monotonic()
+    with pytest.raises(kind) as caught:
+        access = await find_access(settings, side="agent", tls=cloud.tls, deadline=deadline, **options)
+        await access.credential.token(access.endpoint)
+    assert time.monotonic() - started < deadline + 1
+    assert kind is type(caught.value)
+    for part in parts:
+        assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.hint
+
+
+# Key Vault:
+
+
+async def test_a_secret_becomes_a_listener(cloud: Azure, identity: FakeManagedIdentity) -> None:
+    """An agent reads its connection string with the job's identity, after the vault's challenge, and listens."""
+    cloud.vault.secrets[SECRET] = cloud.connection_string("listen")
+    await listens(cloud, FROM_VAULT)
+    path = f"/secrets/{SECRET}"
+    assert [(f"{path}/", False), (f"{path}/", True)] == cloud.vault.requests
+    assert [VAULT] == [request["resource"] for request in identity.requests]
+
+
+async def test_the_vault_and_the_secret_of_the_environment(
+    cloud: Azure, identity: FakeManagedIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KEY_VAULT_URL and RELAY_CONNECTION_STRING_SECRET do without options, and with a tunnel key in the string."""
+    key = secrets.new_key()
+    cloud.vault.secrets[SECRET] = f"{cloud.connection_string('listen')};TunnelKey={key}\n"
+    use(monkeypatch, {"KEY_VAULT_URL": f"https://{VAULT_HOST}/", "RELAY_CONNECTION_STRING_SECRET": SECRET})
+    access = await find_access(AccessSettings(), side="agent", tls=cloud.tls)
+    assert access.tunnel_key is not None
+    assert f"Key Vault secret '{SECRET}'" == access.source
+    assert repr(access) == f"<Access {cloud.endpoint} <SasKeyCredential rule='listen'> tunnel key from {access.source}>"
+
+
+async def test_a_missing_role(cloud: Azure, identity: FakeManagedIdentity) -> None:
+    """Without its role the identity is told which one it lacks, and that a new one takes time."""
+    cloud.vault.secrets[SECRET] = cloud.connection_string("listen")
+    cloud.issuer.roles[VAULT] = []
+    role = f"role {SECRETS_USER} is missing or not yet propagated"
+    await fails(FROM_VAULT, cloud, Unauthorized, f"managed identity may not read secret '{SECRET}'", role, "5 minutes")
+
+
+async def test_other_refusals_of_the_vault(cloud: Azure, identity: FakeManagedIdentity) -> None:
+    """Firewall, disabled secret and refused token are told apart."""
+    cloud.vault.forbidden = "ForbiddenByFirewall"
+    await fails(FROM_VAULT, cloud, Unauthorized, f"the firewall of the Key Vault {VAULT_HOST} refuses this machine")
+    cloud.vault.forbidden = "SecretDisabled"
+    await fails(FROM_VAULT, cloud, ConfigurationError, f"secret '{SECRET}' of {VAULT_HOST} is disabled")
+    cloud.vault.refuse_tokens = True
+    await fails(FROM_VAULT, cloud, Unauthorized, f"{VAULT_HOST} refused the token of managed identity (401)")
+
+
+async def test_secrets_that_are_not_there(cloud: Azure, identity: FakeManagedIdentity) -> None:
+    """A secret that never was and one that can be recovered are told apart, with the command that helps."""
+    await fails(FROM_VAULT, cloud, ConfigurationError, f"has no secret '{SECRET}'", "az keyvault secret list")
+    cloud.vault.deleted.add(SECRET)
+    await fails(FROM_VAULT, cloud, ConfigurationError, "was deleted and can be recovered", "az keyvault secret recover")
+
+
+async def test_secrets_that_are_useless(cloud: Azure, identity: FakeManagedIdentity) -> None:
+    """A secret that is empty, or no connection string, is named and not repeated."""
+    cloud.vault.secrets[SECRET] = " "
+    await fails(FROM_VAULT, cloud, ConfigurationError, f"secret '{SECRET}' of {VAULT_HOST} is empty")
+    cloud.vault.secrets[SECRET] = secrets.new_key()
+    await fails(FROM_VAULT, cloud, ConfigurationError, f"Key Vault secret '{SECRET}': the connection string has a part")
+    name = "relay_myhc"
+    settings = AccessSettings(hc=HC, connection_string_secret=name, key_vault="contoso-kv")
+    await fails(settings, cloud, ConfigurationError, f"'{name}' is no name of a Key Vault secret")
+
+
+async def test_no_way_to_the_vault(cloud: Azure, identity: FakeManagedIdentity) -> None:
+    """A vault that does not exist, does not answer or is busy ends within the deadline with its name."""
+    await fails(
+        AccessSettings(hc=HC, connection_string_secret=SECRET, key_vault="no-such-kv"),
+        cloud,
+        RelayUnreachable,
+        "the Key Vault no-such-kv.vault.azure.net cannot be reached",
+    )
+    cloud.vault.broken = 503
+    await fails(FROM_VAULT, cloud, RelayUnreachable, f"the Key Vault {VAULT_HOST} cannot serve now (503)")
+    cloud.vault.silent = True
+    await fails(FROM_VAULT, cloud, RelayUnreachable, f"{VAULT_HOST} cannot be reached: no answer", deadline=1.0)
+    cloud.proxy.swallowed.add(VAULT_HOST)
+    await fails(FROM_VAULT, cloud, RelayUnreachable, f"{VAULT_HOST} cannot be reached: no answer", deadline=1.0)
+
+
+async def test_somebody_in_the_vaults_name(cloud: Azure, identity: FakeManagedIdentity) -> None:
+    """A certificate that is not trusted, and a challenge for a foreign resource, get no token."""
+    with pytest.raises(UntrustedCertificate, match=f"the certificate of {VAULT_HOST} is not trusted"):
+        await find_access(FROM_VAULT, side="agent")
+    cloud.vault.resource = "https://evil.example"
+    await fails(FROM_VAULT, cloud, RelayUnreachable, "does not answer like a Key Vault")
+    assert [] == identity.requests
+
+
+async def test_no_identity_for_the_vault(cloud: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any identity the vault's reader says what was tried."""
+    use(monkeypatch, {"AZURE_POD_IDENTITY_AUTHORITY_HOST": "http://127.0.0.1:9"})
+    await fails(FROM_VAULT, cloud, ConfigurationError, f"no Entra ID token for {VAULT}", "AZURE_FEDERATED_TOKEN_FILE")
+
+
+# Entra ID:
+
+
+async def test_the_identity_of_an_azure_ml_job(
+    cloud: Azure, identity: FakeManagedIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent listens with its managed identity; DEFAULT_IDENTITY_CLIENT_ID picks the one to ask for."""
+    identity.known_client = "33333333-3333-3333-3333-333333333333"
+    use(monkeypatch, identity.azure_ml())
+    await listens(cloud, FROM_ENTRA)
+    assert [identity.known_client] == [request["clientid"] for request in identity.requests]
+    assert [RELAY] == [request["resource"] for request in identity.requests]
+
+
+async def test_other_identities_of_an_agent(
+    cloud: Azure, identity: FakeManagedIdentity, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A pod's workload identity, the user of an Azure ML job, a VM and a service principal can all listen."""
+    ways = {
+        "workload": cloud.entra.workload(tmp_path),
+        "on-behalf-of": identity.on_behalf_of(),
+        "managed": identity.imds(),
+        "environment": cloud.entra.principal(),
+    }
+    for name, variables in ways.items():
+        with monkeypatch.context() as patch:
+            for variable in ("MSI_ENDPOINT", "MSI_SECRET"):
+                patch.delenv(variable)
+            use(patch, variables)
+            source = TokenSource.for_side("agent", tls=cloud.tls)
+            await source.token("https://relay.azure.net/.default")
+            assert IDENTITIES[name] is source.used
+            await listens(cloud, FROM_ENTRA)
+
+
+async def test_the_azure_cli_of_a_developer(
+    cloud: Azure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, identity: FakeManagedIdentity
+) -> None:
+    """A client uses `az`, asks it once for several connections, and ignores the machine's managed identity."""
+    cloud.issuer.roles[RELAY] = [SENDER]
+    az = FakeAz(tmp_path, cloud.issuer)
+    use(monkeypatch, az.environment)
+    access = await find_access(FROM_ENTRA, side="client", tls=cloud.tls)
+    for _ in range(3):
+        with pytest.raises(RelayDebugError, match="no agent is listening"):
+            await connect(access.endpoint, access.credential, tls=cloud.tls)
+    assert [["account", "get-access-token", "--output", "json", "--resource", RELAY]] == az.calls
+    assert [] == identity.requests
+
+
+async def test_an_az_that_is_of_no_help(cloud: Azure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Signed out, refused, hanging or absent: one sentence names `az`, and the hint what to type."""
+    az = FakeAz(tmp_path, cloud.issuer)
+    use(monkeypatch, az.environment)
+    source = TokenSource.for_side("client", deadline=1.5)
+    az.log_out()
+    with pytest.raises(ConfigurationError, match=r"Azure CLI: .*hint: type: az login"):
+        await source.token("https://relay.azure.net/.default")
+    az.fail("ERROR: AADSTS70043: The refresh token has expired. Trace ID: 1")
+    with pytest.raises(Unauthorized, match=r"Azure CLI: .*AADSTS70043: The refresh token has expired;"):
+        await source.token("https://relay.azure.net/.default")
+    az.hang()
+    started = time.monotonic()
+    with pytest.raises(RelayUnreachable, match="Azure CLI: no answer within 1 s"):
+        await source.token("https://relay.azure.net/.default")
+    assert time.monotonic() - started < 2.5
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigurationError, match="Azure CLI: 'az' is not on the PATH"):
+        await source.token("https://relay.azure.net/.default")
+
+
+async def test_a_connection_string_that_asks_for_an_identity(
+    cloud: Azure, identity: FakeManagedIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`Authentication=Managed Identity` in a connection string uses Entra ID."""
+    text = f"Endpoint=sb://{NAMESPACE}/;EntityPath={HC};Authentication=Managed Identity"
+    monkeypatch.setenv("RELAY_CONNECTION_STRING", text)
+    await listens(cloud, AccessSettings())
+
+
+async def test_the_wrong_role_at_the_relay(cloud: Azure, identity: FakeManagedIdentity) -> None:
+    """A sender's role does not let an agent listen: it asks for a new token once, and then gives up."""
+    cloud.issuer.roles[RELAY] = [SENDER]
+    access = await find_access(FROM_ENTRA, side="agent", tls=cloud.tls)
+    with pytest.raises(Unauthorized, match="'Listen' claim is required"):
+        async with HybridConnectionListener(access.endpoint, access.credential, tls=cloud.tls) as listener:
+            async for _ in listener:
+                pass
+    assert 2 == len(identity.requests)
+
+
+async def test_a_role_that_arrives_in_time(cloud: Azure, identity: FakeManagedIdentity) -> None:
+    """The token after a refusal is a new one: with the role in it, the agent listens."""
+    cloud.issuer.roles[RELAY] = []
+    access = await find_access(FROM_ENTRA, side="agent", tls=cloud.tls)
+    up = asyncio.Event()
+
+    def on_state(_state: object, error: RelayDebugError | None) -> None:
+        cloud.issuer.roles[RELAY] = [LISTENER]
+        if error is None:
+            up.set()
+
+    async with HybridConnectionListener(access.endpoint, access.credential, tls=cloud.tls, on_state=on_state):
+        await asyncio.wait_for(up.wait(), 10)
+    assert 2 == len(identity.requests)
+
+
+async def test_tokens_are_renewed_from_their_real_expiry(cloud: Azure, identity: FakeManagedIdentity) -> None:
+    """With tokens of three seconds the control channel outlives several, without a new connection."""
+    cloud.issuer.lifetime = 3.0
+    access = await find_access(FROM_ENTRA, side="agent", tls=cloud.tls)
+    async with HybridConnectionListener(access.endpoint, access.credential, tls=cloud.tls):
+        async with timeout(20):
+            while len(identity.requests) < 4:
+                await asyncio.sleep(0.05)
+        assert (1, 1) == (
+            cloud.relay.metrics().active_listeners,
+            cloud.relay.metrics().listener_connections,
+        )
+
+
+# Deadlines, and what is said:
+
+
+async def test_a_metadata_service_that_never_answers(
+    cloud: Azure, identity: FakeManagedIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One deadline covers everything that is tried, and the sentence lists it."""
+    identity.silent = True
+    await fails(
+        FROM_ENTRA, cloud, RelayUnreachable, "workload identity: ", "managed identity: no answer within", deadline=1.0
+    )
+    use(monkeypatch, cloud.entra.principal())
+    cloud.proxy.swallowed.add("login.microsoftonline.com")
+    await fails(
+        FROM_ENTRA,
+        cloud,
+        RelayUnreachable,
+        "service principal: no answer within 1 s",
+        "managed identity: not tried, no time was left",
+        deadline=1.0,
+    )
+
+
+async def test_a_metadata_address_that_leads_nowhere(cloud: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address that takes no connection costs a second or two, not the thirteen of the SDK's defaults."""
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        address = full.getsockname()
+        with socket.create_connection(address), contextlib.ExitStack() as waiting:
+            for _ in range(2):
+                one = waiting.enter_context(socket.socket())
+                one.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    one.connect(address)
+            use(monkeypatch, {"AZURE_POD_IDENTITY_AUTHORITY_HOST": f"http://127.0.0.1:{address[1]}"})
+            started = time.monotonic()
+            await fails(FROM_ENTRA, cloud, ConfigurationError, "managed identity: ", "managed identity, or use")
+            assert time.monotonic() - started < 4
+
+
+async def test_a_refused_service_principal(cloud: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entra ID's own words reach the user without the secret, the links and the trace id."""
+    use(monkeypatch, cloud.entra.principal() | {"AZURE_CLIENT_SECRET": secrets.new_key()})
+    use(monkeypatch, {"RELAY_IDENTITY": "environment"})
+    await fails(FROM_ENTRA, cloud, Unauthorized, "service principal: ", "AADSTS7000215: Invalid client secret")
+
+
+async def test_an_unknown_identity(cloud: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A typing error in AZURE_TOKEN_CREDENTIALS is told with what is known."""
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "ManagedIdentity")
+    await fails(FROM_ENTRA, cloud, ConfigurationError, "AZURE_TOKEN_CREDENTIALS", "'ManagedIdentity'", "azure-cli")
+
+
+async def test_the_explanation(cloud: Azure, identity: FakeManagedIdentity, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every source has its line, the one that counts says what it gives, and no secret is in it."""
+    monkeypatch.setenv("RELAY_CONNECTION_STRING", cloud.connection_string("listen"))
+    cloud.vault.secrets["the-key"] = secrets.new_key()
+    settings = AccessSettings(hc=HC, namespace="contoso", key_vault="contoso-kv", tunnel_key_secret="the-key")
+    lines, error = await explain_access(Search(settings, side="agent", tls=cloud.tls))
+    assert error is None
+    text = "\n".join(lines)
+    secrets.check(text)
+    entra = next(line for line in lines if line.startswith("  Entra ID  "))
+    assert f"namespace contoso -> used: {cloud.endpoint}, service principal: AZURE_TENANT_ID" in entra
+    assert entra.endswith("managed identity: token for 60 min")
+    assert "RELAY_CONNECTION_STRING       set (not used: Entra ID comes first)" in text
+    assert "--tunnel-key-secret      secret 'the-key' of contoso-kv -> used" in text
+
+
+async def test_sdk_logs_hold_no_secret(
+    cloud: Azure, identity: FakeManagedIdentity, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With every logger at DEBUG the SDK writes a lot, and neither a token nor the secret's value is in it."""
+    cloud.vault.secrets[SECRET] = cloud.connection_string("listen")
+    logging.getLogger("azure").setLevel(logging.DEBUG)
+    try:
+        await listens(cloud, FROM_VAULT)
+    finally:
+        logging.getLogger("azure").setLevel(logging.NOTSET)
+    azure_records = [record for record in caplog.records if record.name.startswith("azure")]
+    assert len(azure_records) > 5
+    assert os.environ["MSI_SECRET"] not in caplog.text

@@ -1,0 +1,173 @@
+"""Runs a sample's programs as a user does, and debugs them as an editor does."""
+
+import asyncio
+import asyncio.subprocess
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay_client.dap.client import DapClient
+from tests.support import secrets
+from tests.support.ports import free_port
+from tests.support.programs import Program, program
+from tests.support.relay import LocalRelay
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = ROOT / "samples"
+PATIENCE = 90.0
+"""Seconds for a program to get as far as it should: four processes that import torch share two cores with others."""
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """Return this environment without settings for a relay, with this project and this Python in front."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RELAY_", "AZ"))}
+    path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", "")])
+    return kept | {"PATH": path, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"} | extra
+
+
+def free_ports(count: int) -> int:
+    """Return the first of some consecutive ports that nobody uses."""
+    while True:
+        first = free_port()
+        with contextlib.ExitStack() as probes:
+            try:
+                for port in range(first, first + count):
+                    probes.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return first
+
+
+@dataclass
+class Running:
+    """A program, and what it has printed so far."""
+
+    process: asyncio.subprocess.Process
+    output: str = ""
+
+    async def line(self, part: str) -> str:
+        """Return the next line of its output that contains `part`."""
+        assert self.process.stdout is not None
+        while raw := await asyncio.wait_for(self.process.stdout.readline(), PATIENCE):
+            self._take(raw)
+            if part in raw.decode():
+                return raw.decode().rstrip("\n")
+        raise AssertionError(f"the program ended without {part!r}; it printed:\n{self.output}")
+
+    async def finish(self) -> int:
+        """Return its exit status once it has ended."""
+        assert self.process.stdout is not None
+        while raw := await asyncio.wait_for(self.process.stdout.readline(), PATIENCE):
+            self._take(raw)
+        return await asyncio.wait_for(self.process.wait(), PATIENCE)
+
+    def _take(self, raw: bytes) -> None:
+        secrets.check(raw.decode())
+        self.output += raw.decode()
+
+
+@contextlib.asynccontextmanager
+async def running(*command: str, cwd: Path, env: Mapping[str, str]) -> AsyncIterator[Running]:
+    """Run a program; at the end of the block it is asked to end, and made to."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=cwd,
+        env=env,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    program = Running(process)
+    try:
+        yield program
+    finally:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError, asyncio.TimeoutError):
+                    os.killpg(process.pid, number)
+                    await asyncio.wait_for(process.communicate(), 15)
+        print(program.output)
+
+
+@dataclass
+class Stopped:
+    """A program that stands at a breakpoint."""
+
+    client: DapClient
+    frame: int
+    function: str
+
+    async def evaluate(self, expression: str) -> str:
+        """Return the text of an expression's value where the program stands."""
+        arguments = {"expression": expression, "frameId": self.frame, "context": "watch"}
+        return str((await self.client.request("evaluate", arguments))["result"])
+
+
+@dataclass
+class Attached:
+    """A debugger with one breakpoint."""
+
+    client: DapClient
+    source: Path
+    line: int
+
+    async def hit(self) -> Stopped:
+        """Wait until the program stands at the breakpoint."""
+        event = await self.client.wait_for_event("stopped", "terminated", within=PATIENCE)
+        assert "stopped" == event["event"], f"the program ended without stopping at {self.source.name}:{self.line}"
+        assert "breakpoint" == event["body"]["reason"]
+        stack = await self.client.request("stackTrace", {"threadId": event["body"]["threadId"], "levels": 1})
+        top = stack["stackFrames"][0]
+        assert (str(self.source), self.line) == (top["source"]["path"], top["line"])
+        return Stopped(self.client, top["id"], top["name"])
+
+
+@contextlib.asynccontextmanager
+async def attached(
+    port: int, source: Path, code: str, *, remote_root: str | Path = ".", **how: str
+) -> AsyncIterator[Attached]:
+    """Attach with a breakpoint at the one line that contains `code`; detach at the end of the block.
+
+    Args:
+        port: Local port of relay-client.
+        source: The file on this machine; its folder is `localRoot`.
+        code: Part of the line.
+        remote_root: As in launch.json.
+        how: More fields of the breakpoint, such as `condition`.
+    """
+    (line,) = [number for number, text in enumerate(source.read_text().splitlines(), 1) if code in text]
+    mapping = {"localRoot": str(source.parent), "remoteRoot": str(remote_root)}
+    async with await DapClient.connect("127.0.0.1", port) as client:
+        wanted = {str(source): [{"line": line, **how}]}
+        await client.attach(wanted, within=PATIENCE, pathMappings=[mapping], justMyCode=False)
+        yield Attached(client, source, line)
+        await client.request("disconnect", {"terminateDebuggee": False})
+
+
+@contextlib.asynccontextmanager
+async def breakpoint_hit(
+    port: int, source: Path, code: str, *, remote_root: str | Path = ".", **how: str
+) -> AsyncIterator[Stopped]:
+    """Attach as `attached` does, and wait until the program stands at the breakpoint."""
+    async with attached(port, source, code, remote_root=remote_root, **how) as debugger:
+        yield await debugger.hit()
+
+
+@contextlib.asynccontextmanager
+async def client_of(relay: LocalRelay, port: int) -> AsyncIterator[Program]:
+    """Run relay-client for one port."""
+    settings = {"RELAY_CONNECTION_STRING": relay.connection_string("send"), "RELAY_CA_FILE": str(relay.ca_file)}
+    async with program("relay_client", "--ports", str(port), env=settings) as client:
+        await client.line("relay-client: ready")
+        yield client
+
+
+def agent_settings(relay: LocalRelay) -> dict[str, str]:
+    """Return the variables that a job needs to find the relay."""
+    return {"RELAY_CONNECTION_STRING": relay.connection_string("listen"), "RELAY_CA_FILE": str(relay.ca_file)}

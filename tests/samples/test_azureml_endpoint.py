@@ -1,0 +1,179 @@
+"""Facts about samples/azureml_endpoint: it serves as ever, and a debugger can attach while it does."""
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.samples.kit import SAMPLES, Running, agent_settings, attached, client_of, environment, free_ports, running
+from tests.support.ports import free_port
+from tests.support.relay import LocalRelay
+
+SAMPLE = SAMPLES / "azureml_endpoint"
+SCORE = SAMPLE / "code" / "score.py"
+MODEL = {"AZUREML_MODEL_DIR": str(SAMPLE / "model")}
+REQUEST = {"points": [[0.1, 0.1], [0.9, 0.9]]}
+ANSWER = [True, False]
+
+SERVER = """
+import sys, score
+score.init()
+print("serving", "debugpy" in sys.modules, flush=True)
+for line in sys.stdin:
+    print("answer", score.run(line), flush=True)
+"""
+
+needs_sdk = pytest.mark.skipif(
+    importlib.util.find_spec("azure") is None or importlib.util.find_spec("azure.ai.ml") is None,
+    reason="azure-ai-ml is not installed",
+)
+
+
+@contextlib.asynccontextmanager
+async def serving(**variables: str) -> AsyncIterator[Running]:
+    """Run the scoring script under the least of servers: it calls `init`, and `run` for each line of its stdin."""
+    env = environment(**MODEL, **variables)
+    async with running(sys.executable, "-c", SERVER, cwd=SCORE.parent, env=env) as server:
+        yield server
+
+
+def ask(server: Running) -> None:
+    assert server.process.stdin is not None
+    server.process.stdin.write(json.dumps(REQUEST).encode() + b"\n")
+
+
+def debug_variables(relay: LocalRelay, port: int) -> dict[str, str]:
+    names = {"RELAY_DEBUG": "true", "RELAY_DEBUG_CONNECTION_NAME": "myhc", "RELAY_DEBUG_PORT": str(port)}
+    return agent_settings(relay) | names
+
+
+async def test_ordinary_endpoint():
+    """Without RELAY_DEBUG the endpoint serves, and debugpy is not even imported."""
+    async with serving() as server:
+        assert "serving False" == await server.line("serving")
+        ask(server)
+        assert f"answer {ANSWER}" == await server.line("answer")
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{}, {"RELAY_DEBUG_CONNECTION_NAME": "myhc"}, {"RELAY_DEBUG_PORT": "none of yours"}],
+    ids=["no name", "no connection string", "no port"],
+)
+async def test_bad_settings_do_not_hurt(variables):
+    """An endpoint whose debugging is set up badly says so and serves."""
+    async with serving(RELAY_DEBUG="true", **variables) as server:
+        await server.line("serving")
+        ask(server)
+        assert f"answer {ANSWER}" == await server.line("answer")
+        assert "relay-agent: error: " in server.output or "relay-agent" in server.output
+
+
+@pytest.mark.e2e
+async def test_attach_while_it_serves(relay):
+    """The endpoint serves without a debugger, stops at a breakpoint of one that attaches, and serves on after it."""
+    port = free_port()
+    async with client_of(relay, port), serving(**debug_variables(relay, port)) as server:
+        await server.line("serving True")
+        ask(server)
+        assert f"answer {ANSWER}" == await server.line("answer")
+        async with attached(port, SCORE, "return score > 0") as debugger:
+            ask(server)
+            stop = await debugger.hit()
+            assert ("is_inside", "True") == (stop.function, await stop.evaluate("score > 4"))
+        assert f"answer {ANSWER}" == await server.line("answer")
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(
+    shutil.which("azmlinfsrv", path=os.environ.get("INFERENCE_SERVER_PATH")) is None,
+    reason="azmlinfsrv is not on INFERENCE_SERVER_PATH or PATH: it needs an environment of its own",
+)
+async def test_microsofts_inference_server(relay):
+    """Under Azure ML's own server a request stops at a breakpoint, and is answered afterwards."""
+    port, http, health = free_port(), free_ports(2), 1
+    health += http
+    command = shutil.which("azmlinfsrv", path=os.environ.get("INFERENCE_SERVER_PATH"))
+    script = [
+        "--entry_script",
+        "score.py",
+        "--model_dir",
+        "../model",
+        "--port",
+        str(http),
+        "--health_port",
+        str(health),
+    ]
+    env = environment(**debug_variables(relay, port), WORKER_COUNT="1", WORKER_TIMEOUT="3600")
+    async with client_of(relay, port), running(str(command), *script, cwd=SCORE.parent, env=env) as server:
+        await server.line(f"a debugger can attach on port {port}")
+        async with attached(port, SCORE, "return score > 0", remote_root=SCORE.parent) as debugger:
+            answer = asyncio.get_running_loop().run_in_executor(None, post, f"127.0.0.1:{http}")
+            stop = await debugger.hit()
+            assert "0.1" == await stop.evaluate("x")
+        assert ANSWER == await answer
+
+
+def post(address: str) -> list[bool]:
+    done = subprocess.run(
+        [sys.executable, "-c", POST, address, json.dumps(REQUEST)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+POST = """
+import sys, http.client
+connection = http.client.HTTPConnection(sys.argv[1])
+connection.request("POST", "/score", sys.argv[2], {"Content-Type": "application/json"})
+print(connection.getresponse().read().decode())
+"""
+
+
+def deployment(*arguments: str) -> dict:
+    yaml = pytest.importorskip("yaml")
+    done = subprocess.run(
+        [sys.executable, "deploy.py", "--dry-run", *arguments],
+        cwd=SAMPLE, env=environment(), capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return yaml.safe_load(done.stdout)
+
+
+@needs_sdk
+def test_ordinary_deployment():
+    """An ordinary deployment has nothing of debugging in it."""
+    made = deployment()
+    assert "RELAY" not in json.dumps(made)
+    assert "liveness_probe" not in made
+    assert "score.py" == made["code_configuration"]["scoring_script"]
+    assert (Path(made["code_configuration"]["code"]) / "score.py").is_file()
+
+
+@needs_sdk
+def test_debug_deployment():
+    """A debug deployment has one worker, and neither server nor probe ends it during an hour at a breakpoint."""
+    secret = ["--debug-relay-connection-string-secret", "s", "--key-vault-url", "https://v.vault.azure.net/"]
+    made = deployment("--is-debug", "true", "--debug-relay-connection-name", "myhc", *secret)
+    assert {
+        "RELAY_DEBUG": "true",
+        "RELAY_DEBUG_CONNECTION_NAME": "myhc",
+        "RELAY_DEBUG_PORT": "5678",
+        "RELAY_DEBUG_CONNECTION_STRING_SECRET": "s",
+        "KEY_VAULT_URL": "https://v.vault.azure.net/",
+        "WORKER_COUNT": "1",
+        "WORKER_TIMEOUT": "3600",
+    } == made["environment_variables"]
+    assert 3600 <= made["liveness_probe"]["period"] * made["liveness_probe"]["failure_threshold"]
+    assert {"request_timeout_ms": 180000, "max_concurrent_requests_per_instance": 1} == made["request_settings"]
+    assert 1 == made["instance_count"]

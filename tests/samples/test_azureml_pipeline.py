@@ -1,0 +1,328 @@
+"""Facts about samples/azureml_pipeline: what it submits, that its steps understand it, and a debugger in each of them."""
+
+import importlib.util
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from relay_agent.pipeline import DEBUG_ARGUMENTS, Step, find_problems, read_steps
+from relay_agent.step_arguments import StepArguments, parse_step_arguments
+from tests.samples.kit import SAMPLES, breakpoint_hit, environment, free_ports, running
+
+SAMPLE = SAMPLES / "azureml_pipeline"
+STEPS = SAMPLE / "steps"
+DEBUG = ["--is-debug", "true", "--debug-relay-connection-name", "myhc"]
+
+pytestmark = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("azure") is None or importlib.util.find_spec("azure.ai.ml") is None,
+        reason="azure-ai-ml is not installed",
+    ),
+    pytest.mark.xdist_group("azureml_pipeline"),
+]
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+
+def python(*arguments: str, cwd: Path = SAMPLE) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
+def dry_run(*arguments: str) -> dict:
+    done = python("submit.py", "--dry-run", *arguments)
+    assert (0, "") == (done.returncode, done.stderr)
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def ordinary() -> dict:
+    """The REST body of an ordinary run."""
+    return dry_run()
+
+
+@pytest.fixture(scope="module")
+def debug() -> dict:
+    """The REST body of a debug run that takes its connection string from Key Vault."""
+    vault = ["--key-vault-url", "https://contoso.vault.azure.net/"]
+    return dry_run(*DEBUG, "--debug-relay-connection-string-secret", "relay-myhc-agent", *vault)
+
+
+def steps_of(body: dict) -> dict[str, Step]:
+    return {step.name: step for step in read_steps(body)}
+
+
+def test_steps(ordinary):
+    """The pipeline has a plain command, a parallel component, and PyTorch on 2 nodes with 2 processes each."""
+    prepare, featurize, train = read_steps(ordinary)
+    assert ["prepare", "featurize", "train"] == [prepare.name, featurize.name, train.name]
+    assert [False, True, False] == [step.is_parallel for step in (prepare, featurize, train)]
+    assert (2, 2) == (train.nodes, train.processes_per_node)
+    distribution = ordinary["properties"]["jobs"]["train"]["distribution"]
+    assert {"distribution_type": "PyTorch", "process_count_per_instance": 2} == distribution
+
+
+def test_arguments(ordinary):
+    """Every step gets exactly the four debugging arguments, each with its own port."""
+    assert ["is-debug", "debug-relay-connection-name", "debug-port", "debug-relay-connection-string-secret"] == (
+        re.findall(r"--([\w-]+)", DEBUG_ARGUMENTS)
+    )
+    for step in read_steps(ordinary):
+        assert step.template.endswith(DEBUG_ARGUMENTS)
+        assert {"debug_port", "is_debug"} <= step.inputs.keys()
+    assert [5678, 5679, 5680] == [step.ports[0] for step in read_steps(ordinary)]
+
+
+def test_pipeline_inputs(ordinary, debug):
+    """The pipeline's inputs are `is_debug` and the names; absent names are left out."""
+    assert {"is_debug": "False"} == values_of(ordinary)
+    assert {
+        "is_debug": "True",
+        "debug_relay_connection_name": "myhc",
+        "debug_relay_connection_string_secret": "relay-myhc-agent",
+    } == values_of(debug)
+
+
+def values_of(body: dict) -> dict[str, str]:
+    return {name: given["value"] for name, given in body["properties"]["inputs"].items()}
+
+
+def test_ordinary_run_is_left_alone(ordinary):
+    """An ordinary run may reuse results, and keeps the short timeout and the retries of its parallel step."""
+    assert "force_rerun" not in ordinary["properties"]["settings"]
+    node = ordinary["properties"]["jobs"]["featurize"]
+    assert {"max_retries": 2, "timeout": 60} == node["retry_settings"]
+    assert 2 == node["max_concurrency_per_instance"]
+    assert "timeout" not in node["task"]["program_arguments"]
+
+
+def test_debug_run_has_patience(debug):
+    """A debug run reruns every step, and its parallel step waits a day, does not retry, and is one process per node."""
+    assert debug["properties"]["settings"]["force_rerun"] is True
+    node = debug["properties"]["jobs"]["featurize"]
+    assert {"max_retries": 0, "timeout": 86400} == node["retry_settings"]
+    assert 1 == node["max_concurrency_per_instance"]
+    for name in ("first_task_creation", "task_overhead", "progress_update"):
+        assert f"--{name}_timeout 86400" in node["task"]["program_arguments"]
+
+
+def test_key_vault(ordinary, debug):
+    """The vault's address goes to every step as KEY_VAULT_URL, and only if there is one."""
+    for node in debug["properties"]["jobs"].values():
+        assert {"KEY_VAULT_URL": "https://contoso.vault.azure.net/"} == node["environment_variables"]
+    for node in ordinary["properties"]["jobs"].values():
+        assert not node.get("environment_variables")
+
+
+def test_environment(ordinary):
+    """Every step runs in the conda environment with relay-debug and torch."""
+    for step in read_steps(ordinary):
+        used = step.settings["environment"] if not step.is_parallel else step.settings["task"]["environment"]
+        pip = used["conda_file"]["dependencies"][-1]["pip"]
+        assert ["relay-debug", "torch"] == [re.split("[>=]", requirement)[0] for requirement in pip]
+
+
+def test_nothing_that_the_sdk_overlooks(ordinary, debug):
+    """Neither run has undeclared inputs, needed optional inputs, bad ports or shared ports."""
+    assert [] == find_problems(ordinary)
+    assert [] == find_problems(debug)
+
+
+def test_bad_port_is_not_submitted():
+    """A port that the SDK lets pass is refused before anything is sent."""
+    done = python("submit.py", "--dry-run", "--debug-port", "65535")
+    assert 1 == done.returncode
+    assert "step 'featurize': input 'debug_port' is 65536, not within 1024 to 65535" in done.stderr
+
+
+def test_debug_run_needs_a_hybrid_connection():
+    """A debug run without the name of a hybrid connection is a wrong command line."""
+    done = python("submit.py", "--dry-run", "--is-debug", "True")
+    assert 2 == done.returncode
+    assert "a debug run needs --debug-relay-connection-name" in done.stderr
+
+
+SDK_CHECK = """
+import sys
+from azure.ai.ml import load_component, load_job
+from pipeline import build_pipeline
+
+folder = sys.argv[1]
+job = build_pipeline(compute="cluster", is_debug=True, connection_name="myhc")
+assert job._validate().passed, job._validate()
+for node in job.jobs.values():
+    path = f"{folder}/{node.name}.yaml"
+    node.component.dump(path)
+    assert load_component(path).name == node.name
+with open(f"{folder}/job.yaml", "w") as file:
+    file.write(job._to_yaml())
+loaded = load_job(f"{folder}/job.yaml")
+assert loaded._validate().passed, loaded._validate()
+print(*loaded.jobs)
+"""
+
+
+def test_sdk_validation(tmp_path):
+    """The SDK accepts the pipeline, and the YAML that it makes of the pipeline and of each component."""
+    done = python("-c", SDK_CHECK, str(tmp_path))
+    assert 0 == done.returncode, done.stderr
+    assert "prepare featurize train\n" == done.stdout
+
+
+SUBMISSION = """
+import sys
+from types import SimpleNamespace
+import submit
+
+class Client:
+    workspace_name = "ws"
+    workspaces = SimpleNamespace(get=lambda name: SimpleNamespace(key_vault=f"/subscriptions/1/vaults/kv-of-{name}"))
+
+    @property
+    def jobs(self):
+        return SimpleNamespace(create_or_update=self.create)
+
+    def create(self, job, experiment_name):
+        urls = {node.environment_variables["KEY_VAULT_URL"] for node in job.jobs.values()}
+        return SimpleNamespace(studio_url=f"{experiment_name} {job.settings.force_rerun} {urls}")
+
+submit.connect = Client
+sys.exit(submit.main())
+"""
+
+
+def test_submission():
+    """A real submission hands the job to the client, with the workspace's own vault if none is named."""
+    done = python("-c", SUBMISSION, *DEBUG, "--debug-relay-connection-string-secret", "s")
+    assert (0, "circle True {'https://kv-of-ws.vault.azure.net/'}\n") == (done.returncode, done.stdout)
+
+
+REACHED = """
+import relay_agent, runpy, sys
+
+def reached():
+    print("reached", sys.argv[1:], sep="\\n")
+    sys.exit()
+
+relay_agent.start_remote_debugging_from_args = reached
+script, kind, *sys.argv[1:] = sys.argv[1:]
+names = runpy.run_path(script, run_name="__main__" if kind == "main" else "entry_script")
+names["init"]()
+"""
+
+
+@pytest.mark.parametrize("is_debug", ["True", "False"])
+@pytest.mark.parametrize("name", ["prepare", "featurize", pytest.param("train", marks=needs_torch)])
+def test_steps_understand_their_command(ordinary, debug, name, is_debug, tmp_path):
+    """What Azure ML makes of a step's command is understood by the step's own parser, with "True" and with "False"."""
+    step = steps_of(debug if is_debug == "True" else ordinary)[name]
+    words = shlex.split(step.expand(step.values, {output: str(tmp_path / output) for output in step.outputs}))
+    assert is_debug == words[words.index("--is-debug") + 1]
+    arguments = words if step.is_parallel else words[2:]
+    assert step.is_parallel or ["python", f"{name}.py"] == words[:2]
+    kind = "init" if step.is_parallel else "main"
+    done = subprocess.run(
+        [sys.executable, "-c", REACHED, str(STEPS / f"{name}.py"), kind, *arguments],
+        env=environment(RANK="0"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (0, ["reached", str(arguments)]) == (done.returncode, done.stdout.splitlines()), done.stderr
+    expected = StepArguments(True, "myhc", step.ports[0], "relay-myhc-agent") if is_debug == "True" else StepArguments()
+    assert expected == parse_step_arguments(arguments)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("true", True), ("True", True), ("false", False), (None, True)])
+def test_only_the_master_node_debugs(text, expected, monkeypatch):
+    """The parallel step takes Azure's text "false" for false, and a machine without the variable for the master."""
+    monkeypatch.delenv("AZ_BATCH_IS_CURRENT_NODE_MASTER", raising=False)
+    if text is not None:
+        monkeypatch.setenv("AZ_BATCH_IS_CURRENT_NODE_MASTER", text)
+    spec = importlib.util.spec_from_file_location("featurize", STEPS / "featurize.py")
+    featurize = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(featurize)
+    assert expected is featurize.is_master_node()
+
+
+@pytest.mark.e2e
+async def test_local_run():
+    """`--local` without debugging starts no relay and runs every step to its end; without torch it says what it left."""
+    async with running(sys.executable, "submit.py", "--local", cwd=SAMPLE, env=environment()) as local:
+        assert 0 == await local.finish()
+    lines = local.output.splitlines()
+    assert ["--- prepare", "prepare: wrote 8 files", "--- featurize", "featurize: handled 8 files"] == lines[:4]
+    assert "--- all done" == lines[-1]
+    if importlib.util.find_spec("torch"):
+        assert 4 == local.output.count("train: rank ")
+    else:
+        assert "--- train: skipped, because torch is not installed" in lines
+
+
+@pytest.mark.e2e
+@needs_torch
+async def test_breakpoint_in_each_step():
+    """`--local --is-debug true` stops at a breakpoint in each of the three steps, through a relay, and ends well."""
+    port = free_ports(6)
+    command = [sys.executable, "submit.py", "--local", *DEBUG, "--debug-port", str(port)]
+    async with running(*command, cwd=SAMPLE, env=environment()) as local:
+        await local.line(f"--- prepare, debugger port {port}")
+        async with breakpoint_hit(port, STEPS / "prepare.py", "points = draw(100, rng)") as stop:
+            assert ("main", "True") == (stop.function, await stop.evaluate("options.is_debug"))
+        await local.line(f"--- featurize, debugger port {port + 1}")
+        async with breakpoint_hit(port + 1, STEPS / "featurize.py", "return f") as stop:
+            assert ("featurize", "'part-00.csv'") == (stop.function, await stop.evaluate("path.name"))
+        await local.line(f"--- train, debugger port {port + 2}")
+        async with breakpoint_hit(port + 2, STEPS / "train.py", "loss.backward()", condition="epoch == 3") as stop:
+            assert ("train_step", "3") == (stop.function, await stop.evaluate("epoch"))
+            assert "(0, 4)" == await stop.evaluate("(dist.get_rank(), dist.get_world_size())")
+        assert 0 == await local.finish()
+    assert 3 == local.output.count("a debugger is attached, after")
+    assert 4 == local.output.count("train: rank ")
+    assert local.output.endswith("--- all done\n")
+
+
+@pytest.mark.e2e
+@needs_torch
+async def test_train_under_torchrun(tmp_path):
+    """The PyTorch step also runs under two launches of torchrun, as on two nodes, with its debugger on rank 0 only."""
+    features, port = tmp_path / "features", free_ports(1)
+    features.mkdir()
+    for number in range(4):
+        (features / f"{number}.csv").write_text("0.1,0.1,0.02,1\n0.9,0.9,1.62,0\n")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=2"]
+    launch += ["--master-addr=127.0.0.1", f"--master-port={port}"]
+    script = ["train.py", "--features", str(features), "--model", str(tmp_path / "model"), "--epochs", "2"]
+    script += ["--is-debug", "True", "--debug-relay-connection-name", "myhc"]
+    env = environment(RELAY_CONNECTION_STRING="not a connection string")
+    async with (
+        running(*launch, "--node-rank=0", *script, cwd=STEPS, env=env) as first,
+        running(*launch, "--node-rank=1", *script, cwd=STEPS, env=env) as second,
+    ):
+        assert (0, 0) == (await first.finish(), await second.finish())
+    assert 2 == first.output.count("of 4: loss")
+    assert 2 == second.output.count("of 4: loss")
+    assert "the job goes on without a debugger" in first.output
+    assert "relay-agent" not in second.output
+    assert {"weights", "bias"} == json.loads((tmp_path / "model" / "model.json").read_text()).keys()
+
+
+async def test_launch_json():
+    """The launch.json of the sample is what `--local --is-debug true` prints, so its ports are the pipeline's."""
+    written = json.loads((SAMPLE / ".vscode" / "launch.json").read_text())
+    spec = importlib.util.spec_from_file_location("local_run", SAMPLE / "local_run.py")
+    local_run = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(local_run)
+    assert written == json.loads(local_run.launch_json(read_steps(dry_run())))

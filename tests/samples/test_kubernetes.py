@@ -1,0 +1,153 @@
+"""Facts about samples/kubernetes: what its manifests promise, and their very commands under a debugger."""
+
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.samples.kit import SAMPLES, Running, agent_settings, breakpoint_hit, client_of, environment, running
+from tests.support.ports import free_port
+from tests.support.relay import LocalRelay
+
+yaml = pytest.importorskip("yaml")
+
+SAMPLE = SAMPLES / "kubernetes"
+SOURCES = {"simulate": SAMPLE, "train": SAMPLES / "plain_python"}
+"""The folders whose scripts the Dockerfile copies to /app."""
+
+
+def manifest(name: str) -> dict:
+    return yaml.safe_load((SAMPLE / f"{name}.yaml").read_text())
+
+
+def pod(name: str) -> dict:
+    return manifest(name)["spec"]["template"]["spec"]
+
+
+def containers(name: str) -> list[dict]:
+    return [*pod(name).get("initContainers", []), *pod(name)["containers"]]
+
+
+both = pytest.mark.parametrize("name", ["in-process", "sidecar"])
+
+
+@both
+def test_nothing_comes_in(name):
+    """No container opens a port, uses the node's network, or has a probe that could dial debugpy's port and brick it."""
+    for container in containers(name):
+        assert not {"ports", "livenessProbe", "readinessProbe", "startupProbe"} & container.keys()
+    assert not {"hostNetwork", "hostPID", "shareProcessNamespace"} & pod(name).keys()
+    (document,) = yaml.safe_load_all((SAMPLE / f"{name}.yaml").read_text())
+    assert "Job" == document["kind"]
+
+
+@both
+def test_confinement(name):
+    """Every container runs as an ordinary user, on a read-only disk, with no rights to gain."""
+    assert {
+        "runAsNonRoot": True,
+        "runAsUser": 1000,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    } == pod(name)["securityContext"]
+    assert pod(name)["automountServiceAccountToken"] is False
+    for container in containers(name):
+        assert {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        } == container["securityContext"]
+        assert "memory" in container["resources"]["limits"]
+
+
+@both
+def test_secret(name):
+    """The connection string comes from a Secret, reaches one container only, and is on no command line."""
+    holders = [container for container in containers(name) if "env" in container]
+    assert 1 == len(holders)
+    (variable,) = holders[0]["env"]
+    assert "RELAY_CONNECTION_STRING" == variable["name"]
+    reference = {"name": "relay-myhc-agent", "key": "connection-string"}
+    assert {"secretKeyRef": reference} == variable["valueFrom"]
+    assert "SharedAccessKey" not in (SAMPLE / f"{name}.yaml").read_text()
+
+
+@both
+def test_forgotten_jobs_end(name):
+    """A job is not repeated, and ends by itself when everybody has forgotten it."""
+    spec = manifest(name)["spec"]
+    assert 0 == spec["backoffLimit"]
+    assert 8 * 3600 == spec["activeDeadlineSeconds"]
+    assert "Never" == pod(name)["restartPolicy"]
+
+
+def test_the_sidecar_ends_with_the_job():
+    """The agent is a sidecar in Kubernetes' sense, or the job would never be complete."""
+    (agent,) = pod("sidecar")["initContainers"]
+    assert "Always" == agent["restartPolicy"]
+
+
+def test_network_policy():
+    """The policy applies to both jobs, lets nothing in, and lets out DNS and 443 only."""
+    policy = manifest("network-policy")["spec"]
+    for name in ("in-process", "sidecar"):
+        labels = manifest(name)["spec"]["template"]["metadata"]["labels"]
+        assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    assert [] == policy["ingress"]
+    assert {53, 443} == {port["port"] for port in itertools.chain(*(rule["ports"] for rule in policy["egress"]))}
+
+
+def test_images():
+    """Every image of the manifests is built by the Dockerfile, and its scripts are there to be copied."""
+    dockerfile = (SAMPLE / "Dockerfile").read_text()
+    for container in [*containers("in-process"), *containers("sidecar")]:
+        image = container["image"].rpartition("/")[2].partition(":")[0]
+        assert f"--target {image.removeprefix('relay-')} -t <registry>/{image}" in dockerfile
+    copied = [line.split()[1] for line in dockerfile.splitlines() if line.startswith("COPY")]
+    assert copied
+    assert all((SAMPLES / path).is_file() for path in copied)
+
+
+@contextlib.asynccontextmanager
+async def contained(
+    container: dict, relay: LocalRelay, replaced: dict[str, str], folder: Path
+) -> AsyncIterator[Running]:
+    """Run a container's command on this machine, with `folder` as its working directory and some words replaced."""
+    command = [replaced.get(word, word) for word in [*container["command"], *container.get("args", [])]]
+    settings = agent_settings(relay) if "env" in container else {}
+    async with running(*command, cwd=folder, env=environment(**settings)) as program:
+        yield program
+
+
+@pytest.mark.e2e
+async def test_debug_the_in_process_job(relay):
+    """The job of in-process.yaml stops at a breakpoint, through a relay, and ends well."""
+    port = free_port()
+    (job,) = containers("in-process")
+    folder = SOURCES["train"]
+    async with client_of(relay, port), contained(job, relay, {"5678": str(port)}, folder) as program:
+        async with breakpoint_hit(port, folder / "train.py", "loss -= math.log(", condition="epoch == 2") as stop:
+            assert "2" == await stop.evaluate("epoch")
+        assert 0 == await program.finish()
+
+
+@pytest.mark.e2e
+async def test_debug_the_job_with_a_sidecar(relay):
+    """The job of sidecar.yaml stops at a breakpoint, through its sidecar and a relay, and ends well.
+
+    Here job, sidecar and relay-client share one machine, so debugpy gets another port than relay-client.
+    """
+    port, local = free_port(), free_port()
+    agent, job = containers("sidecar")
+    folder = SOURCES["simulate"]
+    async with (
+        client_of(relay, port),
+        contained(agent, relay, {"5678": f"{port}:{local}"}, folder) as sidecar,
+        contained(job, relay, {"127.0.0.1:5678": f"127.0.0.1:{local}"}, folder) as program,
+    ):
+        await sidecar.line("listening on 'myhc'")
+        async with breakpoint_hit(port, folder / "simulate.py", "return sum(") as stop:
+            assert ("throw", "20000") == (stop.function, await stop.evaluate("count"))
+        assert 0 == await program.finish()
+        assert "round 20: pi is about 3.14" in program.output
