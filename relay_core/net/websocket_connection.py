@@ -166,6 +166,7 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - a close frame says more, nothing else does
         """Let everybody know; what was received before can still be read."""
+        self._transport.close()  # it is over, but Python 3.10 complains about transports that nobody closed
         self._timer.cancel()
         self._gone.set()
         self._readable.set()

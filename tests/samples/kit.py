@@ -128,6 +128,12 @@ class Attached:
         return Stopped(self.client, top["id"], top["name"])
 
 
+def line_of(source: Path, code: str) -> int:
+    """Return the number of the one line that contains `code`."""
+    (line,) = [number for number, text in enumerate(source.read_text().splitlines(), 1) if code in text]
+    return line
+
+
 @contextlib.asynccontextmanager
 async def attached(
     port: int, source: Path, code: str, *, remote_root: str | Path = ".", **how: str
@@ -141,7 +147,7 @@ async def attached(
         remote_root: As in launch.json.
         how: More fields of the breakpoint, such as `condition`.
     """
-    (line,) = [number for number, text in enumerate(source.read_text().splitlines(), 1) if code in text]
+    line = line_of(source, code)
     mapping = {"localRoot": str(source.parent), "remoteRoot": str(remote_root)}
     async with await DapClient.connect("127.0.0.1", port) as client:
         wanted = {str(source): [{"line": line, **how}]}

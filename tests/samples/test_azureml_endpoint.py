@@ -1,6 +1,5 @@
 """Facts about samples/azureml_endpoint: it serves as ever, and a debugger can attach while it does."""
 
-import asyncio
 import contextlib
 import importlib.util
 import json
@@ -74,7 +73,7 @@ async def test_bad_settings_do_not_hurt(variables):
         await server.line("serving")
         ask(server)
         assert f"answer {ANSWER}" == await server.line("answer")
-        assert "relay-agent: error: " in server.output or "relay-agent" in server.output
+        assert "relay-agent: " in server.output
 
 
 @pytest.mark.e2e
@@ -92,53 +91,39 @@ async def test_attach_while_it_serves(relay):
         assert f"answer {ANSWER}" == await server.line("answer")
 
 
-@pytest.mark.e2e
-@pytest.mark.skipif(
-    shutil.which("azmlinfsrv", path=os.environ.get("INFERENCE_SERVER_PATH")) is None,
-    reason="azmlinfsrv is not on INFERENCE_SERVER_PATH or PATH: it needs an environment of its own",
-)
-async def test_microsofts_inference_server(relay):
-    """Under Azure ML's own server a request stops at a breakpoint, and is answered afterwards."""
-    port, http, health = free_port(), free_ports(2), 1
-    health += http
-    command = shutil.which("azmlinfsrv", path=os.environ.get("INFERENCE_SERVER_PATH"))
-    script = [
-        "--entry_script",
-        "score.py",
-        "--model_dir",
-        "../model",
-        "--port",
-        str(http),
-        "--health_port",
-        str(health),
-    ]
-    env = environment(**debug_variables(relay, port), WORKER_COUNT="1", WORKER_TIMEOUT="3600")
-    async with client_of(relay, port), running(str(command), *script, cwd=SCORE.parent, env=env) as server:
-        await server.line(f"a debugger can attach on port {port}")
-        async with attached(port, SCORE, "return score > 0", remote_root=SCORE.parent) as debugger:
-            answer = asyncio.get_running_loop().run_in_executor(None, post, f"127.0.0.1:{http}")
-            stop = await debugger.hit()
-            assert "0.1" == await stop.evaluate("x")
-        assert ANSWER == await answer
-
-
-def post(address: str) -> list[bool]:
-    done = subprocess.run(
-        [sys.executable, "-c", POST, address, json.dumps(REQUEST)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return json.loads(done.stdout)
-
-
+INFERENCE_SERVER = shutil.which("azmlinfsrv", path=os.environ.get("INFERENCE_SERVER_PATH"))
 POST = """
 import sys, http.client
 connection = http.client.HTTPConnection(sys.argv[1])
 connection.request("POST", "/score", sys.argv[2], {"Content-Type": "application/json"})
 print(connection.getresponse().read().decode())
 """
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(
+    INFERENCE_SERVER is None,
+    reason="azmlinfsrv is not on PATH or INFERENCE_SERVER_PATH; azure-ai-ml cannot be in the same environment",
+)
+async def test_microsofts_inference_server(relay):
+    """Under Azure ML's own server a request stops at a breakpoint, and is answered afterwards."""
+    port, http = free_port(), free_ports(2)
+    script = ["--entry_script", "score.py", "--model_dir", "../model"]
+    script += ["--port", str(http), "--health_port", str(http + 1)]
+    env = environment(**debug_variables(relay, port), WORKER_COUNT="1", WORKER_TIMEOUT="3600")
+    async with (
+        client_of(relay, port),
+        running(str(INFERENCE_SERVER), *script, cwd=SCORE.parent, env=env) as server,
+        contextlib.AsyncExitStack() as calls,
+    ):
+        await server.line(f"a debugger can attach on port {port}")
+        async with attached(port, SCORE, "return score > 0", remote_root=SCORE.parent) as debugger:
+            post = (sys.executable, "-c", POST, f"127.0.0.1:{http}", json.dumps(REQUEST))
+            caller = await calls.enter_async_context(running(*post, cwd=SAMPLE, env=env))
+            stop = await debugger.hit()
+            assert "0.1" == await stop.evaluate("x")
+        assert 0 == await caller.finish()
+        assert ANSWER == json.loads(caller.output)
 
 
 def deployment(*arguments: str) -> dict:

@@ -1,4 +1,4 @@
-"""Facts about samples/azureml_pipeline: what it submits, that its steps understand it, and a debugger in each of them."""
+"""Facts about samples/azureml_pipeline: what it submits, what its steps make of it, and a debugger in each of them."""
 
 import importlib.util
 import json
@@ -28,7 +28,7 @@ pytestmark = [
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
-def python(*arguments: str, cwd: Path = SAMPLE) -> subprocess.CompletedProcess[str]:
+def python(*arguments: str, cwd: Path = SAMPLE, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,
@@ -232,14 +232,7 @@ def test_steps_understand_their_command(ordinary, debug, name, is_debug, tmp_pat
     arguments = words if step.is_parallel else words[2:]
     assert step.is_parallel or ["python", f"{name}.py"] == words[:2]
     kind = "init" if step.is_parallel else "main"
-    done = subprocess.run(
-        [sys.executable, "-c", REACHED, str(STEPS / f"{name}.py"), kind, *arguments],
-        env=environment(RANK="0"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = python("-c", REACHED, str(STEPS / f"{name}.py"), kind, *arguments, cwd=STEPS, RANK="0")
     assert (0, ["reached", str(arguments)]) == (done.returncode, done.stdout.splitlines()), done.stderr
     expected = StepArguments(True, "myhc", step.ports[0], "relay-myhc-agent") if is_debug == "True" else StepArguments()
     assert expected == parse_step_arguments(arguments)
@@ -259,7 +252,7 @@ def test_only_the_master_node_debugs(text, expected, monkeypatch):
 
 @pytest.mark.e2e
 async def test_local_run():
-    """`--local` without debugging starts no relay and runs every step to its end; without torch it says what it left."""
+    """`--local` without debugging runs every step to its end; without torch it says which one it left out."""
     async with running(sys.executable, "submit.py", "--local", cwd=SAMPLE, env=environment()) as local:
         assert 0 == await local.finish()
     lines = local.output.splitlines()

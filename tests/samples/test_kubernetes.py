@@ -1,5 +1,6 @@
 """Facts about samples/kubernetes: what its manifests promise, and their very commands under a debugger."""
 
+import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator
@@ -7,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples.kit import SAMPLES, Running, agent_settings, breakpoint_hit, client_of, environment, running
+from relay_core.net.compat import timeout
+from tests.samples.kit import (
+    PATIENCE,
+    SAMPLES,
+    Running,
+    agent_settings,
+    breakpoint_hit,
+    client_of,
+    environment,
+    running,
+)
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 
@@ -35,7 +46,7 @@ both = pytest.mark.parametrize("name", ["in-process", "sidecar"])
 
 @both
 def test_nothing_comes_in(name):
-    """No container opens a port, uses the node's network, or has a probe that could dial debugpy's port and brick it."""
+    """No container opens a port, uses the node's network, or has a probe, which would brick debugpy's port."""
     for container in containers(name):
         assert not {"ports", "livenessProbe", "readinessProbe", "startupProbe"} & container.keys()
     assert not {"hostNetwork", "hostPID", "shareProcessNamespace"} & pod(name).keys()
@@ -111,13 +122,20 @@ def test_images():
 
 @contextlib.asynccontextmanager
 async def contained(
-    container: dict, relay: LocalRelay, replaced: dict[str, str], folder: Path
+    container: dict, relay: LocalRelay, replaced: dict[str, str], folder: Path, **variables: str
 ) -> AsyncIterator[Running]:
     """Run a container's command on this machine, with `folder` as its working directory and some words replaced."""
     command = [replaced.get(word, word) for word in [*container["command"], *container.get("args", [])]]
     settings = agent_settings(relay) if "env" in container else {}
-    async with running(*command, cwd=folder, env=environment(**settings)) as program:
+    async with running(*command, cwd=folder, env=environment(**settings, **variables)) as program:
         yield program
+
+
+async def exists(path: Path) -> None:
+    """Wait until a file is there."""
+    async with timeout(PATIENCE):
+        while not path.exists():  # noqa: ASYNC240 - one look at a local file
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.e2e
@@ -133,20 +151,28 @@ async def test_debug_the_in_process_job(relay):
 
 
 @pytest.mark.e2e
-async def test_debug_the_job_with_a_sidecar(relay):
+async def test_debug_the_job_with_a_sidecar(relay, tmp_path):
     """The job of sidecar.yaml stops at a breakpoint, through its sidecar and a relay, and ends well.
 
-    Here job, sidecar and relay-client share one machine, so debugpy gets another port than relay-client.
+    Here job, sidecar and relay-client share one machine, so debugpy gets another port than relay-client. The file is
+    how debugpy tells that it listens; to look at its port would brick it.
     """
-    port, local = free_port(), free_port()
+    port, local, listening = free_port(), free_port(), tmp_path / "endpoints.json"
     agent, job = containers("sidecar")
     folder = SOURCES["simulate"]
     async with (
         client_of(relay, port),
         contained(agent, relay, {"5678": f"{port}:{local}"}, folder) as sidecar,
-        contained(job, relay, {"127.0.0.1:5678": f"127.0.0.1:{local}"}, folder) as program,
+        contained(
+            job,
+            relay,
+            {"127.0.0.1:5678": f"127.0.0.1:{local}"},
+            folder,
+            DEBUGPY_ADAPTER_ENDPOINTS=str(listening),
+        ) as program,
     ):
         await sidecar.line("listening on 'myhc'")
+        await exists(listening)
         async with breakpoint_hit(port, folder / "simulate.py", "return sum(") as stop:
             assert ("throw", "20000") == (stop.function, await stop.evaluate("count"))
         assert 0 == await program.finish()
