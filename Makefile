@@ -27,9 +27,10 @@ lint: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 
-# 10,000 cuts over real sockets; SOAK_CUTS=500 make soak for a shorter run.
+# 10,000 cuts over real sockets (a quarter of an hour; SOAK_CUTS=500 for less), then random walks of the core (hours).
 soak: $(READY)
 	$(BIN)/python -m pytest -m soak --timeout 5400 tests/soak
+	$(BIN)/python -m pytest -m soak --timeout 14400 -n 2 tests/unit/relay_core/tunnel
 
 # The same tests on every supported interpreter that this machine has.
 test-pythons:

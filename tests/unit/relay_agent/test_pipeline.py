@@ -106,8 +106,8 @@ def test_good_pipeline():
 @pytest.mark.parametrize(
     ("job", "problem"),
     [
-        (command("--rate ${{inputs.raet}}"), "${{inputs.raet}} is not among its inputs"),
-        (parallel("--out ${{outputs.reslut}}"), "${{outputs.reslut}} is not among its outputs"),
+        (command("--rate ${{inputs.other}}"), "${{inputs.other}} is not among its inputs"),
+        (parallel("--out ${{outputs.other}}"), "${{outputs.other}} is not among its outputs"),
         (command("$[[--x ${{inputs.x}}]]"), "${{inputs.x}} is not among its inputs"),
         (
             command("--x ${{inputs.x}}", declared={"x": {"type": "string", "optional": True}}),
