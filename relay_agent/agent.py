@@ -100,7 +100,7 @@ class Agent:
         if not self._encrypted:
             logger.warning(
                 "no TunnelKey: the relay, and whoever holds its keys, can read and use what passes through; "
-                "add ;TunnelKey=<32 bytes of base64> to the connection strings of both sides"
+                "add ;TunnelKey=<32 bytes of base64> to the connection strings of both sides, or set RELAY_TUNNEL_KEY"
             )
         async with self._connections:
             try:

@@ -20,40 +20,15 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, cast
 
+from relay_agent.agent_order import AgentOrder
 from relay_core.errors import ConfigurationError, RelayDebugError
 
-__all__ = ["AgentOrder", "AgentProcess"]
+__all__ = ["AgentProcess"]
 
 LEAVE_TIMEOUT = 2.0
 """Seconds a job that ends gives its agent to deliver the last bytes: a container dies with its job."""
-
-
-class AgentOrder(NamedTuple):
-    """What an agent must know. Settings left out are looked up by the agent itself, in its environment."""
-
-    hc: str
-    """Hybrid connection."""
-    logical_port: int
-    """The port that the developer's launch.json names."""
-    target_port: int
-    """The port on 127.0.0.1 where debugpy really listens."""
-    pid: int
-    """The job; the agent watches it, because children of the job inherit the pipe and may outlive it."""
-    connection_string: str | None = None
-    connection_string_file: str | None = None
-    connection_string_secret: str | None = None
-    """Name of a Key Vault secret; the agent reads it, the job never does."""
-    key_vault: str | None = None
-    namespace: str | None = None
-    identity: str | None = None
-    tunnel_key_file: str | None = None
-    tunnel_key_secret: str | None = None
-    ca_file: str | None = None
-
-    def __repr__(self) -> str:
-        return f"<AgentOrder {self.hc!r} port {self.logical_port} -> 127.0.0.1:{self.target_port}>"
 
 
 class AgentProcess:
@@ -96,7 +71,7 @@ class AgentProcess:
     def attend(self, order: AgentOrder) -> None:
         """Tell the agent what to attend to; an agent that is already gone shows in `ended`."""
         with contextlib.suppress(BrokenPipeError):
-            self._orders.write(json.dumps(order._asdict()).encode() + b"\n")
+            self._orders.write(order.encode())
 
     def dismiss(self) -> None:
         """Let the agent go; it leaves by itself and never needs to be killed.

@@ -1,6 +1,6 @@
 """The agent of one debugged process: started by it, told what to do on stdin, gone when it is gone.
 
-stdin carries one JSON line (`Assignment`) and then stays open for as long as the process lives. Its end means that the
+stdin carries one JSON line (`AgentOrder`) and then stays open for as long as the process lives. Its end means that the
 process is gone; but forked children hold copies of the pipe, so the process itself is watched as well. stdout carries
 JSON lines back: `{"state": "listening"}`, and `{"state": "failed", "sentence", "hint", "exit_code"}` at most once.
 """
@@ -11,58 +11,19 @@ import asyncio
 import json
 import os
 import sys
-from dataclasses import dataclass, field
 
 from relay_agent.agent import Agent
+from relay_agent.agent_order import AgentOrder
 from relay_agent.target import Target
 from relay_core.auth import AccessSettings, find_access
-from relay_core.errors import ConfigurationError, RelayDebugError
+from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import TaskSet
 from relay_core.net.tls import client_tls
 
-__all__ = ["Assignment", "attend"]
+__all__ = ["attend"]
 
 PID_POLL_INTERVAL = 1.0
 """Seconds between looks at the process where the system cannot report its end (no pidfd)."""
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """What the debugged process asks its agent to do."""
-
-    hc: str
-    logical_port: int
-    target_port: int
-    """Where debugpy listens on 127.0.0.1."""
-    pid: int
-    """The debugged process."""
-    connection_string: str | None = field(default=None, repr=False)
-    connection_string_file: str | None = None
-    connection_string_secret: str | None = None
-    key_vault: str | None = None
-    namespace: str | None = None
-    identity: str | None = None
-    tunnel_key_file: str | None = None
-    tunnel_key_secret: str | None = None
-    ca_file: str | None = None
-
-    @classmethod
-    def parse(cls, line: str) -> Assignment:
-        """Read the JSON line.
-
-        Raises:
-            ConfigurationError: it is not what this version understands.
-        """
-        try:
-            return cls(**json.loads(line))
-        except (TypeError, ValueError):
-            raise ConfigurationError(
-                "this agent was started with an assignment that it does not understand",
-                hint="it is started by relay_agent inside a job; to serve ports by hand use 'relay-agent serve'",
-            ) from None
-
-    def __repr__(self) -> str:
-        return f"<Assignment '{self.hc}' {self.logical_port} -> {self.target_port} of pid {self.pid}>"
 
 
 async def attend() -> None:
@@ -76,10 +37,10 @@ async def attend() -> None:
         line = await stdin.readline()
         if not line:
             return  # the process ended, or could not start its debugger, before it needed an agent
-        assignment = Assignment.parse(line.decode(errors="replace"))
+        order = AgentOrder.parse(line)
         async with TaskSet() as tasks:
-            serving = tasks.spawn(_serve(assignment), name="agent")
-            gone = tasks.spawn(_until_gone(stdin, assignment.pid), name="watch the job")
+            serving = tasks.spawn(_serve(order), name="agent")
+            gone = tasks.spawn(_until_gone(stdin, order.pid), name="watch the job")
             await asyncio.wait({serving, gone}, return_when=asyncio.FIRST_COMPLETED)
             if serving.done():
                 await serving
@@ -88,22 +49,22 @@ async def attend() -> None:
         raise
 
 
-async def _serve(assignment: Assignment) -> None:
+async def _serve(order: AgentOrder) -> None:
     """Find credentials, in Key Vault if need be, and serve the process's debugger."""
-    tls = client_tls(assignment.ca_file)
+    tls = client_tls(order.ca_file)
     settings = AccessSettings(
-        hc=assignment.hc,
-        connection_string=assignment.connection_string,
-        connection_string_file=assignment.connection_string_file,
-        connection_string_secret=assignment.connection_string_secret,
-        key_vault=assignment.key_vault,
-        namespace=assignment.namespace,
-        identity=assignment.identity,
-        tunnel_key_file=assignment.tunnel_key_file,
-        tunnel_key_secret=assignment.tunnel_key_secret,
+        hc=order.hc,
+        connection_string=order.connection_string,
+        connection_string_file=order.connection_string_file,
+        connection_string_secret=order.connection_string_secret,
+        key_vault=order.key_vault,
+        namespace=order.namespace,
+        identity=order.identity,
+        tunnel_key_file=order.tunnel_key_file,
+        tunnel_key_secret=order.tunnel_key_secret,
     )
     access = await find_access(settings, side="agent", tls=tls)
-    target = Target(assignment.logical_port, assignment.target_port, dap_only=True)
+    target = Target(order.logical_port, order.target_port, dap_only=True)
     agent = Agent(
         access.endpoint,
         access.credential,

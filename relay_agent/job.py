@@ -135,7 +135,8 @@ def _running_agent() -> AgentProcess | None:
 def _start_agent(*, hc: str, logical_port: int, **access: str | None) -> AgentProcess:
     """Start the agent and the debugger, or find the debugger that runs, and introduce one to the other."""
     global _agent  # noqa: PLW0603 - a process has one debugger, hence one agent
-    from relay_agent.agent_process import AgentOrder, AgentProcess  # noqa: PLC0415 - in debug runs only
+    from relay_agent.agent_order import AgentOrder  # noqa: PLC0415 - in debug runs only
+    from relay_agent.agent_process import AgentProcess  # noqa: PLC0415 - in debug runs only
 
     target_port = debuggee.find_foreign_port() if debuggee.is_armed() else None
     if debuggee.is_armed() and target_port is None:

@@ -6,11 +6,11 @@ text handed to these classes, may contain a key, a token or a connection string.
 
     RelayDebugError                 1   anything not listed below
     ├── UsageError                  2   wrong command line (argparse uses 2 as well)
-    ├── ConfigurationError          3   connection string, file or environment is unusable
-    ├── Unauthorized                4   the relay refused the key or token (401, 403)
+    ├── ConfigurationError          3   connection string, file, secret or environment is unusable; no identity to ask
+    ├── Unauthorized                4   the relay, Key Vault or Entra ID refused the key, token or identity (401, 403)
     ├── HybridConnectionNotFound    5   the namespace has no such hybrid connection (404)
     ├── RelayUnreachable            6   name, network, proxy, time-out, or a relay that answers 5xx / 429
-    ├── UntrustedCertificate        7   the relay's TLS certificate is not trusted
+    ├── UntrustedCertificate        7   the TLS certificate of the relay or of Key Vault is not trusted
     ├── LocalPortInUse              8   a local port of `--ports` is taken
     ├── NoListener                  9   nobody listens on the hybrid connection (404)
     ├── Rejected                   10   the listener said no (any status), or did not answer in time (408, 504)

@@ -103,7 +103,7 @@ def _unauthorized(status: int, said: str, endpoint: Endpoint, right: str) -> Una
             "the token has expired: make a new one, and check this machine's clock"
             if expired
             else f"use a key with the {right} right on this hybrid connection or namespace, and copy it again whole; "
-            "a firewall rule of the namespace gives the same answer"
+            f"with Entra ID, the role Azure Relay {right}er (spreads in 5 minutes); a firewall rule looks the same"
         ),
     )
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import threading
 from collections import deque
 from typing import cast
 
 __all__ = ["LocalReader"]
 
 READ_SIZE = 64 * 1024
-"""Bytes per read: large enough for bulk, small enough to take turns with other streams, and below the size from which
-the C library maps and unmaps memory for each."""
-UNREAD_LIMIT = 2 * READ_SIZE
+"""Bytes handed on at a time: large enough for bulk, small enough to take turns with other streams."""
+BUFFER_SIZE = 256 * 1024
+"""Bytes per read: what a busy writer puts into a socket while this process does something else."""
+UNREAD_LIMIT = BUFFER_SIZE
 """Bytes at which the connection is not read any more."""
 BURST = 16 * 1024
 """Reads below this are the last for the moment, as a rule: what was asked, or answered, is complete."""
@@ -36,7 +38,7 @@ class LocalReader(asyncio.BufferedProtocol):
         self._socket: socket.socket | None = transport.get_extra_info("socket")
         if not hasattr(socket, "TCP_QUICKACK") or self._socket is None or self._socket.family == socket.AF_UNIX:
             self._socket = None
-        self._buffer = memoryview(bytearray(READ_SIZE))
+        self._buffer = _shared_buffer()
         self._pieces: deque[bytes] = deque()
         self._unread = 0
         self._paused = False
@@ -79,7 +81,8 @@ class LocalReader(asyncio.BufferedProtocol):
             # one, which it puts off for 40 ms unless told to do it now.
             with contextlib.suppress(OSError):
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
-        self._pieces.append(bytes(self._buffer[:nbytes]))
+        for start in range(0, nbytes, READ_SIZE):
+            self._pieces.append(bytes(self._buffer[start : min(start + READ_SIZE, nbytes)]))
         self._unread += nbytes
         self._readable.set()
         if self._unread >= UNREAD_LIMIT and not self._paused:
@@ -106,3 +109,14 @@ class LocalReader(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """For the StreamWriter."""
         self._streams.resume_writing()
+
+
+_of_thread = threading.local()
+
+
+def _shared_buffer() -> memoryview:
+    """Return the one buffer that all connections of a thread read to: asyncio fills it and hands it over at once."""
+    if not hasattr(_of_thread, "buffer"):
+        _of_thread.buffer = memoryview(bytearray(BUFFER_SIZE))
+    buffer: memoryview = _of_thread.buffer
+    return buffer

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import socket
 from dataclasses import dataclass
+from typing import cast
 
 from relay_core.errors import ConnectionLost
 from relay_core.net.local_reader import READ_SIZE, LocalReader
@@ -17,6 +18,9 @@ from relay_core.net.stream import ByteStream
 from relay_core.net.tasks import run_together
 
 __all__ = ["READ_SIZE", "Traffic", "close_writer", "pump", "set_nodelay"]
+
+MORE_THAN_BUFFERED = 1024 * 1024
+"""Bytes; a StreamReader holds less, so that reading so many empties it."""
 
 
 @dataclass
@@ -60,12 +64,14 @@ async def pump(
 async def _local_to_stream(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: ByteStream, traffic: Traffic
 ) -> None:
+    data = await reader.read(MORE_THAN_BUFFERED)
     local: LocalReader | None = None
-    while data := await (reader.read(READ_SIZE) if local is None else local.read()):
-        if local is None and len(data) < READ_SIZE and not reader.at_eof():  # it is empty now
-            local = LocalReader(writer.transport)
+    if not reader.at_eof():  # it is empty until the next await
+        local = LocalReader(cast("asyncio.Transport", writer.transport))
+    while data:
         await stream.write(data)
         traffic.sent += len(data)
+        data = b"" if local is None else await local.read()
     await stream.write_eof()
 
 

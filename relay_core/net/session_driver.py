@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.compat import TIMEOUT_ERRORS
+from relay_core.net.memory import keep_freed_memory
 from relay_core.net.session_stream import SessionStream
 from relay_core.net.tasks import run_together
 from relay_core.net.transport import Transport
@@ -61,6 +62,7 @@ class SessionDriver:
         on_over: Callable[[], None] = lambda: None,
     ) -> None:
         self.session = session
+        keep_freed_memory()
         self.heard_at = asyncio.get_running_loop().time()
         """When the peer was last heard, in the loop's time."""
         self.over = asyncio.Event()

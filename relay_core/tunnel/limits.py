@@ -40,6 +40,9 @@ through a forward, and a limit for a program that dials in a loop."""
 MAX_REPEATED_BREACHES = 3
 """Transports lost to a protocol breach without progress between them, before the session is given up."""
 
+COMPANY_RATE = 16 * MIB
+"""Bytes per second that streams which are not alone may have under way over the round trip of their path."""
+
 HANDSHAKE_TIMEOUT = 10.0
 """Time for the first frame of each side; the driver enforces it."""
 UNCONFIRMED_GRACE = 30.0
@@ -80,10 +83,14 @@ class Settings:
     """Bytes of one stream that wait for their turn; when it is full the driver stops reading the local socket."""
     turn: int = 16 * KIB
     """Bytes of one stream in a row while another one waits."""
+    in_company: int = 256 * KIB
+    """Unacknowledged bytes at which a stream that is not alone waits, on a path without latency: what is under way
+    stands before whatever another stream has to say."""
     ack_bytes: int = 256 * KIB
     ack_frames: int = 64
     ack_delay: float = 0.1
-    """An acknowledgement leaves after so many bytes, frames or seconds, or earlier with any other frame."""
+    """An acknowledgement leaves after so many bytes, frames or seconds, or earlier with any other frame; with several
+    streams after half of `in_company`, or the two sides would wait for each other."""
     ping_after: float = 10.0
     """Silence after which a PING is sent; it also keeps middleboxes from calling the connection idle."""
     dead_after: float = 25.0
@@ -96,5 +103,5 @@ class Settings:
             raise ValueError("replay_bytes must hold two frames")
         if self.control_reserve < MIN_CONTROL_RESERVE:
             raise ValueError(f"control_reserve is below {MIN_CONTROL_RESERVE}")
-        if min(self.send_queue, self.turn, self.ack_bytes, self.ack_frames) < 1:
+        if min(self.send_queue, self.turn, self.in_company, self.ack_bytes, self.ack_frames) < 1:
             raise ValueError("a buffer of no bytes stops everything")

@@ -24,6 +24,8 @@ class Liveness:
     def __init__(self, settings: Settings, now: float) -> None:
         self.ping_due = True
         """A PING should leave; the first one measures the round trip of a fresh transport."""
+        self.round_trip = 0.0
+        """The shortest one measured on this transport, in seconds."""
         self._ping_after = settings.ping_after
         self._dead_after = settings.dead_after
         self._heard_at = now
@@ -79,4 +81,8 @@ class Liveness:
 
     def pong(self, nonce: int, now: float) -> float | None:
         """Return the round trip in seconds, or None if this answers an older PING."""
-        return now - self._sent_at if nonce == self._nonce else None
+        if nonce != self._nonce:
+            return None
+        seconds = now - self._sent_at
+        self.round_trip = min(self.round_trip or seconds, seconds)
+        return seconds

@@ -115,12 +115,13 @@ class Receipts:
             raise ProtocolBreach(Breach.SEQUENCE, f"{seq} after {self.received}")
         return seq > self.received
 
-    def accept(self, size: int, now: float) -> None:
-        """The next frame, of `size` bytes, is ours now."""
+    def accept(self, size: int, now: float, *, in_company: bool = False) -> None:
+        """The next frame, of `size` bytes, is ours now; `in_company` if the peer sends less ahead for that reason."""
         self.received += 1
         self._bytes += size
         settings = self._settings
-        if self._bytes >= settings.ack_bytes or self.received - self._acked >= settings.ack_frames:
+        ack_bytes = min(settings.ack_bytes, settings.in_company // 2) if in_company else settings.ack_bytes
+        if self._bytes >= ack_bytes or self.received - self._acked >= settings.ack_frames:
             self.hurry()
         elif self.deadline is None and not self.due:
             self.deadline = now + settings.ack_delay

@@ -17,7 +17,7 @@ from collections import deque
 
 from relay_core.tunnel import frames
 from relay_core.tunnel.frames import HEADER_SIZE, Buffer
-from relay_core.tunnel.limits import MAX_PENDING_CONTROL, Settings
+from relay_core.tunnel.limits import COMPANY_RATE, MAX_PENDING_CONTROL, Settings
 from relay_core.tunnel.payloads import encode_u32
 from relay_core.tunnel.replay import ReplayBuffer, SentFrame
 from relay_core.tunnel.stream import Stream
@@ -37,7 +37,9 @@ class Scheduler:
         self.replay = ReplayBuffer()
         self._max_payload = min(max_payload, settings.limits.max_payload)
         self._turn = min(settings.turn, self._max_payload)
+        self._replay_limit = settings.replay_bytes
         self._data_limit = settings.replay_bytes
+        self._in_company = max(settings.in_company, 2 * self._max_payload)
         self._control_limit = settings.replay_bytes + settings.control_reserve
         self._control: deque[tuple[int, int, bytes]] = deque()
         self._credit: dict[int, int] = {}
@@ -84,6 +86,15 @@ class Scheduler:
     def say_goodbye(self, payload: bytes) -> None:
         """Send GOAWAY after everything else."""
         self._goodbye = payload
+
+    def share(self, streams: int, round_trip: float) -> None:
+        """Adapt to how many streams there are, and to how long their bytes are under way, in seconds.
+
+        One stream alone may fill every buffer between here and its consumer. With others about, what is under way makes
+        them wait, so it is kept to what the path itself holds.
+        """
+        shared = self._in_company + int(round_trip * COMPANY_RATE)
+        self._data_limit = min(shared, self._replay_limit) if streams > 1 else self._replay_limit
 
     def pull(self, limit: int) -> list[Buffer]:
         """Return buffers to send, in order, until they hold `limit` bytes or nothing may leave; frames stay whole."""

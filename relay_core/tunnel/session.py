@@ -180,6 +180,7 @@ class Session:
         bulk: list[Buffer] = []
         if not self.over:
             urgent = self._unsequenced_frames(now)
+            self._scheduler.share(len(self.streams), self._liveness.round_trip)
             bulk = self._scheduler.pull(limit)
             for stream in self._scheduler.take_framed():
                 self.streams.progressed(stream)
@@ -252,7 +253,7 @@ class Session:
             raise ProtocolBreach(Breach.UNKNOWN_FRAME, f"type {frame.type:#04x}")
         self._confirmed = True
         if frame.seq:  # only now: what could not be handled was not received
-            self._receipts.accept(HEADER_SIZE + len(frame.payload), now)
+            self._receipts.accept(HEADER_SIZE + len(frame.payload), now, in_company=len(self.streams) > 1)
 
     def _on_goaway(self, frame: Frame, _now: float) -> None:
         _, text = payloads.decode_code(frame.payload)

@@ -34,7 +34,8 @@ OTHER_STEP = re.compile(r"\$\{\{parent\.jobs\.(\w+)\.outputs\.(\w+)\}\}")
 
 def run_locally(body: dict, connection_name: str | None) -> int:
     """Run all steps, through a relay with this hybrid connection in a debug run, and return the exit status."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    for number in (signal.SIGINT, signal.SIGTERM):  # so that what was started is ended
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     steps = read_steps(body)
     with tempfile.TemporaryDirectory(prefix="pipeline-") as name, contextlib.ExitStack() as running:
         folder = Path(name)

@@ -3,6 +3,7 @@
 import asyncio
 import asyncio.subprocess
 import contextlib
+import importlib.util
 import os
 import signal
 import socket
@@ -10,12 +11,36 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 from relay_client.dap.client import DapClient
 from tests.support import secrets
 from tests.support.ports import free_port
 from tests.support.programs import Program, program
 from tests.support.relay import LocalRelay
+
+
+def load(path: Path) -> ModuleType:
+    """Import a sample's file by its path."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _installed(*modules: str) -> bool:
+    """Whether a module and the packages around it, outermost first, are there."""
+    return all(importlib.util.find_spec(module) is not None for module in modules)
+
+
+needs_sdk = pytest.mark.skipif(
+    not _installed("azure", "azure.ai", "azure.ai.ml"), reason="azure-ai-ml is not installed"
+)
+needs_torch = pytest.mark.skipif(not _installed("torch"), reason="torch is missing")
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "samples"

@@ -1,7 +1,6 @@
 """Facts about samples/azureml_endpoint: it serves as ever, and a debugger can attach while it does."""
 
 import contextlib
-import importlib.util
 import json
 import os
 import shutil
@@ -12,7 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples.kit import SAMPLES, Running, agent_settings, attached, client_of, environment, free_ports, running
+from tests.samples.kit import (
+    SAMPLES,
+    Running,
+    agent_settings,
+    attached,
+    client_of,
+    environment,
+    free_ports,
+    needs_sdk,
+    running,
+)
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 
@@ -29,11 +38,6 @@ print("serving", "debugpy" in sys.modules, flush=True)
 for line in sys.stdin:
     print("answer", score.run(line), flush=True)
 """
-
-needs_sdk = pytest.mark.skipif(
-    importlib.util.find_spec("azure") is None or importlib.util.find_spec("azure.ai.ml") is None,
-    reason="azure-ai-ml is not installed",
-)
 
 
 @contextlib.asynccontextmanager

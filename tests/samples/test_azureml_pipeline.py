@@ -1,6 +1,5 @@
-"""Facts about samples/azureml_pipeline: what it submits, what its steps make of it, and a debugger in each of them."""
+"""Facts about samples/azureml_pipeline: what it submits, and what its steps make of that; nothing runs yet."""
 
-import importlib.util
 import json
 import re
 import shlex
@@ -12,27 +11,23 @@ import pytest
 
 from relay_agent.pipeline import DEBUG_ARGUMENTS, Step, find_problems, read_steps
 from relay_agent.step_arguments import StepArguments, parse_step_arguments
-from tests.samples.kit import SAMPLES, breakpoint_hit, environment, free_ports, running
+from tests.samples.kit import SAMPLES, environment, load, needs_sdk, needs_torch
 
 SAMPLE = SAMPLES / "azureml_pipeline"
 STEPS = SAMPLE / "steps"
 DEBUG = ["--is-debug", "true", "--debug-relay-connection-name", "myhc"]
 
 pytestmark = [
-    pytest.mark.skipif(
-        importlib.util.find_spec("azure") is None or importlib.util.find_spec("azure.ai.ml") is None,
-        reason="azure-ai-ml is not installed",
-    ),
-    pytest.mark.xdist_group("azureml_pipeline"),
+    needs_sdk,
+    pytest.mark.xdist_group("azureml_pipeline"),  # its fixtures take seconds
 ]
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
 def python(*arguments: str, cwd: Path = SAMPLE, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,
-        env=environment(),
+        env=environment(**variables),
         capture_output=True,
         text=True,
         timeout=90,
@@ -244,78 +239,10 @@ def test_only_the_master_node_debugs(text, expected, monkeypatch):
     monkeypatch.delenv("AZ_BATCH_IS_CURRENT_NODE_MASTER", raising=False)
     if text is not None:
         monkeypatch.setenv("AZ_BATCH_IS_CURRENT_NODE_MASTER", text)
-    spec = importlib.util.spec_from_file_location("featurize", STEPS / "featurize.py")
-    featurize = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(featurize)
-    assert expected is featurize.is_master_node()
+    assert expected is load(STEPS / "featurize.py").is_master_node()
 
 
-@pytest.mark.e2e
-async def test_local_run():
-    """`--local` without debugging runs every step to its end; without torch it says which one it left out."""
-    async with running(sys.executable, "submit.py", "--local", cwd=SAMPLE, env=environment()) as local:
-        assert 0 == await local.finish()
-    lines = local.output.splitlines()
-    assert ["--- prepare", "prepare: wrote 8 files", "--- featurize", "featurize: handled 8 files"] == lines[:4]
-    assert "--- all done" == lines[-1]
-    if importlib.util.find_spec("torch"):
-        assert 4 == local.output.count("train: rank ")
-    else:
-        assert "--- train: skipped, because torch is not installed" in lines
-
-
-@pytest.mark.e2e
-@needs_torch
-async def test_breakpoint_in_each_step():
-    """`--local --is-debug true` stops at a breakpoint in each of the three steps, through a relay, and ends well."""
-    port = free_ports(6)
-    command = [sys.executable, "submit.py", "--local", *DEBUG, "--debug-port", str(port)]
-    async with running(*command, cwd=SAMPLE, env=environment()) as local:
-        await local.line(f"--- prepare, debugger port {port}")
-        async with breakpoint_hit(port, STEPS / "prepare.py", "points = draw(100, rng)") as stop:
-            assert ("main", "True") == (stop.function, await stop.evaluate("options.is_debug"))
-        await local.line(f"--- featurize, debugger port {port + 1}")
-        async with breakpoint_hit(port + 1, STEPS / "featurize.py", "return f") as stop:
-            assert ("featurize", "'part-00.csv'") == (stop.function, await stop.evaluate("path.name"))
-        await local.line(f"--- train, debugger port {port + 2}")
-        async with breakpoint_hit(port + 2, STEPS / "train.py", "loss.backward()", condition="epoch == 3") as stop:
-            assert ("train_step", "3") == (stop.function, await stop.evaluate("epoch"))
-            assert "(0, 4)" == await stop.evaluate("(dist.get_rank(), dist.get_world_size())")
-        assert 0 == await local.finish()
-    assert 3 == local.output.count("a debugger is attached, after")
-    assert 4 == local.output.count("train: rank ")
-    assert local.output.endswith("--- all done\n")
-
-
-@pytest.mark.e2e
-@needs_torch
-async def test_train_under_torchrun(tmp_path):
-    """The PyTorch step also runs under two launches of torchrun, as on two nodes, with its debugger on rank 0 only."""
-    features, port = tmp_path / "features", free_ports(1)
-    features.mkdir()
-    for number in range(4):
-        (features / f"{number}.csv").write_text("0.1,0.1,0.02,1\n0.9,0.9,1.62,0\n")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=2"]
-    launch += ["--master-addr=127.0.0.1", f"--master-port={port}"]
-    script = ["train.py", "--features", str(features), "--model", str(tmp_path / "model"), "--epochs", "2"]
-    script += ["--is-debug", "True", "--debug-relay-connection-name", "myhc"]
-    env = environment(RELAY_CONNECTION_STRING="not a connection string")
-    async with (
-        running(*launch, "--node-rank=0", *script, cwd=STEPS, env=env) as first,
-        running(*launch, "--node-rank=1", *script, cwd=STEPS, env=env) as second,
-    ):
-        assert (0, 0) == (await first.finish(), await second.finish())
-    assert 2 == first.output.count("of 4: loss")
-    assert 2 == second.output.count("of 4: loss")
-    assert "the job goes on without a debugger" in first.output
-    assert "relay-agent" not in second.output
-    assert {"weights", "bias"} == json.loads((tmp_path / "model" / "model.json").read_text()).keys()
-
-
-async def test_launch_json():
+def test_launch_json(ordinary):
     """The launch.json of the sample is what `--local --is-debug true` prints, so its ports are the pipeline's."""
     written = json.loads((SAMPLE / ".vscode" / "launch.json").read_text())
-    spec = importlib.util.spec_from_file_location("local_run", SAMPLE / "local_run.py")
-    local_run = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(local_run)
-    assert written == json.loads(local_run.launch_json(read_steps(dry_run())))
+    assert written == json.loads(load(SAMPLE / "local_run.py").launch_json(read_steps(ordinary)))

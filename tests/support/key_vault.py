@@ -1,6 +1,6 @@
 """A Key Vault as its SDK sees it: the challenge, tokens of the right audience and role, secrets and their errors.
 
-Its answers are those of the service: https://learn.microsoft.com/rest/api/keyvault, and azure.md for the codes.
+Its answers follow the service's reference, https://learn.microsoft.com/rest/api/keyvault; error codes as documented.
 """
 
 import asyncio

@@ -8,14 +8,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from relay_agent.agent_process import AgentOrder, AgentProcess
+from relay_agent.agent_order import AgentOrder
+from relay_agent.agent_process import AgentProcess
 from relay_core.errors import ConfigurationError
 from tests.support.jobs import gone, job, run_job
 from tests.support.relay import HC, LocalRelay
 
 START = f"""\
 import os, time
-from relay_agent.agent_process import AgentOrder, AgentProcess
+from relay_agent.agent_order import AgentOrder
+from relay_agent.agent_process import AgentProcess
 agent = AgentProcess()
 order = AgentOrder(hc={HC!r}, logical_port=5678, target_port=9, pid=os.getpid())
 
@@ -174,4 +176,10 @@ def test_order_without_settings():
         "connection_string": None,
         "connection_string_file": None,
         "ca_file": None,
+        "connection_string_secret": None,
+        "key_vault": None,
+        "namespace": None,
+        "identity": None,
+        "tunnel_key_file": None,
+        "tunnel_key_secret": None,
     }

@@ -57,8 +57,9 @@ def test_wrong_arguments(capfd, monkeypatch, arguments, line):
 
 def test_names_of_the_old_package(capfd, monkeypatch):
     """The keywords of the old package are accepted, and a secret without Key Vault is told in one sentence."""
-    monkeypatch.delenv("RELAY_CONNECTION_STRING", raising=False)
-    monkeypatch.delenv("RELAY_CONNECTION_STRING_FILE", raising=False)
+    for name in ("RELAY_CONNECTION_STRING", "RELAY_CONNECTION_STRING_FILE", "RELAY_NAMESPACE", "KEY_VAULT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("AZRELAY_CONNECTION_STRING", raising=False)
     attached = start_remote_debugging(
         debug_relay_connection_string_secret="debugsecret",
         debug_relay_connection_name="myhc",
@@ -66,7 +67,7 @@ def test_names_of_the_old_package(capfd, monkeypatch):
         debugpy_connect_timeout=15,
     )
     assert attached is False
-    expected = "error: no connection string is configured, and Key Vault cannot be asked for secret 'debugsecret' yet."
+    expected = "error: secret 'debugsecret' is named, but no Key Vault. hint: set KEY_VAULT_URL"
     assert expected in capfd.readouterr().err
 
 
