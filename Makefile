@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 NODE_READY := tests/interop/node_modules/.ready
 PYTEST_FLAGS ?= -n 2 --dist loadgroup
 
-.PHONY: demo test lint soak bench test-pythons clean
+.PHONY: demo test lint soak bench extras test-pythons clean
 
 demo: $(READY)
 	$(BIN)/relay-client demo
@@ -31,6 +31,14 @@ lint: $(READY)
 soak: $(READY)
 	$(BIN)/python -m pytest -m soak --timeout 5400 tests/soak
 	$(BIN)/python -m pytest -m soak --timeout 14400 -n 2 tests/unit/relay_core/tunnel
+
+# Bench: BENCH=--quick for less than a minute.
+bench: $(READY)
+	$(BIN)/python -m tests.bench $(BENCH)
+
+# What some samples need and nobody should have to download for the rest: torch and the Azure ML SDK.
+extras: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' -e '.[ml]'
 
 # The same tests on every supported interpreter that this machine has.
 test-pythons:

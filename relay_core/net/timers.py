@@ -1,9 +1,9 @@
 """The tunnel's timers, as the environment sets them.
 
-    RELAY_PING_AFTER   seconds of silence before the other side is asked for a sign of life (10)
-    RELAY_DEAD_AFTER   seconds of silence after which a connection is given up and made anew (25)
-    RELAY_KEEP         seconds that a lost session is kept: 3 hours on the client; on the agent 30 minutes while a
-                       debugger is attached (2 minutes otherwise)
+RELAY_PING_AFTER   seconds of silence before the other side is asked for a sign of life (10)
+RELAY_DEAD_AFTER   seconds of silence after which a connection is given up and made anew (25)
+RELAY_KEEP         seconds that a lost session is kept: 3 hours on the client; on the agent 30 minutes while a
+                   debugger is attached (2 minutes otherwise)
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Load on one local port, from a process of its own: `python -m tests.bench.load MODE PORT ...` prints one line of JSON.
 
-    ping    small messages to and fro on one connection: the latency of each, in seconds
-    open    connect, send one byte, read it back, hang up; again: the time of each, in seconds
-    bulk    up- or download, over one connection or several: the seconds it took
-    check   random bytes to an echo server and back, compared: how many came back as they were sent
-    hold    as many connections as asked for, each proved to work; held until stdin ends
+ping    small messages to and back on one connection: the latency of each, in seconds
+open    connect, send one byte, read it back, hang up; again: the time of each, in seconds
+bulk    up- or download, over one connection or several: the seconds it took
+check   random bytes to an echo server and back, compared: how many came back as they were sent
+hold    as many connections as asked for, each proved to work; held until stdin ends
 """
 
 from __future__ import annotations

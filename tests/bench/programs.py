@@ -7,15 +7,17 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from relay_client.demo.child import Child
 from relay_core.net.compat import timeout
 
-__all__ = ["ROOT", "Programs", "Usage", "lines_of", "load"]
+__all__ = ["ROOT", "Held", "Programs", "Usage", "holding", "lines_of", "load", "python_json"]
 
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT = 60.0
@@ -48,9 +50,7 @@ class Programs:
     async def start(self, name: str, *command: str) -> Child:
         """Start any command."""
         name = f"{name}-{len(self.children)}"
-        child = await Child.start(
-            name, command, logs=self.directory, cwd=self.directory, environment=self._environment
-        )
+        child = await Child.start(name, command, logs=self.directory, cwd=self.directory, environment=self._environment)
         self.children.append(child)
         return child
 
@@ -70,11 +70,14 @@ async def lines_of(child: Child, ready: Callable[[str], bool] = bool) -> str:
     return child.output()
 
 
-async def load(*arguments: object) -> dict[str, object]:
+async def load(*arguments: object) -> Any:
     """Run one load generator to its end and return what it measured."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.bench.load", *map(str, arguments), cwd=ROOT, stdout=asyncio.subprocess.PIPE
-    )
+    return await python_json("tests.bench.load", *arguments)
+
+
+async def python_json(module: str, *arguments: object) -> Any:
+    """Run `python -m module`, or `python -c code`, to its end and return the JSON of its last line."""
+    process = await _python(module, *arguments)
     try:
         out, _ = await process.communicate()
     finally:
@@ -83,9 +86,41 @@ async def load(*arguments: object) -> dict[str, object]:
                 process.kill()
             await process.wait()
     if process.returncode:
-        raise RuntimeError(f"load {' '.join(map(str, arguments))} failed")
-    result: dict[str, object] = json.loads(out)
-    return result
+        raise RuntimeError(f"{module} {' '.join(map(str, arguments))} failed")
+    return json.loads(out.splitlines()[-1])
+
+
+@dataclass(frozen=True)
+class Held:
+    """Connections that are open and have proved to work."""
+
+    count: int
+    seconds: float
+    """What it took to open them, one after the other."""
+
+
+@contextlib.asynccontextmanager
+async def holding(port: int, count: int, *, ports: int = 1) -> AsyncIterator[Held]:
+    """Hold connections to `ports` ports from `port` on for a block."""
+    process = await _python("tests.bench.load", "hold", port, "--count", count, "--ports", ports)
+    try:
+        line = json.loads(await process.stdout.readline())
+        yield Held(line["held"], line["seconds"])
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def _python(module: str, *arguments: object) -> asyncio.subprocess.Process:
+    command = [module] if module == "-c" else ["-m", module]
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *command,
+        *map(str, arguments),
+        cwd=ROOT,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
 
 
 class Usage:

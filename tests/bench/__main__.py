@@ -1,0 +1,80 @@
+"""`python -m tests.bench` (`make bench`): the figures of the README, each beside its peers and all in one run.
+
+Every program is a process of its own, started as users start it; targets and load generators are others. Machines are
+noisy, so peers take turns, and what to look at is their ratio. Each figure's module says how it is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Protocol
+
+from tests.bench.figures.capacity import capacity
+from tests.bench.figures.footprint import footprint
+from tests.bench.figures.interactive import interactive
+from tests.bench.figures.opening import opening
+from tests.bench.figures.resuming import resuming
+from tests.bench.figures.stepping import stepping
+from tests.bench.figures.throughput import throughput
+from tests.bench.figures.training import training
+from tests.bench.report import Row, print_rows, to_json
+from tests.bench.stage import Stage, staged
+
+
+class Figure(Protocol):
+    """Measures on a stage."""
+
+    __name__: str
+
+    def __call__(self, stage: Stage, *, quick: bool) -> Awaitable[list[Row]]: ...
+
+
+LOOPBACK: list[Figure] = [opening, stepping, interactive, throughput, resuming, footprint, capacity, training]
+WITH_DELAYS: list[Figure] = [opening, stepping, throughput, resuming]
+PROFILES = {"loopback": LOOPBACK, "Azure-like delays": WITH_DELAYS}
+
+
+async def measure(only: set[str], *, quick: bool) -> tuple[list[Row], dict[str, str]]:
+    """Return what was measured, and what could not be."""
+    rows: list[Row] = []
+    skipped: dict[str, str] = {}
+    for profile, figures in PROFILES.items():
+        wanted = [figure for figure in figures if not only or figure.__name__ in only]
+        if not wanted:
+            continue
+        async with staged(delays=profile != "loopback") as stage:
+            for figure in wanted:
+                started = time.monotonic()
+                for row in await figure(stage, quick=quick):
+                    rows.append(Row(row.figure, row.what, row.unit, row.values, profile, row.detail))
+                _say(f"{figure.__name__}, {profile}: {time.monotonic() - started:.0f} s")
+            skipped |= stage.skipped
+    return rows, skipped
+
+
+def main(argv: list[str]) -> int:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measures relay-debug beside its peers.")
+    parser.add_argument("--quick", action="store_true", help="less of everything, in about a minute")
+    names = sorted({figure.__name__ for figures in PROFILES.values() for figure in figures})
+    parser.add_argument("--only", action="append", choices=names, default=[], help="one figure; repeatable")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything there")
+    arguments = parser.parse_args(argv)
+    rows, skipped = asyncio.run(measure(set(arguments.only), quick=arguments.quick))
+    print_rows(rows, skipped)
+    if arguments.json:
+        arguments.json.write_text(to_json(rows, skipped))
+    return 0
+
+
+def _say(text: str) -> None:
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
