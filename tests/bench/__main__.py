@@ -50,8 +50,8 @@ async def measure(only: set[str], *, quick: bool) -> tuple[list[Row], dict[str, 
         async with staged(delays=profile != "loopback") as stage:
             for figure in wanted:
                 started = time.monotonic()
-                for row in await figure(stage, quick=quick):
-                    rows.append(Row(row.figure, row.what, row.unit, row.values, profile, row.detail))
+                measured = await figure(stage, quick=quick)
+                rows += [Row(row.figure, row.what, row.unit, row.values, profile, row.detail) for row in measured]
                 _say(f"{figure.__name__}, {profile}: {time.monotonic() - started:.0f} s")
             skipped |= stage.skipped
     return rows, skipped

@@ -1,4 +1,4 @@
-"""Load on one local port, from a process of its own: `python -m tests.bench.load MODE PORT ...` prints one line of JSON.
+"""Load on one local port, from a process of its own: `python -m tests.bench.load MODE PORT ...` prints a line of JSON.
 
 ping    small messages to and back on one connection: the latency of each, in seconds
 open    connect, send one byte, read it back, hang up; again: the time of each, in seconds

@@ -1,12 +1,12 @@
-"""Four ways from a local port to the same target, each of separate processes:
+"""Four ways from a local port to the same target, each of separate processes.
 
     direct         the target's own port
     ssh -L         OpenSSH, if sshd is installed: a private one on loopback, with keys made for this run
     rendezvous     one websocket through the relay for each connection (tests.bench.rendezvous)
     tunnel         relay-client and relay-agent
 
-With delays the relay has `--delay-profile azure`: 30 ms for each of the four lanes of a round trip, and the service's own
-times. The first two ways, which know no relay, then lead through a proxy that is as far away (60 ms each way).
+With delays the relay has `--delay-profile azure`: 30 ms for each of the four lanes of a round trip, and the service's
+own times. The first two ways, which know no relay, then lead through a proxy that is as far away (60 ms each way).
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Stage:
 
     async def _sshd_command(self, directory: Path, port: int) -> list[str]:
         """Make throw-away keys, and return a command that serves this user with them, in the foreground."""
-        directory.mkdir(mode=0o700)
+        directory.mkdir(mode=0o700)  # noqa: ASYNC240 - nothing else runs yet
         for name in ("host", "user"):
             keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / name)]
             await (await self.programs.start("keygen", *keygen)).wait(within=60)

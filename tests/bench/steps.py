@@ -1,4 +1,4 @@
-"""Steps through tests.bench.debuggee on a local port, `python -m tests.bench.steps PORT COUNT`, and prints the times."""
+"""Steps through tests.bench.debuggee on a local port: `python -m tests.bench.steps PORT COUNT` prints the times."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""A step in a real debugpy, from the `next` request to the `stopped` event, and as an editor does it: then the stack,
-the scopes and the variables, one after the other (`python -m tests.bench.steps`).
+"""A step in a real debugpy (`python -m tests.bench.steps`).
+
+It is timed from the `next` request to the `stopped` event, and as an editor does it: then the stack, the scopes and the
+variables, one after the other.
 """
 
 from __future__ import annotations

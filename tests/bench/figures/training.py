@@ -1,4 +1,4 @@
-"""The same loop of Python code in jobs that differ in how they can be debugged (`python -m tests.bench.training HOW`)."""
+"""The same loop of Python in jobs that differ in how they can be debugged (`python -m tests.bench.training HOW`)."""
 
 from __future__ import annotations
 
