@@ -27,6 +27,9 @@ SERVER_FIRST_DELAY = 0.3
 GREETING_TIMEOUT = 10.0
 """Seconds for debugpy's greeting; it comes within milliseconds unless the machine is overloaded."""
 CONNECT_TIMEOUT = 10.0
+DEBUGGER_PATIENCE = 20.0
+"""Seconds for a debug adapter to start listening: an editor may be there before the job (`relay-agent serve --dap`)."""
+DIAL_INTERVAL = 0.2
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ async def serve_stream(target: Target, stream: ByteStream, traffic: Traffic) -> 
         is_dap = first.startswith(DAP_PREFIX)
         if target.dap_only and not is_dap:
             raise ProtocolError("a client does not speak the debug adapter protocol; debugpy was not disturbed")
-        reader, writer = await _dial(target)
+        reader, writer = await _dial(target, patience=DEBUGGER_PATIENCE if target.dap_only else 0.0)
     except BaseException as error:
         stream.abort(error.sentence if isinstance(error, RelayDebugError) else "")
         raise
@@ -110,10 +113,18 @@ async def _first_bytes(stream: ByteStream, *, patience: float) -> bytes:
     return received
 
 
-async def _dial(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _dial(target: Target, *, patience: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect; a port that refuses is tried again for `patience` seconds."""
+    deadline = asyncio.get_running_loop().time() + patience
     try:
-        async with timeout(CONNECT_TIMEOUT):
-            return await asyncio.open_connection(target.host, target.port, limit=READ_SIZE)
+        async with timeout(patience + CONNECT_TIMEOUT):
+            while True:
+                try:
+                    return await asyncio.open_connection(target.host, target.port, limit=READ_SIZE)
+                except ConnectionRefusedError:
+                    if asyncio.get_running_loop().time() >= deadline:
+                        raise
+                await asyncio.sleep(DIAL_INTERVAL)
     except (OSError, *TIMEOUT_ERRORS):
         raise ConnectionLost(
             f"nothing answers on {target.host}:{target.port}",

@@ -10,6 +10,7 @@ from relay_agent import target as target_module
 from relay_agent.target import Target, parse_targets, serve_stream
 from relay_core.errors import ConnectionLost, ProtocolError, UsageError
 from relay_core.net.pump import Traffic
+from tests.support.ports import free_port
 from tests.support.streams import echo, local_server, read_all, stream_pair
 
 INITIALIZE = b"Content-Length: 2\r\n\r\n{}"
@@ -160,3 +161,22 @@ async def test_a_target_that_breaks_breaks_its_stream() -> None:
         with pytest.raises(ConnectionLost):
             await serve_stream(Target(1, port), theirs, Traffic())
     assert theirs.aborted
+
+
+async def test_an_editor_may_come_before_the_debugger() -> None:
+    """A debug adapter that does not listen yet is dialled until it does; the editor's first request waits."""
+
+    async def adapter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greeting_server(reader, writer)
+        writer.close()
+
+    ours, theirs = stream_pair()
+    port = free_port()
+    serving = asyncio.ensure_future(serve_stream(Target(1, port, dap_only=True), theirs, Traffic()))
+    await ours.write(INITIALIZE)
+    await asyncio.sleep(0)
+    server = await asyncio.start_server(adapter, "127.0.0.1", port)
+    async with server:
+        await ours.write_eof()
+        assert b"hello" + INITIALIZE == await read_all(ours)
+        await serving
