@@ -83,7 +83,7 @@ class Settings:
     """Bytes of one stream that wait for their turn; when it is full the driver stops reading the local socket."""
     turn: int = 16 * KIB
     """Bytes of one stream in a row while another one waits."""
-    in_company: int = 256 * KIB
+    in_company: int = 128 * KIB
     """Unacknowledged bytes at which a stream that is not alone waits, on a path without latency: what is under way
     stands before whatever another stream has to say."""
     ack_bytes: int = 256 * KIB

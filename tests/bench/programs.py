@@ -79,14 +79,14 @@ async def python_json(module: str, *arguments: object) -> Any:
     """Run `python -m module`, or `python -c code`, to its end and return the JSON of its last line."""
     process = await _python(module, *arguments)
     try:
-        out, _ = await process.communicate()
+        out, err = await process.communicate()
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
     if process.returncode:
-        raise RuntimeError(f"{module} {' '.join(map(str, arguments))} failed")
+        raise RuntimeError(f"{module} {' '.join(map(str, arguments))} failed:\n{err.decode()}")
     return json.loads(out.splitlines()[-1])
 
 
@@ -108,7 +108,7 @@ async def holding(port: int, count: int, *, ports: int = 1) -> AsyncIterator[Hel
         yield Held(line["held"], line["seconds"])
     finally:
         process.kill()
-        await process.wait()
+        await process.communicate()
 
 
 async def _python(module: str, *arguments: object) -> asyncio.subprocess.Process:
@@ -120,6 +120,7 @@ async def _python(module: str, *arguments: object) -> asyncio.subprocess.Process
         cwd=ROOT,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
 
 

@@ -28,7 +28,8 @@ from tests.support.ports import free_port
 __all__ = ["Relay", "Stage", "Way", "staged"]
 
 HC = "bench"
-OLDER_HC = "older"
+OLDER_HCS = ("older-1", "older-2")
+"""One for each agent of the older way: a sender would be given any of those that listen on the same."""
 ONE_WAY = 0.060
 """Seconds from one end to the other: two lanes of the delay profile."""
 
@@ -73,6 +74,7 @@ class Stage:
         self.relay: Relay
         self.target_port = 0
         self._ways: dict[str, Way] = {}
+        self._older_hcs = iter(OLDER_HCS)
 
     async def start(self) -> None:
         """Start the relay and the target."""
@@ -109,7 +111,7 @@ class Stage:
         """Run `relay-server init` and `serve`."""
         directory, port = self.programs.directory / f"relay-{free_port()}", free_port()
         init = await self.programs.python(
-            "init", "relay_server", "init", str(directory), "--hc", HC, OLDER_HC, "--port", str(port)
+            "init", "relay_server", "init", str(directory), "--hc", HC, *OLDER_HCS, "--port", str(port)
         )
         assert not await init.wait(within=60), init.output()
         ready = directory / "ready.json"
@@ -155,9 +157,9 @@ class Stage:
         return Way(logical, {"client": client, "relay": self.relay.child, "agent": agent})
 
     async def _rendezvous(self, port: int) -> Way:
-        ends = []
+        ends, hc = [], next(self._older_hcs)
         for role in ("agent", "client"):
-            where = (self.relay.connection_file(role, OLDER_HC), self.relay.ca_file, str(port))
+            where = (self.relay.connection_file(role, hc), self.relay.ca_file, str(port))
             ends.append(await self.programs.python(f"older-{role}", "tests.bench.rendezvous", role, *where))
         agent, client = ends
         await lines_of(agent, lambda text: "listening" in text)

@@ -31,7 +31,8 @@ async def resuming(stage: Stage, *, quick: bool) -> list[Row]:
         file = stage.relay.connection_file_by(proxy.port, "client")
         client = await stage.start_client(str(logical), file)
         gaps = await _gaps(proxy, logical, 3 if quick else 12)
-        cuts, carried, wrong = await _check(proxy, logical, 6.0 if quick else 60.0)
+        pause = 2.0 if stage.delays else 0.3
+        cuts, carried, wrong = await _check(proxy, logical, 6.0 if quick else 60.0, pause)
         for child in (client, agent):
             await stage.programs.end(child)
     lost = {"ssh -L": "lost", "rendezvous": "lost"}
@@ -58,13 +59,16 @@ async def _gaps(proxy: ChaosProxy, port: int, cuts: int) -> list[float]:
     ]
 
 
-async def _check(proxy: ChaosProxy, port: int, seconds: float) -> tuple[int, int, int]:
-    """Return how many cuts there were, the bytes that came back right, and those that did not."""
+async def _check(proxy: ChaosProxy, port: int, seconds: float, pause: float) -> tuple[int, int, int]:
+    """Return how many cuts there were, the bytes that came back right, and those that did not.
+
+    On average `pause` seconds lie between two cuts; a path that is cut before it is up again carries nothing.
+    """
     chance = random.Random(7)
     checks = asyncio.gather(*(load("check", port, "--seconds", seconds, "--seed", seed) for seed in range(3)))
     cuts = 0
     while not checks.done():
-        await asyncio.sleep(chance.uniform(0.05, 0.5))
+        await asyncio.sleep(chance.uniform(0.5 * pause, 1.5 * pause))
         cuts += bool(proxy.cut(reset=chance.random() < 0.5))
     results = await checks
     return cuts, sum(result["bytes"] for result in results), sum(result["wrong"] for result in results)

@@ -14,7 +14,7 @@ async def training(stage: Stage, *, quick: bool) -> list[Row]:
     """The jobs take turns; the best turn counts."""
     relay = [stage.relay.connection_file("agent"), stage.relay.ca_file]
     times: dict[str, list[float]] = {name: [] for name in JOBS}
-    for _ in range(2 if quick else 5):
+    for _ in range(1 if quick else 5):
         for name in JOBS:
             times[name].append(await python_json("tests.bench.training", name, *relay))
     values = {name: 1000 * min(found) for name, found in times.items()}
