@@ -10,7 +10,8 @@ usage: create_relay.sh -g GROUP -n NAMESPACE --hc NAME [--hc NAME ...] --key-vau
 
 Creates what is missing, keeps what is there: the resource group, the Relay namespace, one hybrid connection per
 developer with one Listen rule (for the job) and one Send rule (for the laptop), and two Key Vault secrets with their
-connection strings and a common tunnel key. A second run changes nothing. No key is ever printed.
+connection strings and a common tunnel key. With --entra there are no rules and no connection strings: one secret holds
+the tunnel key, and Entra ID does the rest. A second run changes nothing. No key is ever printed.
 
   -g, --resource-group GROUP   resource group; created if --location is given
   -n, --namespace NAMESPACE    Relay namespace, becomes NAMESPACE.servicebus.windows.net
@@ -20,6 +21,8 @@ connection strings and a common tunnel key. A second run changes nothing. No key
       --agent-principal ID[:TYPE]    object id of the job's identity: gets Azure Relay Listener on each hybrid
                                connection and may read the agent's secret (TYPE default: ServicePrincipal)
       --client-principal ID[:TYPE]   the developer: Azure Relay Sender and the client's secret (TYPE default: User)
+      --entra                  for those who come with Entra ID: store the tunnel key alone; may be run before or
+                               after a run without it, and both kinds meet
       --bicep                  deploy main.bicep instead of calling az for each part
       --subscription NAME_OR_ID
       --dry-run                print what would be created and create nothing
@@ -30,6 +33,8 @@ examples:
   create_relay.sh -g debug-rg -n contoso-debug --hc alice --hc bob --key-vault contoso-kv --dry-run
   create_relay.sh -g debug-rg -n contoso-debug --hc alice --key-vault contoso-kv \
     --agent-principal 11111111-2222-3333-4444-555555555555
+  create_relay.sh -g debug-rg -n contoso-debug --hc alice --key-vault contoso-kv --entra \
+    --client-principal 66666666-7777-8888-9999-000000000000
 
 exit codes: 0 done, 1 az failed, 2 wrong command line, 3 unusable configuration, 4 not signed in or not allowed,
   6 Azure cannot be reached or is too busy, 130 Ctrl-C
@@ -41,7 +46,7 @@ ROLE_LISTENER=26e0b698-aa6d-4085-9386-aadae190014d # Azure Relay Listener
 ROLE_SENDER=26baccc8-eea7-41f1-98f4-1762cc7f685d   # Azure Relay Sender
 ROLE_SECRET_USER=4633458b-17de-408a-b874-0445c86b69e6 # Key Vault Secrets User
 
-LOCATION='' BICEP=''
+LOCATION='' BICEP='' ENTRA=''
 AGENT_ID='' AGENT_TYPE='' CLIENT_ID='' CLIENT_TYPE=''
 
 main() {
@@ -84,12 +89,14 @@ parse() {
         shift 2
         ;;
       --bicep) BICEP=1 && shift ;;
+      --entra) ENTRA=1 && shift ;;
       *) usage_error "unknown option '$1'" ;;
     esac
   done
   check_names
   [ -n "$HCS" ] || usage_error "--hc is missing"
   [ -n "$VAULT" ] || usage_error "--key-vault is missing"
+  [ -z "$BICEP" ] || [ -z "$ENTRA" ] || usage_error "--bicep makes connection strings, and --entra does without them"
   [ -z "$LOCATION" ] || matches "$LOCATION" '^[A-Za-z0-9 ]+$' ||
     die 2 "'$LOCATION' is no Azure region" "az account list-locations --query '[].name' -o tsv"
 }
@@ -119,14 +126,18 @@ find_vault() {
   VAULT_ID=$(answer | sed -n 1p) VAULT_GROUP=$(answer | sed -n 2p) VAULT_URI=$(answer | sed -n 3p)
 }
 
-# Reads both stored strings; one that was deleted and can be recovered blocks its name, so it is recovered.
+# wanted_kinds: the secrets that this run makes.
+wanted_kinds() { if [ -n "$ENTRA" ]; then printf tunnel-key; else printf 'agent client'; fi; }
+
+# Reads what is stored; of what this run wants, one that was deleted and can be recovered blocks its name, so it is
+# recovered.
 find_secrets() {
   local kind name
-  for kind in agent client; do
+  for kind in agent client tunnel-key; do
     name=$(secret_name "$1" "$kind")
-    if read_secret "$1" "$kind" || ! found keyvault secret show-deleted --vault-name "$VAULT" -n "$name" -o none; then
-      continue
-    fi
+    if read_secret "$1" "$kind"; then continue; fi
+    case " $(wanted_kinds) " in *" $kind "*) ;; *) continue ;; esac
+    if ! found keyvault secret show-deleted --vault-name "$VAULT" -n "$name" -o none; then continue; fi
     changed recover "deleted secret '$name' in Key Vault '$VAULT'"
     [ -n "$DRY_RUN" ] || recover_secret "$1" "$kind" "$name"
   done
@@ -186,9 +197,11 @@ ensure_hc() {
     die 3 "hybrid connection '$hc' lets anybody connect without a key (requiresClientAuthorization is false)" \
       "this cannot be changed later: choose another name, or delete it and run this again"
   fi
-  for kind in agent client; do ensure_rule "$hc" "$kind" "$is_new"; done
+  [ -n "$ENTRA" ] || for kind in agent client; do ensure_rule "$hc" "$kind" "$is_new"; done
   choose_tunnel_key "$hc" "$is_new"
-  for kind in agent client; do ensure_secret "$hc" "$kind"; done
+  for kind in $(wanted_kinds); do ensure_secret "$hc" "$kind"; done
+  # A tunnel key that was stored alone must go on being the one of the strings.
+  if [ -z "$ENTRA" ] && [ -s "$(folder "$hc" tunnel-key)/stored" ]; then ensure_secret "$hc" tunnel-key; fi
   ensure_roles "$hc" agent "$AGENT_ID" "$AGENT_TYPE" "$ROLE_LISTENER" "$is_new"
   ensure_roles "$hc" client "$CLIENT_ID" "$CLIENT_TYPE" "$ROLE_SENDER" "$is_new"
 }
@@ -217,9 +230,14 @@ ensure_rule() {
 # The stored tunnel key stays, so that agents and clients that run now still meet new ones. A new hybrid connection has
 # none that run: it gets a new key, even if secrets of a deleted one of that name are still there.
 choose_tunnel_key() {
-  local hc=$1 key="$WORK/$1/tunnel-key"
-  if [ -n "$2" ] || { ! keep_tunnel_key "$(folder "$hc" agent)/stored" "$key" &&
-    ! keep_tunnel_key "$(folder "$hc" client)/stored" "$key"; }; then
+  local hc=$1 key="$WORK/$1/key" alone
+  alone=$(folder "$hc" tunnel-key)/stored
+  if [ -n "$2" ]; then
+    new_tunnel_key "$key"
+  elif [ -s "$alone" ]; then
+    cp "$alone" "$key"
+  elif ! keep_tunnel_key "$(folder "$hc" agent)/stored" "$key" &&
+    ! keep_tunnel_key "$(folder "$hc" client)/stored" "$key"; then
     new_tunnel_key "$key"
   fi
 }
@@ -229,24 +247,31 @@ choose_tunnel_key() {
 ensure_secret() {
   local hc=$1 kind=$2 dir key
   dir=$(folder "$hc" "$kind")
+  if [ "$kind" = tunnel-key ]; then
+    if cmp -s "$WORK/$hc/key" "$dir/stored"; then return; fi
+    cp "$WORK/$hc/key" "$dir/wanted"
+  fi
   for key in secondary primary; do
     if [ -s "$dir/$key" ]; then
-      join "$dir/$key" "$WORK/$hc/tunnel-key" >"$dir/wanted"
+      join "$dir/$key" "$WORK/$hc/key" >"$dir/wanted"
       if cmp -s "$dir/wanted" "$dir/stored"; then return; fi
     fi
   done
   changed store "secret '$(secret_name "$hc" "$kind")' in Key Vault '$VAULT'"
   : >"$WORK/$hc/stale"
-  only_plan || write_secret "$hc" "$kind" "$dir/wanted"
+  # The template knows the two strings only.
+  if [ -n "$DRY_RUN" ] || { [ -n "$BICEP" ] && [ "$kind" != tunnel-key ]; }; then return; fi
+  write_secret "$hc" "$kind" "$dir/wanted"
 }
 
 ensure_roles() {
-  local hc=$1 kind=$2 id=$3 type=$4 role=$5 is_new=$6
+  local hc=$1 kind=$2 id=$3 type=$4 role=$5 is_new=$6 secret
   [ -n "$id" ] || return 0
+  secret=$(secret_name "$hc" "$(if [ -n "$ENTRA" ]; then printf tunnel-key; else printf %s "$kind"; fi)")
   ensure_role "$id" "$type" "$role" "$NAMESPACE_ID/hybridConnections/$hc" "$is_new" \
     "role Azure Relay $(if [ "$kind" = agent ]; then printf Listener; else printf Sender; fi) on '$hc' to $id"
-  ensure_role "$id" "$type" "$ROLE_SECRET_USER" "$VAULT_ID/secrets/$(secret_name "$hc" "$kind")" '' \
-    "role Key Vault Secrets User on secret '$(secret_name "$hc" "$kind")' to $id"
+  ensure_role "$id" "$type" "$ROLE_SECRET_USER" "$VAULT_ID/secrets/$secret" '' \
+    "role Key Vault Secrets User on secret '$secret' to $id"
 }
 
 ensure_role() {
@@ -292,7 +317,7 @@ write_parameters() {
   for hc in $HCS; do
     [ -e "$WORK/$hc/stale" ] || continue
     printf '%s"%s":"' "$separator" "$hc"
-    cat "$WORK/$hc/tunnel-key"
+    cat "$WORK/$hc/key"
     printf '"'
     separator=,
   done
@@ -302,14 +327,26 @@ write_parameters() {
 # --- what to type next -----------------------------------------------------------------------------------------------
 
 next_steps() {
+  local secret
+  if [ -n "$ENTRA" ]; then
+    secret=$(secret_name "$1" tunnel-key)
+    cat <<TEXT
+
+'$1' is ready. Give the job these (its identity needs Azure Relay Listener, and Key Vault Secrets User on the secret):
+  environment: RELAY_NAMESPACE=$NAMESPACE KEY_VAULT_URL=$VAULT_URI RELAY_TUNNEL_KEY_SECRET=$secret
+  arguments:   --is-debug true --debug-relay-connection-name $1
+On your laptop (Azure Relay Sender, and Key Vault Secrets User on the secret), type:
+  relay-client --hc $1 --namespace $NAMESPACE --key-vault $VAULT --tunnel-key-secret $secret --ports 5678
+TEXT
+    return
+  fi
   cat <<TEXT
 
 '$1' is ready. Give the job these (its identity needs Key Vault Secrets User on the secret):
   environment: KEY_VAULT_URL=$VAULT_URI
   arguments:   --is-debug true --debug-relay-connection-name $1 --debug-relay-connection-string-secret $(secret_name "$1" agent)
-On your laptop, type:
-  export RELAY_CONNECTION_STRING="\$(az keyvault secret show --vault-name $VAULT -n $(secret_name "$1" client) --query value -o tsv)"
-  relay-client --hc $1 --ports 5678
+On your laptop (you need Key Vault Secrets User on the secret), type:
+  relay-client --hc $1 --key-vault $VAULT --connection-string-secret $(secret_name "$1" client) --ports 5678
 TEXT
 }
 

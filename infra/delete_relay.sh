@@ -14,7 +14,7 @@ already is no error. Secrets stay recoverable for the vault's retention time; th
   -g, --resource-group GROUP
   -n, --namespace NAMESPACE
       --hc NAME          hybrid connection to delete; repeat for more
-      --key-vault VAULT  delete the two secrets of each hybrid connection too
+      --key-vault VAULT  delete the secrets of each hybrid connection too
       --namespace-too    delete the namespace, if no hybrid connection other than those named is in it
       --subscription NAME_OR_ID
       --dry-run          print what would be deleted and delete nothing
@@ -80,7 +80,7 @@ look() {
       doom "hybrid connection '$hc' in namespace '$NAMESPACE'"
     fi
     [ -n "$VAULT" ] || continue
-    for kind in agent client; do
+    for kind in agent client tunnel-key; do
       if read_secret "$hc" "$kind"; then doom "secret '$(secret_name "$hc" "$kind")' in Key Vault '$VAULT'"; fi
     done
   done
@@ -113,7 +113,7 @@ delete_hc() {
     changed delete "hybrid connection '$hc'"
     [ -n "$DRY_RUN" ] || gone relay hyco delete -g "$GROUP" --namespace-name "$NAMESPACE" -n "$hc"
   fi
-  for kind in agent client; do
+  for kind in agent client tunnel-key; do
     if [ -e "$WORK/$hc/$kind/stored" ]; then
       changed delete "secret '$(secret_name "$hc" "$kind")' in Key Vault '$VAULT'"
       [ -n "$DRY_RUN" ] || gone keyvault secret delete --vault-name "$VAULT" -n "$(secret_name "$hc" "$kind")"

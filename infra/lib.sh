@@ -220,7 +220,8 @@ read_keys() {
 
 # --- Key Vault secrets -----------------------------------------------------------------------------------------------
 
-# folder HC KIND: the private folder for one of the two strings of a hybrid connection; KIND is agent or client.
+# folder HC KIND: the private folder for one secret of a hybrid connection. KIND is agent or client for a connection
+# string, and tunnel-key for the tunnel key alone, which those need who come with Entra ID.
 folder() {
   mkdir -p "$WORK/$1/$2"
   printf %s "$WORK/$1/$2"
@@ -240,7 +241,7 @@ secret_prefix() {
 }
 secret_name() { printf '%s-%s' "$(secret_prefix "$1")" "$2"; }
 
-# read_secret HC KIND: puts the stored string into the file `stored` of its folder. Returns 1 if there is none.
+# read_secret HC KIND: puts the stored text into the file `stored` of its folder. Returns 1 if there is none.
 # Refuses a secret of that name that holds something else: it is somebody's, and not ours to replace or delete.
 read_secret() {
   local name file
@@ -249,7 +250,10 @@ read_secret() {
   found keyvault secret show --vault-name "$VAULT" -n "$name" --query value -o tsv || return 1
   tr -d '\r\n' <"$WORK/out" >"$file"
   : >"$WORK/out"
-  if ! same_name "$(field Endpoint "$file" | sed 's|^sb://||; s|[.:/].*||')" "$NAMESPACE" ||
+  if [ "$2" = tunnel-key ]; then
+    is_tunnel_key "$file" || die 3 "secret '$name' in Key Vault '$VAULT' is not a tunnel key" \
+      "use another Key Vault, or rename or delete that secret"
+  elif ! same_name "$(field Endpoint "$file" | sed 's|^sb://||; s|[.:/].*||')" "$NAMESPACE" ||
     ! same_name "$(field EntityPath "$file")" "$1"; then
     die 3 "secret '$name' in Key Vault '$VAULT' is not the connection string of '$1' in '$NAMESPACE'" \
       "use another Key Vault, or rename or delete that secret"
@@ -264,12 +268,15 @@ field() { tr ';' '\n' <"$2" | sed -n "s/^$1=//p"; }
 # without_tunnel_key FILE: the connection string as Azure wrote it.
 without_tunnel_key() { tr ';' '\n' <"$1" | sed '/^TunnelKey=/d' | paste -s -d ';' - | tr -d '\n'; }
 
-# keep_tunnel_key FROM TO: copies the tunnel key of a stored string, false if it has none that is 32 bytes of base64.
+# keep_tunnel_key FROM TO: copies the tunnel key of a stored string, false if it has none that is good.
 keep_tunnel_key() {
   [ -s "$1" ] || return 1
   field TunnelKey "$1" | tr -d '\n' >"$2"
-  grep -Eqx '[A-Za-z0-9+/]{43}=' "$2"
+  is_tunnel_key "$2"
 }
+
+# is_tunnel_key FILE: whether it holds 32 bytes of base64 and nothing else.
+is_tunnel_key() { grep -Eqx '[A-Za-z0-9+/]{43}=' "$1"; }
 
 new_tunnel_key() { head -c 32 /dev/urandom | base64 | tr -d '\n' >"$1"; }
 
@@ -282,6 +289,8 @@ join() {
 
 # write_secret HC KIND FILE
 write_secret() {
+  local content='relay-debug connection string'
+  if [ "$2" = tunnel-key ]; then content='relay-debug tunnel key'; fi
   must_az keyvault secret set --vault-name "$VAULT" -n "$(secret_name "$1" "$2")" --file "$3" --encoding utf-8 \
-    --content-type 'relay-debug connection string' -o none
+    --content-type "$content" -o none
 }

@@ -19,7 +19,7 @@ holds it any more. Every phase renews the key that the secrets do NOT hold, then
 
 A phase that is repeated, or that was cut short, does only what is left to do.
 
-      --phase tunnel-key   a new tunnel key for both secrets, if the old one may have leaked. It has no second value:
+      --phase tunnel-key   a new tunnel key for all secrets, if the old one may have leaked. It has no second value:
                          what runs goes on, but cannot be joined, or joined again, by what starts from now on.
 
   -g, --resource-group GROUP
@@ -82,13 +82,17 @@ parse() {
   esac
 }
 
-# Reads everything of one hybrid connection before anything is changed: both stored strings and both rules' keys.
+# Reads everything of one hybrid connection before anything is changed: what is stored, and both rules' keys.
 LISTENERS=0
 read_state() {
   local hc=$1 kind count
   hc_exists "$hc" || die 5 "namespace '$NAMESPACE' has no hybrid connection '$hc'" "create_relay.sh makes one"
   count=$(answer | sed -n 2p)
   if matches "$count" '^[0-9]+$'; then LISTENERS=$((LISTENERS + count)); fi
+  if [ "$PHASE" = tunnel-key ] && read_secret "$hc" tunnel-key &&
+    ! read_secret "$hc" agent && ! read_secret "$hc" client; then
+    return # create_relay.sh --entra: no strings
+  fi
   for kind in agent client; do
     if ! read_secret "$hc" "$kind" || ! keep_tunnel_key "$(folder "$hc" "$kind")/stored" "$WORK/$hc/$kind/tunnel-key"; then
       die 3 "Key Vault '$VAULT' has no complete connection string in '$(secret_name "$hc" "$kind")'" \
@@ -145,12 +149,17 @@ renew_key() {
 
 renew_tunnel_key() {
   local hc=$1 kind dir
-  new_tunnel_key "$WORK/$hc/tunnel-key"
-  for kind in agent client; do
+  new_tunnel_key "$WORK/$hc/key"
+  for kind in agent client tunnel-key; do
     dir=$(folder "$hc" "$kind")
+    [ -s "$dir/stored" ] || continue
     changed store "a new tunnel key in secret '$(secret_name "$hc" "$kind")'"
-    without_tunnel_key "$dir/stored" >"$dir/base"
-    join "$dir/base" "$WORK/$hc/tunnel-key" >"$dir/wanted"
+    if [ "$kind" = tunnel-key ]; then
+      cp "$WORK/$hc/key" "$dir/wanted"
+    else
+      without_tunnel_key "$dir/stored" >"$dir/base"
+      join "$dir/base" "$WORK/$hc/key" >"$dir/wanted"
+    fi
     [ -n "$DRY_RUN" ] || write_secret "$hc" "$kind" "$dir/wanted"
   done
 }

@@ -4,13 +4,13 @@
 
     relay_agent.start_remote_debugging_from_args()
 
-With `--is-debug true --debug-relay-connection-name myhc` on its command line the job starts a small agent process,
-which dials out to Azure Relay, and waits for a debugger. Without them the call does nothing and costs nothing:
-debugpy is imported in a debug run only, and no package that talks to a network ever is. A debug run that goes wrong
-says so on stderr and becomes an ordinary run; none of these functions raises or hangs because of it.
+With `--is-debug true --debug-relay-connection-name myhc` on its command line the job registers with the node's agent, a
+small process that dials out to Azure Relay, and waits for a debugger. Without them the call does nothing and costs
+nothing: debugpy is imported when a debugger comes, and no package that talks to a network ever is. A debug run that goes
+wrong says so on stderr and becomes an ordinary run; none of these functions raises or hangs because of it.
 """
 
-from relay_agent.job import start_remote_debugging, start_remote_debugging_from_args
+from relay_agent.job import breakpoint, start_remote_debugging, start_remote_debugging_from_args
 from relay_agent.step_arguments import add_debug_arguments
 
-__all__ = ["add_debug_arguments", "start_remote_debugging", "start_remote_debugging_from_args"]
+__all__ = ["add_debug_arguments", "breakpoint", "start_remote_debugging", "start_remote_debugging_from_args"]

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import logging
 import os
 import socket
 import ssl
 from collections.abc import Callable, Mapping
 
+from relay_agent.catalog import Catalog, PortCatalog, Served
+from relay_agent.holders import Holders
 from relay_agent.target import Target, serve_stream
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Credential
 from relay_core.hyco.listener import ListenerState
+from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.listener import HybridConnectionListener
 from relay_core.net.offer import Offer
 from relay_core.net.pump import Traffic
@@ -28,6 +33,7 @@ from relay_core.net.tunnel_headers import MISDIRECTED, TUNNEL_HEADER, TunnelHead
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.limits import Settings
 from relay_core.tunnel.outcomes import ResetCode, Role
+from relay_core.tunnel.payloads import JsonObject
 
 __all__ = ["Agent"]
 
@@ -46,7 +52,7 @@ class Agent:
     Args:
         endpoint: The hybrid connection.
         credential: Must carry the Listen right.
-        targets: What clients may reach, by logical port; nothing else on this machine is reachable through it.
+        targets: What clients may reach; nothing else on this machine is reachable through it.
         tunnel_key: 32 bytes shared with the clients, or None for tunnels in the clear.
         tls: Defaults to the system's authorities and `RELAY_CA_FILE`.
         settings: Limits and timers of the tunnels; by default those of the environment.
@@ -58,7 +64,7 @@ class Agent:
         self,
         endpoint: Endpoint,
         credential: Credential,
-        targets: Mapping[int, Target],
+        targets: Catalog | Mapping[int, Target],
         *,
         tunnel_key: bytes | None = None,
         tls: ssl.SSLContext | None = None,
@@ -67,7 +73,8 @@ class Agent:
         on_listening: Callable[[], None] = lambda: None,
     ) -> None:
         self._endpoint = endpoint
-        self._targets = dict(targets)
+        self._catalog = PortCatalog(targets) if isinstance(targets, Mapping) else targets
+        self._holders = Holders(self.publish)
         self._on_listening = on_listening
         self._encrypted = tunnel_key is not None
         self._listener = HybridConnectionListener(endpoint, credential, tls=tls, on_state=self._show_state)
@@ -77,10 +84,11 @@ class Agent:
                 "agent": self._listener.listener_id,
                 "host": socket.gethostname(),
                 "cwd": os.getcwd(),  # noqa: PTH109 - text for people
-                "targets": [{"port": port} for port in sorted(self._targets)],
                 GENERATION: 0,
+                **self._describe(),
             },
             on_open=self._open,
+            on_status=self._catalog.told,
             settings=settings or tunnel_settings(grace=Grace().idle),
             grace=grace or Grace(in_use=keep_seconds(default=Grace().in_use)),
         )
@@ -89,7 +97,17 @@ class Agent:
         self._generation = 0
 
     def __repr__(self) -> str:
-        return f"<Agent {self._listener!r} ports={sorted(self._targets)}>"
+        return f"<Agent {self._listener!r} {self._catalog!r}>"
+
+    def publish(self) -> None:
+        """Tell the clients what there is now."""
+        self._tunnels.send_status(self._describe())
+
+    async def drain(self, target: Served, *, within: float) -> None:
+        """Wait, but no longer than so many seconds, until no client is connected to a target."""
+        with contextlib.suppress(*TIMEOUT_ERRORS):
+            async with timeout(within):
+                await self._holders.until_free(target)
 
     async def run(self) -> None:
         """Serve until cancelled; connections then get a moment to end by themselves.
@@ -136,31 +154,58 @@ class Agent:
         except RelayDebugError as error:
             logger.warning("a client could not be served: %s", error)
 
+    def _describe(self) -> JsonObject:
+        targets = [{**target.describe(), **self._holders.describe(target)} for target in self._catalog.targets()]
+        return {"targets": targets, **self._catalog.describe()}
+
     def _open(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
-        """A client wants to be connected to a target."""
-        target = self._targets.get(event.target) if isinstance(event.target, int) else None
+        """A client wants to be connected to a target, or to have a question answered."""
+        if isinstance(event.target, str):
+            driver.accept(stream)
+            self._connections.spawn(self._answer(event.target, stream), name=f"request {event.target}")
+            return
+        target = self._catalog.find(event.target)
         if target is None:
             logger.warning("refused a connection to %s: not on this agent's list", event.target)
             driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this agent does not serve {event.target}")
             return
+        user = str(event.metadata.get("user", "somebody"))
+        if held := self._holders.refusal(target, driver, user):
+            logger.info("port %s: refused %s: %s", target, user, held)
+            driver.refuse(stream, ResetCode.HELD, held)
+            return
         driver.accept(stream)
-        self._connections.spawn(self._serve(target, stream), name=f"port {target}")
+        self._connections.spawn(self._serve(target, stream, driver, user), name=f"port {target}")
 
-    async def _serve(self, target: Target, stream: SessionStream) -> None:
+    async def _serve(self, target: Served, stream: SessionStream, driver: SessionDriver, user: str) -> None:
         traffic = Traffic()
         logger.info("port %s: connected", target)
         try:
-            await serve_stream(target, stream, traffic)
+            async with self._holders.holding(target, driver, user):
+                await serve_stream(target, stream, traffic)
         except ProtocolError as error:
             logger.warning("port %s: refused: %s", target, error)
         except ConnectionLost as lost:
+            stream.abort(lost.sentence)
             logger.info("port %s: ended: %s", target, lost.sentence)
+        except RelayDebugError as error:
+            logger.warning("port %s: %s", target, error)
         else:
             logger.info("port %s: closed (%d bytes in, %d out)", target, traffic.received, traffic.sent)
 
+    async def _answer(self, request: str, stream: SessionStream) -> None:
+        """Answer a named request: one JSON object, then the end."""
+        try:
+            answer = await self._catalog.answer(request)
+        except RelayDebugError as error:
+            answer = {"error": error.sentence, "hint": error.hint}
+        with contextlib.suppress(ConnectionLost):
+            await stream.write(json.dumps(answer).encode())
+            await stream.close()
+
     def _show_state(self, state: ListenerState, error: RelayDebugError | None) -> None:
         if state is ListenerState.LISTENING:
-            ports = ", ".join(str(target) for target in self._targets.values())
+            ports = ", ".join(str(target.logical_port) for target in self._catalog.targets())
             logger.info("listening on '%s' (namespace %s), port %s", self._endpoint.path, self._endpoint.host, ports)
             self._told = ""
             # The relay that ended the control channel may be about to end the transports as well.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from pathlib import Path
 
 from relay_core.auth.options import access_settings, add_access_options
 from relay_core.console import configure_logging, print_error, run_program
@@ -56,7 +57,11 @@ def _parser() -> argparse.ArgumentParser:
     add_access_options(serve)
     serve.set_defaults(command=_serve)
 
-    attend = commands.add_parser("attend", description="Used by relay_agent inside a job; reads its orders on stdin.")
+    attend = commands.add_parser("attend", description="Used by relay_agent inside a job, which hands it two descriptors.")
+    attend.add_argument("root", type=Path, help="the node's directory")
+    attend.add_argument("name", help="of this agent in it")
+    attend.add_argument("listener", type=int, help="descriptor of the socket to meet the node's processes on")
+    attend.add_argument("lock", type=int, help="descriptor that holds the agent's lock")
     attend.set_defaults(command=_attend)
     return parser
 
@@ -96,8 +101,8 @@ def _explain(arguments: argparse.Namespace) -> int:
     return ConfigurationError.exit_code
 
 
-def _attend(_arguments: argparse.Namespace) -> int:
-    from relay_agent.attend import attend
+def _attend(arguments: argparse.Namespace) -> int:
+    from relay_agent.node.host import serve_node
 
-    asyncio.run(attend())
+    asyncio.run(serve_node(arguments.root, arguments.name, arguments.listener, arguments.lock))
     return 0

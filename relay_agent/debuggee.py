@@ -2,7 +2,9 @@
 
 debugpy listens on 127.0.0.1 and on a port of its own choice. Nothing here ever connects to that port: a connection
 that is opened and closed again ends debugpy's readiness for good. Up to Python 3.11 a job with an armed debugger runs
-several times slower, attached or not, so it is armed as late as possible and disarmed when nobody can come any more.
+several times slower, attached or not, so it is armed as late as possible and released as soon as nobody is there.
+
+Everything may be called from any thread, again and again. A forked child starts anew: see `relay_agent.fork_guard`.
 """
 
 from __future__ import annotations
@@ -10,74 +12,100 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
-from relay_core.errors import RelayDebugError
+from relay_agent import fork_guard, tracing
+from relay_core.errors import ConfigurationError, RelayDebugError
 
-if TYPE_CHECKING:
-    import threading
-
-__all__ = ["arm", "disarm", "find_foreign_port", "is_armed", "is_attached", "wait_for_attach"]
+__all__ = ["arm", "disarm", "find_foreign_port", "is_armed", "is_attached", "release", "wait_for_attach"]
 
 POLL_INTERVAL = 0.05
 """Seconds between two looks at debugpy, which tells nobody when a debugger has attached."""
+GOODBYE_TIME = 5.0
+"""Seconds for a debugger's departure to reach this process; its socket may be closed before debugpy has noticed."""
 
-_armed_here = False
-"""Whether it was `arm` that started debugpy in this process."""
+_KEPT_OF_PYTHON = {"PYTHONHOME"}
+"""What debugpy's adapter needs of the variables that are for the job's interpreter."""
+_NOT_FOR_THE_ADAPTER = ("PYTHON", "RELAY_", "AZRELAY_", "DEBUGPY_ADAPTER_ENDPOINTS")
+"""Such as PYTHONWARNINGS=error, a sitecustomize in PYTHONPATH, secrets, and a file that is another debuggee's."""
+
+_lock = threading.Lock()
+_port: int | None = None
+"""Where the debugpy that `arm` has started listens."""
+_released = False
+"""Whether its tracing is off."""
 
 
 def is_armed() -> bool:
     """Whether debugpy traces this process, whoever started it."""
-    pydevd = sys.modules.get("pydevd")
-    return pydevd is not None and pydevd.get_global_debugger() is not None
+    return _debugger() is not None and not _released
 
 
 def is_attached() -> bool:
     """Whether a debugger is attached and has sent its breakpoints."""
-    if not is_armed():
-        return False
-    import debugpy  # noqa: PLC0415 - imported in debug runs only
-
-    return bool(debugpy.is_client_connected())
+    debugger = _debugger()
+    return debugger is not None and bool(debugger.is_attached())
 
 
-def arm() -> int:
-    """Start debugpy and return the port on 127.0.0.1 where it listens.
+def arm(*, follow_children: bool = False) -> int:
+    """Make debugpy ready for a debugger, and return the port on 127.0.0.1 where it listens.
+
+    The first call starts it, which takes a third of a second; after `release` it is put back to work. Breakpoints are
+    hit from then on, in functions that are running as well.
+
+    Args:
+        follow_children: Whether Python processes that this one starts stop for the debugger too. Then they wait for it,
+            without end, while one is attached that does not follow them. The first call decides for all.
 
     Raises:
-        RelayDebugError: debugpy is missing or did not start.
+        RelayDebugError: debugpy is missing, did not start, or is in use on a port that cannot be told.
     """
-    global _armed_here  # noqa: PLW0603 - so is debugpy's own state
-    # debugpy reads this when it is imported; its warning about frozen modules is about the standard library only.
-    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-    try:
-        import debugpy  # noqa: PLC0415 - imported in debug runs only
-
-        with _without_variable("DEBUGPY_ADAPTER_ENDPOINTS"):
-            port: int = debugpy.listen(("127.0.0.1", 0))[1]
-    except (ImportError, RuntimeError, OSError) as error:
-        raise RelayDebugError(f"debugpy did not start: {error}") from error
-    _armed_here = True
-    _answer_without_delay()
-    return port
+    global _port, _released  # noqa: PLW0603 - a process has one debugger
+    with _lock:
+        if _debugger() is None:
+            _port = _listen(follow_children=follow_children)
+        elif _port is None:
+            return _foreign_port()
+        elif _released:
+            tracing.start_tracing()
+        _released = False
+        return _port
 
 
-def disarm() -> None:
-    """Stop what `arm` started and give this thread, and those to come, full speed back; it cannot be armed again."""
-    if not _armed_here:
-        return
-    import pydevd  # noqa: PLC0415 - what `arm` has imported
+def release() -> None:
+    """Give all threads full speed back, once the debugger has left; `arm` makes this process debuggable again.
 
-    pydevd.stoptrace()
+    A debugger that was not started by `arm` is left alone.
+
+    Raises:
+        RelayDebugError: a debugger is attached, or debugpy does not allow it.
+    """
+    global _released  # noqa: PLW0603 - a process has one debugger
+    with _lock:
+        if _port is None or _released or _debugger() is None:
+            return
+        deadline = time.monotonic() + GOODBYE_TIME
+        while is_attached():
+            if time.monotonic() > deadline:
+                raise RelayDebugError("a debugger is attached", hint="detach it first")
+            time.sleep(POLL_INTERVAL)
+        tracing.stop_tracing()
+        _released = True
+
+
+disarm = release
+"""Its older name."""
 
 
 def find_foreign_port() -> int | None:
-    """Return the port of a `debugpy.listen` that was not ours, or None if it cannot be told.
+    """Return the port where debugpy listens already, or None if there is none or it cannot be told.
 
     debugpy keeps the port that it was asked for only in its adapter's command line. A port 0 stays unknown.
     """
+    if _port is not None and _debugger() is not None:
+        return _port
     api = sys.modules.get("debugpy.server.api")
     adapter = getattr(api, "_adapter_process", None)
     command = list(getattr(adapter, "args", ()))
@@ -99,22 +127,58 @@ def wait_for_attach(seconds: float, hopeless: threading.Event) -> bool:
     return True
 
 
+def _debugger() -> Any:
+    """Return pydevd's debugger of this process; it is gone when debugpy's adapter has died."""
+    pydevd = sys.modules.get("pydevd")  # which another thread may be importing at this moment
+    return pydevd.get_global_debugger() if hasattr(pydevd, "get_global_debugger") else None
+
+
+def _listen(*, follow_children: bool) -> int:
+    # debugpy reads this when it is imported; its warning about frozen modules is about the standard library only.
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    fork_guard.install(follow_children=follow_children, then=_start_anew)
+    try:
+        import debugpy  # noqa: PLC0415 - in debug runs only, here and below
+        from debugpy.server import api  # noqa: PLC0415
+
+        debugpy.configure(subProcess=follow_children, pythonEnv=_adapter_environment())
+        api.listen.called = False  # true where an adapter has died, and in a child of a process that was armed
+        port: int = debugpy.listen(("127.0.0.1", 0))[1]
+    except (ImportError, ValueError, RuntimeError, OSError) as error:
+        raise RelayDebugError(f"debugpy did not start: {error}") from error
+    tracing.reach_threads()
+    _answer_without_delay()
+    return port
+
+
+def _adapter_environment() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _KEPT_OF_PYTHON or not name.startswith(_NOT_FOR_THE_ADAPTER)
+    }
+
+
+def _foreign_port() -> int:
+    port = find_foreign_port()
+    if port is None:
+        raise ConfigurationError(
+            "debugpy is in use already, on a port that cannot be told", hint="leave debugpy.listen() to relay_agent"
+        )
+    return port
+
+
 def _answer_without_delay() -> None:
     """Turn Nagle's algorithm off between pydevd and its adapter: it costs 40 ms on each answer to the debugger."""
     import socket  # noqa: PLC0415 - the slowest import here, and needed in debug runs only
 
-    import pydevd  # noqa: PLC0415 - what `arm` has imported
-
     with contextlib.suppress(AttributeError, OSError):  # pydevd's inside may change; the delay is bearable
-        pydevd.get_global_debugger().writer.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _debugger().writer.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-@contextlib.contextmanager
-def _without_variable(name: str) -> Iterator[None]:
-    """Hide an environment variable, here from the adapter: the file it names belongs to another debuggee."""
-    value = os.environ.pop(name, None)
-    try:
-        yield
-    finally:
-        if value is not None:
-            os.environ[name] = value
+def _start_anew() -> None:
+    """Forget, in a forked child, the debugger of its parent."""
+    global _lock, _port, _released  # noqa: PLW0603 - a process has one debugger
+    _lock = threading.Lock()  # which another thread of the parent may have held
+    _port = None
+    _released = False

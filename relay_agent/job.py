@@ -1,37 +1,27 @@
 """What a job calls: it brings an agent and a debugger together, waits, and never lets the job suffer for it.
 
-Everything that goes wrong here is told on stderr and answered with False. The order matters: the agent is started
-before debugpy, which patches how processes are started, and its interpreter gets ready while debugpy does.
+Everything that goes wrong here is told on stderr and answered with False.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Sequence
+from types import FrameType
 from typing import TYPE_CHECKING
 
-from relay_agent import debuggee
-from relay_agent.step_arguments import DEFAULT_PORT, DEFAULT_WAIT, parse_step_arguments
-from relay_core.errors import ConfigurationError, RelayDebugError
+from relay_agent.settings import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_WAIT, DebugSettings
+from relay_agent.step_arguments import parse_step_arguments
+from relay_core.errors import RelayDebugError, TimedOut
 
 if TYPE_CHECKING:
-    from relay_agent.agent_process import AgentProcess
+    from relay_agent.debugging import DebuggedProcess
 
-__all__ = ["start_remote_debugging", "start_remote_debugging_from_args"]
+__all__ = ["breakpoint", "start_debugging", "start_remote_debugging", "start_remote_debugging_from_args"]
 
-_VAULT_VARIABLE = "KEY_VAULT_URL"
-_OTHER_SOURCES = (
-    "RELAY_CONNECTION_STRING",
-    "RELAY_CONNECTION_STRING_FILE",
-    "AZRELAY_CONNECTION_STRING",
-    "RELAY_NAMESPACE",
-)
-"""What an agent can use instead of a secret; repeated from `relay_core.auth`, whose import a job need not pay for."""
-
-_agent: AgentProcess | None = None
-"""The agent of this process; a forked child inherits the name, not the agent."""
+_ordinary = False
+"""Whether the command line was read and asks for no debugging."""
 
 
 def start_remote_debugging_from_args(argv: Sequence[str] | None = None) -> bool:
@@ -42,15 +32,10 @@ def start_remote_debugging_from_args(argv: Sequence[str] | None = None) -> bool:
             debugging are passed over: see `relay_agent.step_arguments`.
     """
     try:
-        step = parse_step_arguments(argv)
+        settings = parse_step_arguments(argv)
     except RelayDebugError as error:
         return _go_on(error)
-    return step.is_debug and start_remote_debugging(
-        step.connection_name,
-        step.port,
-        debug_relay_connection_string_secret=step.connection_string_secret,
-        wait=step.wait,
-    )
+    return settings is not None and start_debugging(settings)
 
 
 def start_remote_debugging(
@@ -58,6 +43,8 @@ def start_remote_debugging(
     debug_port: int = DEFAULT_PORT,
     *,
     wait: float = DEFAULT_WAIT,
+    debug_ranks: str = "0",
+    rank: int | None = None,
     connection_string: str | None = None,
     connection_string_file: str | None = None,
     key_vault: str | None = None,
@@ -76,8 +63,11 @@ def start_remote_debugging(
 
     Args:
         debug_relay_connection_name: Hybrid connection.
-        debug_port: The port that your launch.json names. It is a name for this process, not a port that is opened.
+        debug_port: The port that your launch.json names for rank 0; rank n has n more. It is a name for this process,
+            not a port that is opened.
         wait: Seconds to wait for the debugger; 0 goes on at once, and a debugger can attach at any time.
+        debug_ranks: Ranks that wait, e.g. "0,3-5", "all", "none"; the others go on at once.
+        rank: This process's rank, where the environment does not tell it.
         connection_string: Connection string with the Listen right.
         connection_string_file: File that holds it, readable by its owner only.
         key_vault: Key Vault that named secrets are in.
@@ -90,98 +80,101 @@ def start_remote_debugging(
             reads it, and this process never sees it.
         debugpy_connect_timeout: Older name of `wait`.
     """
-    seconds = wait if debugpy_connect_timeout is None else debugpy_connect_timeout
-    where = f"port {debug_port} of '{debug_relay_connection_name}'"
+    access = {
+        "hc": debug_relay_connection_name,
+        "connection_string": connection_string,
+        "connection_string_file": connection_string_file,
+        "connection_string_secret": debug_relay_connection_string_secret,
+        "key_vault": key_vault,
+        "namespace": namespace,
+        "identity": identity,
+        "tunnel_key_file": tunnel_key_file,
+        "tunnel_key_secret": tunnel_key_secret,
+        "ca_file": ca_file,
+    }
+    settings = DebugSettings(
+        access={name: value for name, value in access.items() if value is not None},
+        port=debug_port,
+        ranks=debug_ranks,
+        wait=wait if debugpy_connect_timeout is None else debugpy_connect_timeout,
+    )
+    return start_debugging(settings, rank=rank)
+
+
+def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool:
+    """Make this process debuggable and let it wait if it is one of those that do; return whether a debugger is attached.
+
+    Raises:
+        SystemExit: nobody came in time, and the settings say that the process ends then (status 14).
+    """
     try:
-        if not debug_relay_connection_name:
-            raise ConfigurationError("the hybrid connection has no name", hint="add --debug-relay-connection-name")
-        if debuggee.is_attached():
-            _say("a debugger is attached already")
+        from relay_agent.debugging import begin  # noqa: PLC0415 - a run that is not debugged need not pay for it
+        from relay_agent.rank_selection import parse_ranks  # noqa: PLC0415
+
+        process = begin(settings, rank=rank)
+        waits = parse_ranks(settings.ranks).includes(process.identity)
+        if process.attend(settings.wait if waits else 0):
             return True
-        if not (connection_string or connection_string_file or key_vault or namespace):
-            _refuse_secret_without_vault(debug_relay_connection_string_secret)
-        agent = _running_agent() or _start_agent(
-            hc=debug_relay_connection_name,
-            logical_port=debug_port,
-            connection_string=connection_string,
-            connection_string_file=connection_string_file,
-            connection_string_secret=debug_relay_connection_string_secret,
-            key_vault=key_vault,
-            namespace=namespace,
-            identity=identity,
-            tunnel_key_file=tunnel_key_file,
-            tunnel_key_secret=tunnel_key_secret,
-            ca_file=ca_file,
-        )
-        return _wait(agent, seconds, where)
     except RelayDebugError as error:
         return _go_on(error)
     except Exception as error:  # noqa: BLE001 - whatever it is, the job is worth more than its debugger
         return _go_on(RelayDebugError(f"{type(error).__name__}: {error}"))
-
-
-def _refuse_secret_without_vault(secret: str | None) -> None:
-    """Say so before anything is started."""
-    if secret and not any(os.environ.get(variable) for variable in (_VAULT_VARIABLE, *_OTHER_SOURCES)):
-        raise ConfigurationError(
-            f"secret '{secret}' is named, but no Key Vault", hint=f"set {_VAULT_VARIABLE} in the job's environment"
-        )
-
-
-def _running_agent() -> AgentProcess | None:
-    return _agent if _agent is not None and _agent.is_mine and not _agent.ended.is_set() else None
-
-
-def _start_agent(*, hc: str, logical_port: int, **access: str | None) -> AgentProcess:
-    """Start the agent and the debugger, or find the debugger that runs, and introduce one to the other."""
-    global _agent  # noqa: PLW0603 - a process has one debugger, hence one agent
-    from relay_agent.agent_order import AgentOrder  # noqa: PLC0415 - in debug runs only
-    from relay_agent.agent_process import AgentProcess  # noqa: PLC0415 - in debug runs only
-
-    target_port = debuggee.find_foreign_port() if debuggee.is_armed() else None
-    if debuggee.is_armed() and target_port is None:
-        raise ConfigurationError(
-            "debugpy is in use already, on a port that cannot be told", hint="leave debugpy.listen() to relay_agent"
-        )
-    _agent = AgentProcess()
-    try:
-        order = AgentOrder(
-            hc=hc,
-            logical_port=logical_port,
-            target_port=target_port or debuggee.arm(),
-            pid=os.getpid(),
-            **access,
-        )
-    except BaseException:
-        _agent.dismiss()
-        raise
-    _agent.attend(order)
-    return _agent
-
-
-def _wait(agent: AgentProcess, seconds: float, where: str) -> bool:
-    """Wait for a debugger until time is up or the agent is gone; an agent says by itself why it gives up."""
-    started = time.monotonic()
-    _say(f"waits up to {seconds:g} s for a debugger on {where}" if seconds > 0 else f"a debugger can attach on {where}")
-    if debuggee.wait_for_attach(seconds, agent.ended):
-        _say(f"a debugger is attached, after {time.monotonic() - started:.1f} s")
-        return True
-    if agent.ended.is_set():
-        debuggee.disarm()
-        reason = agent.failure.sentence if agent.failure else "its agent has left"
-        _say(f"the job goes on without a debugger: {reason}")
-        return False
-    if seconds > 0:
-        _say(f"no debugger came within {seconds:g} s; the job goes on, and one can still attach on {where}")
+    if waits and settings.abort_on_timeout and settings.wait > 0:
+        process.say("nobody came: the process ends, as --debug-on-timeout abort says")
+        sys.exit(TimedOut.exit_code)
     return False
+
+
+def breakpoint(*, rank: int | str | None = None, when: bool = True, hold: float = DEFAULT_HOLD) -> None:
+    """Stop here in the debugger; wait for one if none is attached. Does nothing in a run that is not debugged.
+
+    Args:
+        rank: Only in this rank, or in these ("0,3-5"); by default in every rank that comes here.
+        when: Only if this holds.
+        hold: Seconds to wait for a debugger; then the job goes on.
+    """
+    if not when:
+        return
+    try:
+        process = _process_if_debugged()
+        if process is None:
+            return
+        from relay_agent import debuggee, halt  # noqa: PLC0415 - in debug runs only
+        from relay_agent.rank_selection import parse_ranks  # noqa: PLC0415
+
+        if rank is not None and not parse_ranks(str(rank)).includes(process.identity):
+            return
+        frame: FrameType = sys._getframe(1)  # noqa: SLF001 - the caller's frame is where to stop
+        place = f"breakpoint() at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"  # noqa: PTH119
+        if not debuggee.is_attached():
+            process.say(f"{place}: waits up to {hold:g} s for a debugger on {process.where}")
+        if process.wait(hold, detail=place):
+            halt.stop_at(frame)
+    except RelayDebugError as error:
+        _go_on(error)
+    except Exception as error:  # noqa: BLE001 - as above
+        _go_on(RelayDebugError(f"{type(error).__name__}: {error}"))
+
+
+def _process_if_debugged() -> DebuggedProcess | None:
+    """Return this process's part in the debug run; begin it if the command line asks for one."""
+    global _ordinary  # noqa: PLW0603 - the command line is read once: a breakpoint() may be in a hot loop
+    if _ordinary:
+        return None
+    debugging = sys.modules.get("relay_agent.debugging")
+    if debugging is not None and (process := debugging.current()) is not None:
+        return process  # type: ignore[no-any-return]  # of the module that is imported below
+    settings = parse_step_arguments()
+    if settings is None:
+        _ordinary = True
+        return None
+    from relay_agent.debugging import begin  # noqa: PLC0415 - in debug runs only
+
+    return begin(settings)
 
 
 def _go_on(error: RelayDebugError) -> bool:
-    _say(f"error: {error}")
-    _say("the job goes on without a debugger")
-    return False
-
-
-def _say(text: str) -> None:
     if sys.stderr is not None:
-        print(f"relay-agent: {text}", file=sys.stderr, flush=True)  # noqa: T201 - the job's only voice before logging
+        print(f"relay-agent: error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - as in `debugging.say`
+        print("relay-agent: the job goes on without a debugger", file=sys.stderr, flush=True)  # noqa: T201
+    return False

@@ -11,11 +11,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError, UsageError
 from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.pump import READ_SIZE, Traffic, pump, set_nodelay
 from relay_core.net.stream import ByteStream
+from relay_core.tunnel.payloads import JsonObject
+
+if TYPE_CHECKING:
+    from relay_agent.catalog import Served
 
 __all__ = ["Target", "parse_targets", "serve_stream"]
 
@@ -47,6 +52,17 @@ class Target:
     def __str__(self) -> str:
         return f"{self.logical_port}" if self.port == self.logical_port else f"{self.logical_port} -> {self.port}"
 
+    async def locate(self) -> tuple[str, int]:
+        """Return host and port."""
+        return self.host, self.port
+
+    def left(self) -> None:
+        """Nothing is to be done when the last client has left."""
+
+    def describe(self) -> JsonObject:
+        """Return what clients are told about it."""
+        return {"port": self.logical_port}
+
 
 def parse_targets(texts: Iterable[str], *, dap_only: bool = False) -> dict[int, Target]:
     """Read `PORT` and `PORT:LOCAL`, e.g. `5678` and `5678:40123`.
@@ -70,12 +86,13 @@ def _port(text: str, whole: str) -> int:
     return int(text)
 
 
-async def serve_stream(target: Target, stream: ByteStream, traffic: Traffic) -> None:
+async def serve_stream(target: Served, stream: ByteStream, traffic: Traffic) -> None:
     """Carry one client's stream to `target` and back until both have ended.
 
     Raises:
         ProtocolError: the client of a DAP target does not speak DAP; nothing was dialled.
         ConnectionLost: either side broke, or the target does not answer.
+        RelayDebugError: the target cannot be woken.
     """
     try:
         first = await _first_bytes(stream, patience=FIRST_BYTES_TIMEOUT if target.dap_only else SERVER_FIRST_DELAY)
@@ -113,21 +130,22 @@ async def _first_bytes(stream: ByteStream, *, patience: float) -> bytes:
     return received
 
 
-async def _dial(target: Target, *, patience: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _dial(target: Served, *, patience: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect; a port that refuses is tried again for `patience` seconds."""
+    host, port = await target.locate()
     deadline = asyncio.get_running_loop().time() + patience
     try:
         async with timeout(patience + CONNECT_TIMEOUT):
             while True:
                 try:
-                    return await asyncio.open_connection(target.host, target.port, limit=READ_SIZE)
+                    return await asyncio.open_connection(host, port, limit=READ_SIZE)
                 except ConnectionRefusedError:
                     if asyncio.get_running_loop().time() >= deadline:
                         raise
                 await asyncio.sleep(DIAL_INTERVAL)
     except (OSError, *TIMEOUT_ERRORS):
         raise ConnectionLost(
-            f"nothing answers on {target.host}:{target.port}",
+            f"nothing answers on {host}:{port}",
             hint="the program that listens there has ended or has not started yet",
         ) from None
 

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import logging
 import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from relay_core.auth.options import access_settings, add_access_options
 from relay_core.console import configure_logging, print_error, run_program
 from relay_core.errors import ConfigurationError, UsageError
 
+if TYPE_CHECKING:
+    from relay_client.tunnels import Tunnels
+
 __all__ = ["main", "run"]
 
 PROGRAM = "relay-client"
+STOPPED = 130
+"""Exit status of a command that was stopped before it was done."""
 logger = logging.getLogger(__name__)
 
 
@@ -26,24 +35,122 @@ def main(argv: list[str]) -> int:
     """Run one command and return its exit status; see `relay_core.errors` for the codes."""
     arguments = _parser().parse_args(argv)
     configure_logging(PROGRAM, verbose=arguments.verbose)
-    status: int = arguments.command(arguments)
+    status: int = _explain(arguments) if arguments.explain_auth else arguments.command(arguments)
     return status
+
+
+# The command line:
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Makes 127.0.0.1:<port> on this machine the debugger port of a job on compute you cannot reach.",
-        epilog="Without a command: forward --ports until stopped with Ctrl-C. The connection string comes from "
-        "--connection-string-file, RELAY_CONNECTION_STRING, RELAY_CONNECTION_STRING_FILE or a Key Vault secret, and "
-        "needs the Send right; with --namespace the identity needs the role Azure Relay Sender.",
+        epilog="Without a command: forward --ports and --forward until stopped with Ctrl-C. The connection string "
+        "comes from --connection-string-file, RELAY_CONNECTION_STRING, RELAY_CONNECTION_STRING_FILE or a Key Vault "
+        "secret, and needs the Send right; with --namespace the identity needs the role Azure Relay Sender.",
     )
     parser.add_argument("--ports", metavar="LIST", help="local ports, as in 5678, 5678-5680 or 5678,5690")
+    parser.add_argument(
+        "--forward",
+        action="append",
+        default=[],
+        metavar="[NODE/]PORT[:LOCAL]",
+        help="also carry this port of the node, e.g. 6006 of TensorBoard; repeatable",
+    )
+    parser.add_argument(
+        "--no-listen",
+        action="store_true",
+        help="a port of --ports that another program holds is an error, not an editor that listens for the job",
+    )
     add_access_options(parser)
     parser.add_argument("--verbose", action="store_true", help="also log what only developers of relay-debug need")
     parser.set_defaults(command=_forward)
 
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_targets(commands)
+    _add_wait(commands)
+    _add_attach(commands)
+    _add_tensorboard(commands)
+    # More commands that need the relay: one function each, like these.
+    _add_demo(commands)
+    return parser
+
+
+_Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
+
+
+def _add_command(
+    commands: _Commands[argparse.ArgumentParser],
+    name: str,
+    run_command: Callable[[argparse.Namespace], int],
+    *,
+    about: str,
+    description: str,
+) -> argparse.ArgumentParser:
+    """Add a command that connects to the relay; options about that may stand before or behind its name."""
+    parser = commands.add_parser(name, help=about, description=description, argument_default=argparse.SUPPRESS)
+    parser.set_defaults(command=run_command)
+    add_access_options(parser)
+    parser.add_argument("--verbose", action="store_true", help="also log what only developers of relay-debug need")
+    return parser
+
+
+def _add_targets(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = _add_command(
+        commands,
+        "targets",
+        _targets,
+        about="list the processes that can be debugged now",
+        description="Lists node, rank, logical port, process, script and state of everything that can be debugged now.",
+    )
+    parser.add_argument("--json", action="store_true", default=False, help="for programs")
+
+
+def _add_wait(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = _add_command(
+        commands,
+        "wait",
+        _wait,
+        about="wait until ranks are there",
+        description="Ends with status 0 when all these ranks are there, and with 14 when some are not in time.",
+    )
+    parser.add_argument("--ranks", required=True, metavar="LIST", help="global ranks, as in 3, 0-7 or 0,3-5")
+    parser.add_argument(
+        "--state",
+        choices=("any", "waiting", "attached", "crashed"),
+        default="any",
+        help="which state counts: waiting for a debugger, held by one, or held at an exception (default: any)",
+    )
+    parser.add_argument("--timeout", type=_seconds, default=600.0, metavar="SECONDS", help="default: 600")
+
+
+def _add_attach(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = _add_command(
+        commands,
+        "attach",
+        _attach,
+        about="wake the debugger of a running process and open its port",
+        description="Starts debugpy in running processes and forwards their ports until stopped with Ctrl-C.",
+    )
+    parser.add_argument(
+        "--rank", action="append", required=True, metavar="LIST", help="global rank, or several as in 4-5; repeatable"
+    )
+    parser.add_argument("--port", default=None, metavar="PORT", help="local port (default: the rank's logical port)")
+
+
+def _add_tensorboard(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = _add_command(
+        commands,
+        "tensorboard",
+        _tensorboard,
+        about="open a node's TensorBoard, or any web page, on this machine",
+        description="Waits until an agent forwards the port, prints the URL, and forwards until stopped with Ctrl-C.",
+    )
+    parser.add_argument("--port", default="6006", metavar="[NODE/]PORT[:LOCAL]", help="default: 6006")
+
+
+def _add_demo(commands: _Commands[argparse.ArgumentParser]) -> None:
     demo = commands.add_parser(
         "demo",
         help="see a breakpoint hit through a relay on this machine, without Azure",
@@ -55,7 +162,81 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--verbose", action="store_true", help="also show what the programs print")
     demo.set_defaults(command=_demo)
-    return parser
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError
+    return value
+
+
+# The commands:
+
+
+def _forward(arguments: argparse.Namespace) -> int:
+    from relay_client.forwarder import forward
+    from relay_client.forwards import debugger_ports, parse_forwards
+    from relay_client.ports import parse_ports
+
+    if not (arguments.ports or arguments.forward):
+        raise UsageError("no ports are named", hint="add --ports 5678, or see relay-client --help")
+    debuggers = debugger_ports(parse_ports(arguments.ports) if arguments.ports else [])
+    forwards = parse_forwards(arguments.forward)
+    if twice := {local.port for local in debuggers} & {local.port for local in forwards}:
+        raise UsageError(
+            f"local port {min(twice)} is in --ports and in --forward", hint="give the forward another, as in 6006:16006"
+        )
+    ports = [*debuggers, *forwards]
+    return _connected(arguments, lambda tunnels: forward(tunnels, ports, may_reverse=not arguments.no_listen))
+
+
+def _targets(arguments: argparse.Namespace) -> int:
+    from relay_client.commands.targets import COLUMNS, as_json, collect, plain_table, rows
+
+    async def show(tunnels: Tunnels) -> None:
+        agents = await collect(tunnels)
+        if arguments.json:
+            print(json.dumps(as_json(agents), indent=2))
+        elif not _print_rich_table(COLUMNS, lines := rows(agents, time.time())):
+            print(plain_table(lines))
+
+    logging.getLogger("relay_client").setLevel(logging.DEBUG if arguments.verbose else logging.WARNING)
+    return _connected(arguments, show)
+
+
+def _wait(arguments: argparse.Namespace) -> int:
+    from relay_client.commands.wait import wait_for_ranks
+    from relay_client.ranks import parse_ranks
+
+    ranks = parse_ranks(arguments.ranks)
+    done = False
+
+    async def wait(tunnels: Tunnels) -> None:
+        nonlocal done
+        await wait_for_ranks(tunnels, ranks, state=arguments.state, within=arguments.timeout)
+        done = True
+
+    _connected(arguments, wait)
+    return 0 if done else STOPPED
+
+
+def _attach(arguments: argparse.Namespace) -> int:
+    from relay_client.commands.attach import attach
+    from relay_client.ports import parse_ports
+    from relay_client.ranks import parse_ranks
+
+    ranks = parse_ranks(",".join(arguments.rank))
+    port = parse_ports(arguments.port)[0] if arguments.port else None
+    return _connected(arguments, lambda tunnels: attach(tunnels, ranks, port=port))
+
+
+def _tensorboard(arguments: argparse.Namespace) -> int:
+    from relay_client.commands.tensorboard import tensorboard
+    from relay_client.forwards import parse_forwards
+
+    (local,) = parse_forwards([arguments.port])
+    return _connected(arguments, lambda tunnels: tensorboard(tunnels, local, lambda url: print(url, flush=True)))
 
 
 def _demo(arguments: argparse.Namespace) -> int:
@@ -64,20 +245,30 @@ def _demo(arguments: argparse.Namespace) -> int:
     return run_demo(hold=arguments.hold, chaos=arguments.chaos, verbose=arguments.verbose)
 
 
-def _forward(arguments: argparse.Namespace) -> int:
-    from relay_client.forwarder import forward
-    from relay_client.ports import parse_ports
+def _explain(arguments: argparse.Namespace) -> int:
+    from relay_core.auth import Search, explain_access
+    from relay_core.net.tls import client_tls
+
+    search = Search(access_settings(arguments), side="client", tls=client_tls(arguments.ca_file))
+    lines, error = asyncio.run(explain_access(search))
+    print(*lines, sep="\n")
+    if error is None:
+        return 0
+    print_error(PROGRAM, error)
+    return ConfigurationError.exit_code
+
+
+# What they share:
+
+
+def _connected(arguments: argparse.Namespace, command: Callable[[Tunnels], Awaitable[None]]) -> int:
+    """Run a command with the tunnels that the command line describes, until it is done or stopped."""
     from relay_client.tunnels import CLIENT_GRACE, Tunnels
     from relay_core.auth import find_access
     from relay_core.net.run import run_until_stopped
     from relay_core.net.timers import tunnel_settings
     from relay_core.net.tls import client_tls
 
-    if arguments.explain_auth:
-        return _explain(arguments)
-    if not arguments.ports:
-        raise UsageError("no ports are named", hint="add --ports 5678, or see relay-client --help")
-    ports = parse_ports(arguments.ports)
     settings, tls = access_settings(arguments), client_tls(arguments.ca_file)
 
     async def run() -> None:
@@ -93,20 +284,32 @@ def _forward(arguments: argparse.Namespace) -> int:
             tls,
             tunnel_key=access.tunnel_key,
             settings=tunnel_settings(grace=CLIENT_GRACE),
+            alarm=_ring,
         )
-        await forward(tunnels, ports)
+        await command(tunnels)
 
     return run_until_stopped(run())
 
 
-def _explain(arguments: argparse.Namespace) -> int:
-    from relay_core.auth import Search, explain_access
-    from relay_core.net.tls import client_tls
+def _ring() -> None:
+    """Ring the terminal's bell, if there is a terminal."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\a")
+        sys.stderr.flush()
 
-    search = Search(access_settings(arguments), side="client", tls=client_tls(arguments.ca_file))
-    lines, error = asyncio.run(explain_access(search))
-    print(*lines, sep="\n")
-    if error is None:
-        return 0
-    print_error(PROGRAM, error)
-    return ConfigurationError.exit_code
+
+def _print_rich_table(columns: tuple[str, ...], lines: list[tuple[str, ...]]) -> bool:
+    """Print a table for people; False if stdout is no terminal or rich is not installed."""
+    if not sys.stdout.isatty():
+        return False
+    try:
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+    except ImportError:
+        return False
+    table = Table(*columns, box=None, pad_edge=False)
+    for line in lines:
+        table.add_row(*(Text(cell) for cell in line))
+    Console().print(table)
+    return True

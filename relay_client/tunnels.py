@@ -1,43 +1,49 @@
 """The client's tunnels: one to each agent on the hybrid connection, found when a port asks for them.
 
-Two agents are told apart by the relay (`Microsoft-Relay-DisallowedListeners` names those that are known already) or,
-where the relay ignores that, by the agents themselves, which refuse a client that is connected to them.
+This file makes sessions and opens streams. Which agents are dialled is up to `discovery`, when to look for them to
+`seeking`, whose a port is to `roster`, and what the user is told to `bulletin`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import getpass
-import logging
+import re
 import socket
 import ssl
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from relay_core.errors import NoListener, Rejected
-from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENERS_HEADER, Endpoint
+from relay_client.announcement import AgentInfo
+from relay_client.bulletin import Bulletin
+from relay_client.discovery import Discovery
+from relay_client.news import describe_agent
+from relay_client.roster import Claim, Destination, Roster
+from relay_client.seeking import Seeker
+from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
+from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Credential
 from relay_core.net.connector import connect
 from relay_core.net.secure_channel import TunnelIdentity
-from relay_core.net.stream import ByteStream
+from relay_core.net.session_driver import SessionDriver
+from relay_core.net.session_stream import SessionStream
 from relay_core.net.tasks import TaskSet
-from relay_core.net.tunnel_client import ClientTunnel, LinkState, LinkStatus
-from relay_core.net.tunnel_headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader
+from relay_core.net.tunnel_client import ClientTunnel, LinkStatus
 from relay_core.net.websocket import WebSocket
-from relay_core.tunnel.limits import Settings
-from relay_core.tunnel.outcomes import Role
+from relay_core.tunnel.events import StreamOpened
+from relay_core.tunnel.limits import PROBE_TIMEOUT, Settings
+from relay_core.tunnel.outcomes import ResetCode, Role
 
-__all__ = ["CLIENT_GRACE", "Tunnels"]
+__all__ = ["CLIENT_GRACE", "StreamHandler", "Tunnels"]
 
 CLIENT_GRACE = 3 * 3600.0
 """Seconds that a session is kept while its agent cannot be reached: a lunch, a flight, a long meeting."""
-MAX_AGENTS = 25
-"""Listeners on one hybrid connection, Azure's limit."""
-MISDIRECTED_ATTEMPTS = 30
-"""Connects to make where the relay picks agents at random and ignores which are known already."""
+_AGENT_ID = re.compile(r"[0-9A-Za-z-]{1,64}", re.ASCII)
 
-logger = logging.getLogger(__name__)
+StreamHandler = Callable[[SessionDriver, SessionStream], None]
+"""Takes a stream that an agent has opened; must accept or refuse."""
 
 
 class Tunnels:
@@ -49,6 +55,7 @@ class Tunnels:
         tls: Decides about trust in the relay.
         tunnel_key: 32 bytes shared with the agents, or None for tunnels in the clear.
         settings: Limits and timers of the tunnels.
+        alarm: Called when somebody should come now, e.g. because a process is held at an exception.
     """
 
     def __init__(
@@ -59,6 +66,7 @@ class Tunnels:
         *,
         tunnel_key: bytes | None = None,
         settings: Settings | None = None,
+        alarm: Callable[[], None] = lambda: None,
     ) -> None:
         self._endpoint = endpoint
         self._credential = credential
@@ -68,7 +76,13 @@ class Tunnels:
         self._client_id = str(uuid.uuid4())
         self._tunnels: dict[str, ClientTunnel] = {}
         self._tasks = TaskSet()
-        self._discovering = asyncio.Lock()
+        self._bulletin = Bulletin(alarm)
+        self._discovery = Discovery(
+            self._connect, self._begin, lambda: self._tunnels, client_id=self._client_id, path=endpoint.path
+        )
+        self.seeker = Seeker(self._discovery, self._tasks)
+        self._conflicts_told: dict[str, list[dict[str, object]]] = {}
+        self._handlers: dict[int, StreamHandler] = {}
 
     def __repr__(self) -> str:
         return f"<Tunnels {self._endpoint} agents={len(self._tunnels)}>"
@@ -80,41 +94,81 @@ class Tunnels:
         await asyncio.gather(*(tunnel.close("the client has ended") for tunnel in list(self._tunnels.values())))
         await self._tasks.cancel_all()
 
-    async def open(self, port: int) -> ByteStream:
-        """Return a stream to what serves logical port `port`; with a tunnel in place that takes no time.
+    # Streams:
+
+    async def open(self, destination: int | Destination) -> SessionStream:
+        """Return a stream to what serves a port; with a tunnel in place that takes no time.
 
         Raises:
             NoListener: no agent is there, or none that serves this port; later there may be one.
             RelayDebugError: any other reason.
         """
-        tunnel = self._usable(port)
-        if tunnel is None:
-            async with self._discovering:
-                tunnel = self._usable(port) or await self._discover(port)
-        return tunnel.driver.open(port, {"user": _user()})
+        wanted = destination if isinstance(destination, Destination) else Destination(destination)
+        try:
+            agent_id = await self.seeker.seek(lambda: self.server_of(wanted))
+        except NoListener as error:
+            raise self.why_not(wanted, error) from None
+        return self._tunnels[agent_id].driver.open(wanted.port, {"user": _user()})
+
+    def open_named(self, agent_id: str, request: str) -> SessionStream:
+        """Return a stream for a named request to one agent, e.g. `stacks` or `wake/5678`.
+
+        Raises:
+            ConnectionLost: the agent cannot be reached now.
+        """
+        tunnel = self._tunnels.get(agent_id)
+        if tunnel is None or not tunnel.usable:
+            raise ConnectionLost("there is no connection to the agent at the moment")
+        return tunnel.driver.open(request, {"user": _user()})
+
+    @contextlib.contextmanager
+    def accepting(self, port: int, handler: StreamHandler) -> Iterator[None]:
+        """Let the agent that serves `port` open streams for it towards this client, for a block."""
+        self._handlers[port] = handler
+        try:
+            yield
+        finally:
+            del self._handlers[port]
+
+    # Agents:
+
+    @property
+    def roster(self) -> Roster:
+        """Which agents there are, and what they serve."""
+        return self._bulletin.roster
 
     async def discover(self) -> None:
-        """Find one more agent.
+        """Look for agents until there is one.
 
         Raises:
             NoListener: there is none.
             RelayDebugError: the relay, the credentials or the tunnel key are unusable.
         """
-        websocket = await self._dial_new()
-        info = {"client": self._client_id, "user": _user()}
-        attached, transport = await ClientTunnel.begin(websocket, self._identity, settings=self._settings, info=info)
-        agent = str(attached.session.peer.info.get("agent", attached.session.id.hex()))
-        name = _name(attached.session.peer.info)
-        tunnel = ClientTunnel(
-            attached,
-            transport,
-            dial=lambda: self._dial_again(agent),
-            identity=self._identity,
-            settings=self._settings,
-            on_change=lambda status: self._show(name, status),
-        )
-        self._tunnels[agent] = tunnel
-        self._tasks.spawn(self._keep(agent, tunnel), name=f"tunnel to {name}")
+        await self.seeker.seek(lambda: next(iter(self._tunnels), None))
+
+    async def discover_all(self) -> None:
+        """Look for agents until there are no more; raises as `discover`."""
+        try:
+            await self.seeker.seek(lambda: None)
+        except NoListener:
+            if not self._tunnels:
+                raise
+
+    def keep_looking(self) -> None:
+        """From now on, look for all agents, and say now and then what is held."""
+        self._tasks.spawn(self.seeker.keep_looking(), name="look for agents now and then")
+        self._tasks.spawn(self._bulletin.keep_reminding(), name="remind of what is held")
+
+    def server_of(self, destination: Destination) -> str | None:
+        """Return the id of the agent that a destination leads to, if it can be reached now."""
+        agent_id = self.roster.route(destination, time.time())
+        tunnel = self._tunnels.get(agent_id) if agent_id is not None else None
+        return agent_id if tunnel is not None and tunnel.usable else None
+
+    def reachable_targets(self) -> list[Claim]:
+        """Return the targets that could be attached to now, by port."""
+        claims = self.roster.targets(time.time())
+        return [claim for claim in claims if self.server_of(Destination(claim.target.port)) == claim.agent.id]
 
     def hurry(self) -> None:
         """Dial again now, wherever a tunnel is reconnecting."""
@@ -124,93 +178,98 @@ class Tunnels:
     def describe(self) -> str:
         """Return what is connected, in one line."""
         sealed = "encrypted end to end" if self._identity else "NOT encrypted end to end"
-        known = [f"{_name(t.agent_info)} serves {_ports_text(t)}" for t in self._tunnels.values()]
-        return f"{'; '.join(known)}; {sealed}" if known else sealed
+        now = time.time()
+        return "; ".join([*(describe_agent(agent, now) for agent in self.roster), sealed])
 
-    async def _discover(self, port: int) -> ClientTunnel:
-        """Find agents until one serves `port`."""
-        for _ in range(MAX_AGENTS):
-            try:
-                await self.discover()
-            except NoListener as error:
-                raise self._nobody_serves(port, error) from None
-            if tunnel := self._usable(port):
-                return tunnel
-        raise self._nobody_serves(port, NoListener(f"no agent on '{self._endpoint.path}' serves port {port}"))
-
-    def _nobody_serves(self, port: int, error: NoListener) -> NoListener:
-        for tunnel in self._tunnels.values():
-            if port in _ports(tunnel):
-                since = time.strftime("%H:%M:%S", time.localtime(tunnel.status.since))
-                return NoListener(
-                    f"the tunnel to {_name(tunnel.agent_info)} is {tunnel.status.state.value} since {since}"
-                    f"{': ' if tunnel.status.reason else ''}{tunnel.status.reason}",
-                    hint="it comes back by itself when the network does",
-                )
+    def why_not(self, wanted: Destination, error: RelayDebugError) -> RelayDebugError:
+        """Return why a destination cannot be reached, given why looking for it ended."""
+        if not isinstance(error, NoListener):
+            return error
+        tunnel = self._tunnels.get(agent_id := self.roster.route(wanted, time.time()) or "")
+        if tunnel is not None:
+            since = time.strftime("%H:%M:%S", time.localtime(tunnel.status.since))
+            return NoListener(
+                f"the tunnel to {self._bulletin.name(agent_id)} is {tunnel.status.state.value} since {since}"
+                f"{': ' if tunnel.status.reason else ''}{tunnel.status.reason}",
+                hint="it comes back by itself when the network does",
+            )
         if not self._tunnels:
             return error
-        return NoListener(
-            f"no agent on '{self._endpoint.path}' serves port {port}; {self.describe()}",
-            hint="check --ports against the job's --debug-port",
-        )
+        hint = "check --ports against the job's --debug-port"
+        if wanted.is_forward:
+            hint = "the job or relay-agent must offer it as a forward"
+        return NoListener(f"no agent on '{self._endpoint.path}' serves {wanted}; {self.describe()}", hint=hint)
 
-    def _usable(self, port: int) -> ClientTunnel | None:
-        return next((t for t in self._tunnels.values() if t.usable and port in _ports(t)), None)
-
-    async def _keep(self, agent: str, tunnel: ClientTunnel) -> None:
-        try:
-            await tunnel.run()
-        finally:
-            self._tunnels.pop(agent, None)
-
-    async def _dial_new(self) -> WebSocket:
-        headers = {TUNNEL_HEADER: TunnelHeader(self._client_id).encode()}
-        if self._tunnels:
-            headers[DISALLOWED_LISTENERS_HEADER] = ",".join(self._tunnels)
-        for _ in range(MISDIRECTED_ATTEMPTS if self._tunnels else 1):
-            try:
-                return await self._connect(headers)
-            except Rejected as rejected:
-                if rejected.status != MISDIRECTED:
-                    raise
-        raise NoListener(f"every agent found on '{self._endpoint.path}' is connected already")
-
-    async def _dial_again(self, agent: str) -> WebSocket:
-        return await self._connect(
-            {
-                TUNNEL_HEADER: TunnelHeader(self._client_id, agent).encode(),
-                ALLOWED_LISTENERS_HEADER: agent,
-            }
-        )
+    # Tunnels:
 
     async def _connect(self, headers: Mapping[str, str]) -> WebSocket:
         return await connect(self._endpoint, self._credential, headers=headers, tls=self._tls)
 
-    def _show(self, name: str, status: LinkStatus) -> None:
-        if status.state is LinkState.CONNECTED:
-            round_trip = f", round trip {status.round_trip * 1000:.1f} ms" if status.round_trip is not None else ""
-            logger.info("tunnel to %s: connected%s", name, round_trip)
-        elif status.state is LinkState.OVER:
-            logger.warning("tunnel to %s: lost: %s", name, status.reason)
+    async def _begin(self, websocket: WebSocket) -> bool:
+        """Begin a session with whoever answers; False if that is an agent with whom there is one."""
+        info = {"client": self._client_id, "user": _user()}
+        attached, transport = await ClientTunnel.begin(websocket, self._identity, settings=self._settings, info=info)
+        said = attached.session.peer.info.get("agent")
+        agent_id = said if isinstance(said, str) and _AGENT_ID.fullmatch(said) else attached.session.id.hex()
+        if (known := self._tunnels.get(agent_id)) is not None:
+            self._tasks.spawn(ClientTunnel.decline(attached, transport, "this client has one already"), name="decline")
+            self._discovery.seen(agent_id)
+            known.driver.probe(PROBE_TIMEOUT)  # the agent may have taken this one because the old one is lost
+            known.hurry()
+            return False
+
+        def opened(stream: SessionStream, event: StreamOpened) -> None:
+            self._opened(agent_id, tunnel.driver, stream, event)
+
+        tunnel = self._tunnels[agent_id] = ClientTunnel(
+            attached,
+            transport,
+            dial=lambda: self._discovery.find_again(agent_id),
+            identity=self._identity,
+            settings=self._settings,
+            on_change=lambda status: self._link_changed(agent_id, status),
+            on_info=lambda: self._announced(agent_id),
+            on_open=opened,
+        )
+        self._announced(agent_id)
+        self._tasks.spawn(self._keep(agent_id, tunnel), name=f"tunnel to {self._bulletin.name(agent_id)}")
+        return True
+
+    async def _keep(self, agent_id: str, tunnel: ClientTunnel) -> None:
+        try:
+            await tunnel.run()
+        finally:
+            del self._tunnels[agent_id]
+            self._conflicts_told.pop(agent_id, None)
+            self._discovery.seen(agent_id)
+            self.roster.remove(agent_id)
+            self._changed()
+
+    def _announced(self, agent_id: str) -> None:
+        self._bulletin.announced(AgentInfo.parse(self._tunnels[agent_id].agent_info, agent_id=agent_id))
+        self._changed()
+
+    def _link_changed(self, agent_id: str, status: LinkStatus) -> None:
+        self._bulletin.link_changed(agent_id, status)
+        self._changed()
+
+    def _changed(self) -> None:
+        """Agents or targets have changed: tell each agent about its conflicts, and those who wait."""
+        conflicts = self._bulletin.conflicts()
+        for agent_id, tunnel in self._tunnels.items():
+            mine = [conflict.as_json() for conflict in conflicts if conflict.concerns(agent_id)]
+            if mine != self._conflicts_told.get(agent_id, []):
+                self._conflicts_told[agent_id] = mine
+                tunnel.driver.send_status({"conflicts": mine})
+        self.seeker.announce_change()
+
+    def _opened(self, agent_id: str, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
+        """An agent has opened a stream: only for a port that somebody here accepts, and from its agent."""
+        handler = self._handlers.get(event.target) if isinstance(event.target, int) else None
+        if handler is None or self.server_of(Destination(int(event.target))) != agent_id:
+            driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this client does not ask for {event.target}")
         else:
-            since = time.strftime("%H:%M:%S", time.localtime(status.since))
-            logger.warning("tunnel to %s: %s since %s: %s", name, status.state.value, since, status.reason)
-
-
-def _ports(tunnel: ClientTunnel) -> list[int]:
-    targets = tunnel.agent_info.get("targets", [])
-    if not isinstance(targets, list):
-        return []
-    return [target["port"] for target in targets if isinstance(target, dict) and isinstance(target.get("port"), int)]
-
-
-def _ports_text(tunnel: ClientTunnel) -> str:
-    return ", ".join(map(str, _ports(tunnel))) or "nothing"
-
-
-def _name(info: Mapping[str, object]) -> str:
-    """Return how people know an agent."""
-    return f"{info.get('host', 'agent')}/{str(info.get('agent', ''))[:8]}"
+            handler(driver, stream)
 
 
 def _user() -> str:

@@ -16,7 +16,8 @@ text handed to these classes, may contain a key, a token or a connection string.
     ├── Rejected                   10   the listener said no (any status), or did not answer in time (408, 504)
     ├── TooManyListeners           11   25 listeners are connected already
     ├── ConnectionLost             12   an established connection ended without a goodbye
-    └── ProtocolError              13   the peer sent something the protocol does not allow
+    ├── ProtocolError              13   the peer sent something the protocol does not allow
+    └── TimedOut                   14   what was waited for did not come in time
 
 Exit code 0 is success and a stop on request (Ctrl-C, SIGTERM); 130 is a second Ctrl-C.
 """
@@ -35,6 +36,7 @@ __all__ = [
     "Rejected",
     "RelayDebugError",
     "RelayUnreachable",
+    "TimedOut",
     "TooManyListeners",
     "Unauthorized",
     "UntrustedCertificate",
@@ -157,3 +159,9 @@ class ProtocolError(RelayDebugError):
     """The peer broke the protocol."""
 
     exit_code = 13
+
+
+class TimedOut(RelayDebugError):
+    """What was waited for did not come in time: ranks, or a debugger."""
+
+    exit_code = 14

@@ -1,21 +1,21 @@
 """A small debugger without a user interface: requests, events, and the attach sequence of debugpy.
 
-It serves the demo and the tests. Every wait has a deadline and ends at once when the connection does.
+It serves the demo, the tests and `relay-client pdb`. Every wait ends at once when the connection does.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from relay_client.dap.framing import Message, MessageDecoder, encode
-from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
+from relay_client.dap.tcp import TcpStream
+from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.compat import TIMEOUT_ERRORS, timeout
-from relay_core.net.pump import set_nodelay
+from relay_core.net.stream import ByteStream
 from relay_core.net.tasks import TaskSet
 
 __all__ = ["DapClient", "RequestFailed"]
@@ -24,7 +24,8 @@ DEFAULT_TIMEOUT = 10.0
 """Seconds for one answer or event; a debugger on the same machine needs milliseconds."""
 MAX_KEPT_EVENTS = 10_000
 """Events that nobody has taken; then the oldest go. A chatty job sends one or two for each line it prints."""
-READ_SIZE = 64 * 1024
+CLOSE_TIMEOUT = 2.0
+"""Seconds for the last bytes to leave; a peer that does not take them is dropped."""
 
 Body = dict[str, Any]
 T = TypeVar("T")
@@ -35,19 +36,21 @@ class RequestFailed(RelayDebugError):
 
 
 class DapClient:
-    """One debug session over TCP.
+    """One debug session, over TCP or over any other stream to a debug adapter.
 
         async with await DapClient.connect("127.0.0.1", 5678) as client:
             await client.attach({"train.py": [{"line": 40}]})
             stopped = await client.wait_for_event("stopped")
 
-    All methods that wait raise RequestFailed on a refusal or when `within` seconds are over, and ConnectionLost or
-    ProtocolError when the connection has ended.
+    All methods that wait raise RequestFailed on a refusal or when `within` seconds are over (None: never), and
+    ConnectionLost or ProtocolError when the connection has ended.
+
+    Args:
+        stream: Leads to the adapter, and belongs to this client from now on.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
         self._sequence = itertools.count(1)
         self._responses: dict[int, Message] = {}
         self._events: deque[Message] = deque(maxlen=MAX_KEPT_EVENTS)
@@ -78,35 +81,44 @@ class DapClient:
                 reader, writer = await asyncio.open_connection(host, port)
         except (OSError, *TIMEOUT_ERRORS) as error:
             raise ConnectionLost(f"nothing answers on {host}:{port}") from error
-        set_nodelay(writer)
-        return cls(reader, writer)
+        return cls(TcpStream(reader, writer))
 
     async def request(
-        self, command: str, arguments: Mapping[str, Any] | None = None, *, within: float = DEFAULT_TIMEOUT
+        self, command: str, arguments: Mapping[str, Any] | None = None, *, within: float | None = DEFAULT_TIMEOUT
     ) -> Body:
         """Send a request and return the body of its response."""
-        return await self._answer_to(command, self._send(command, arguments), within)
+        return await self._answer_to(command, await self._send(command, arguments), within)
 
     async def wait_for_event(
-        self, *names: str, matching: Callable[[Body], bool] = lambda _body: True, within: float = DEFAULT_TIMEOUT
+        self, *names: str, matching: Callable[[Body], bool] = lambda _body: True, within: float | None = DEFAULT_TIMEOUT
     ) -> Message:
-        """Take the oldest event with one of these names that nobody has taken yet, or the next that comes."""
+        """Take the oldest event with one of these names that nobody has taken yet, or the next that comes.
+
+        Without a name, any event is taken.
+        """
         return await self._until(
             lambda: self._take_event(names, matching), f"no event '{' or '.join(names)}' came", within
         )
 
     async def attach(
-        self, breakpoints: Mapping[str, Sequence[Body]], *, within: float = DEFAULT_TIMEOUT, **arguments: Any
+        self,
+        breakpoints: Mapping[str, Sequence[Body]],
+        *,
+        exceptions: Sequence[str] | None = None,
+        within: float = DEFAULT_TIMEOUT,
+        **arguments: Any,
     ) -> dict[str, list[Body]]:
         """Attach to the job, with breakpoints in place before it runs on, and return how each was taken.
 
         Args:
             breakpoints: DAP SourceBreakpoints by source path.
+            exceptions: Which ones stop the job, of debugpy's filters "uncaught", "raised" and "userUnhandled"; None
+                leaves that to debugpy.
             within: Seconds for each answer of the sequence.
             arguments: Further attach arguments, such as pathMappings.
         """
         await self.request("initialize", {"clientID": "relay-client", "adapterID": "debugpy"}, within=within)
-        attach = self._send("attach", {"type": "debugpy", "request": "attach", **arguments})
+        attach = await self._send("attach", {"type": "debugpy", "request": "attach", **arguments})
         first = await self._until(
             lambda: self._responses.get(attach) or self._take_event(("initialized",), lambda _body: True),
             "no event 'initialized' came",
@@ -115,6 +127,8 @@ class DapClient:
         if first["type"] == "response":  # a refusal; consent comes after configurationDone
             _accept("attach", first)
         taken = {path: await self.set_breakpoints(path, wanted, within=within) for path, wanted in breakpoints.items()}
+        if exceptions is not None:
+            await self.request("setExceptionBreakpoints", {"filters": list(exceptions)}, within=within)
         await self.request("configurationDone", within=within)
         await self._answer_to("attach", attach, within)
         return taken
@@ -131,25 +145,27 @@ class DapClient:
         """Close the connection; debugpy then lets the job run on without breakpoints."""
         await self._tasks.cancel_all()
         self._end(ConnectionLost("the debug session is closed", code=1000))
-        self._writer.transport.abort()
-        with contextlib.suppress(OSError):  # why the connection had broken before
-            await self._writer.wait_closed()
+        try:
+            async with timeout(CLOSE_TIMEOUT):
+                await self._stream.close()
+        except (ConnectionLost, *TIMEOUT_ERRORS):
+            self._stream.abort("the debugger has left")
 
-    def _send(self, command: str, arguments: Mapping[str, Any] | None = None) -> int:
+    async def _send(self, command: str, arguments: Mapping[str, Any] | None = None) -> int:
         if self._lost:
             raise self._lost
         number = next(self._sequence)
         request = {"seq": number, "type": "request", "command": command, "arguments": dict(arguments or {})}
-        self._writer.write(encode(request))
+        await self._stream.write(encode(request))
         return number
 
-    async def _answer_to(self, command: str, number: int, within: float) -> Body:
+    async def _answer_to(self, command: str, number: int, within: float | None) -> Body:
         response = await self._until(
             lambda: self._responses.pop(number, None), f"no answer to '{command}' came", within
         )
         return _accept(command, response)
 
-    async def _until(self, look: Callable[[], T | None], complaint: str, within: float) -> T:
+    async def _until(self, look: Callable[[], T | None], complaint: str, within: float | None) -> T:
         """Return what `look` finds, now or after one of the next messages."""
         try:
             async with timeout(within):
@@ -163,7 +179,7 @@ class DapClient:
 
     def _take_event(self, names: Sequence[str], matching: Callable[[Body], bool]) -> Message | None:
         for event in self._events:
-            if event.get("event") in names and matching(event.get("body") or {}):
+            if (not names or event.get("event") in names) and matching(event.get("body") or {}):
                 self._events.remove(event)
                 return event
         return None
@@ -171,29 +187,28 @@ class DapClient:
     async def _receive(self) -> None:
         decoder = MessageDecoder()
         try:
-            while data := await self._reader.read(READ_SIZE):
+            while data := await self._stream.read():
                 for message in decoder.receive_data(data):
-                    self._dispatch(message)
+                    await self._dispatch(message)
             decoder.receive_eof()
             self._end(ConnectionLost("the debug adapter closed the connection"))
-        except ProtocolError as error:
+        except RelayDebugError as error:
             self._end(error)
-        except OSError as error:
-            self._end(ConnectionLost(f"the connection to the debug adapter broke: {error.strerror}"))
 
-    def _dispatch(self, message: Message) -> None:
+    async def _dispatch(self, message: Message) -> None:
         if message["type"] == "response":
             self._responses[message.get("request_seq", 0)] = message
         elif message["type"] == "event":
             self._events.append(message)
         elif message["type"] == "request":
-            self._refuse(message)
+            await self._refuse(message)
         self._tell()
 
-    def _refuse(self, request: Message) -> None:
+    async def _refuse(self, request: Message) -> None:
         """Answer what a debug adapter asks of an editor; unanswered, it would wait."""
         answer = {"type": "response", "request_seq": request.get("seq"), "command": request.get("command")}
-        self._writer.write(encode({**answer, "seq": next(self._sequence), "success": False, "message": "unsupported"}))
+        refusal = {**answer, "seq": next(self._sequence), "success": False, "message": "unsupported"}
+        await self._stream.write(encode(refusal))
 
     def _end(self, reason: RelayDebugError) -> None:
         self._lost = self._lost or reason

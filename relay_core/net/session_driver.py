@@ -33,10 +33,24 @@ from relay_core.tunnel.outcomes import ResetCode
 from relay_core.tunnel.payloads import JsonObject, Target
 from relay_core.tunnel.session import Session
 
-__all__ = ["SessionDriver"]
+__all__ = ["SessionDriver", "StreamBroken"]
 
 WRITE_SIZE = 128 * 1024
 """Bytes taken from the session at a time: enough to fill TLS records, little enough to be overtaken soon."""
+
+
+class StreamBroken(ConnectionLost):
+    """The peer reset one stream, or refused to open it.
+
+    Args:
+        reset: Why.
+        text: The peer's sentence, or "".
+    """
+
+    def __init__(self, reset: ResetCode, text: str) -> None:
+        what = text or reset.name.lower().replace("_", " ")
+        super().__init__(f"the other side ended the connection: {what}", reason=what)
+        self.reset = reset
 
 
 class SessionDriver:
@@ -254,7 +268,7 @@ class SessionDriver:
         elif isinstance(event, StreamReset):
             if stream := self._streams.get(event.stream):
                 self.forget(event.stream)
-                stream.break_off(_reset_error(event))
+                stream.break_off(StreamBroken(event.code, event.text))
         elif isinstance(event, StreamOpened):
             self._opened(event)
         elif isinstance(event, StatusReceived):
@@ -309,8 +323,3 @@ class SessionDriver:
 
     def _now(self) -> float:
         return self._loop.time()
-
-
-def _reset_error(event: StreamReset) -> ConnectionLost:
-    what = event.text or event.code.name.lower().replace("_", " ")
-    return ConnectionLost(f"the other side ended the connection: {what}", reason=what)

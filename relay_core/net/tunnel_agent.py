@@ -47,6 +47,7 @@ class AgentTunnels:
         identity: This side's certificate, or None for tunnels in the clear.
         info: What each client is told about this agent.
         on_open: Called with the driver, the stream and the event for each stream that a client opens.
+        on_status: Called with each status that a client sends.
         settings: Limits and timers.
         grace: How long sessions are kept.
     """
@@ -57,12 +58,14 @@ class AgentTunnels:
         *,
         info: JsonObject,
         on_open: Callable[[SessionDriver, SessionStream, StreamOpened], None],
+        on_status: Callable[[JsonObject], None] = lambda _status: None,
         settings: Settings | None = None,
         grace: Grace | None = None,
     ) -> None:
         self.table = SessionTable(settings or Settings(), info=info)
         self._identity = identity
         self._on_open = on_open
+        self._on_status = on_status
         self._grace = grace or Grace()
         self._drivers: dict[bytes, SessionDriver] = {}
 
@@ -140,7 +143,9 @@ class AgentTunnels:
             self._drivers.pop(session.id, None)
             self.table.sweep(asyncio.get_running_loop().time())
 
-        driver = SessionDriver(session, on_open=opened, on_streams=streams_changed, on_over=over)
+        driver = SessionDriver(
+            session, on_open=opened, on_status=self._on_status, on_streams=streams_changed, on_over=over
+        )
         session.grace = self._grace.idle
         self._drivers[session.id] = driver
         return driver

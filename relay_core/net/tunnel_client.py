@@ -23,11 +23,13 @@ from relay_core.errors import RelayDebugError
 from relay_core.hyco.backoff import Backoff
 from relay_core.net.secure_channel import TunnelIdentity
 from relay_core.net.session_driver import SessionDriver
+from relay_core.net.session_stream import SessionStream
 from relay_core.net.tasks import TaskSet
 from relay_core.net.transport import Transport
 from relay_core.net.tunnel_handshake import shake_hands
 from relay_core.net.wakeup import watch_clock
 from relay_core.net.websocket import WebSocket
+from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.handshake import Attached, ClientHandshake
 from relay_core.tunnel.limits import PROBE_TIMEOUT, Settings
 from relay_core.tunnel.payloads import JsonObject
@@ -38,6 +40,8 @@ MAX_TRANSPORT_AGE = 23 * 3600.0
 """Seconds after which a transport is replaced while it still works; Azure recycles connections every 24 hours."""
 SILENCE_MARGIN = PROBE_TIMEOUT
 """Seconds a PING may stay without an answer before the link is called silent."""
+GOODBYE_TIMEOUT = 2.0
+"""Seconds for the agent to confirm a goodbye."""
 NONCE_SIZE = 16
 GENERATION = "generation"
 """Status field: counts the control channels of the agent. A new number means that older transports may end soon."""
@@ -75,7 +79,9 @@ class ClientTunnel:
         dial: Returns a websocket to the same agent, for a resume.
         identity: This side's certificate, or None for a tunnel in the clear.
         settings: Those that `begin` was given.
-        on_change: Called with each new status.
+        on_change: Called with each new status of the link.
+        on_info: Called when the agent has said something new about itself; `agent_info` has it.
+        on_open: Called with each stream that the agent opens and what for; must accept or refuse. By default, none may.
     """
 
     def __init__(
@@ -87,17 +93,22 @@ class ClientTunnel:
         identity: TunnelIdentity | None,
         settings: Settings,
         on_change: Callable[[LinkStatus], None] = lambda _status: None,
+        on_info: Callable[[], None] = lambda: None,
+        on_open: Callable[[SessionStream, StreamOpened], None] | None = None,
     ) -> None:
         self.agent_info: JsonObject = attached.session.peer.info
         """What the agent said about itself, replaced by each status it sends."""
         self.status = LinkStatus(LinkState.CONNECTING, time.time())
-        self.driver = SessionDriver(attached.session, on_status=self._on_status, on_round_trip=self._on_round_trip)
+        self.driver = SessionDriver(
+            attached.session, on_open=on_open, on_status=self._on_status, on_round_trip=self._on_round_trip
+        )
         self._session = attached.session
         self._first = (transport, attached)
         self._dial = dial
         self._identity = identity
         self._silence_limit = settings.ping_after + SILENCE_MARGIN
         self._on_change = on_change
+        self._on_info = on_info
         self._hurry = asyncio.Event()
         """Set when waiting any longer before the next attempt makes no sense."""
         self._replace = asyncio.Event()
@@ -121,6 +132,15 @@ class ClientTunnel:
         """
         transport = Transport(websocket, identity)
         return await shake_hands(transport, ClientHandshake.hello(settings, info)), transport
+
+    @staticmethod
+    async def decline(attached: Attached, transport: Transport, text: str) -> None:
+        """Leave a session that was begun and is not needed, with a goodbye."""
+        driver = SessionDriver(attached.session)
+        async with TaskSet() as tasks:
+            carrying = tasks.spawn(driver.run_transport(transport, attached.epoch, attached.trailing), name="goodbye")
+            await driver.close(text, within=GOODBYE_TIMEOUT)
+            await asyncio.wait({carrying}, timeout=GOODBYE_TIMEOUT)
 
     @property
     def usable(self) -> bool:
@@ -147,7 +167,7 @@ class ClientTunnel:
 
     async def close(self, text: str) -> None:
         """Say goodbye to the agent."""
-        await self.driver.close(text, within=2.0)
+        await self.driver.close(text, within=GOODBYE_TIMEOUT)
 
     def hurry(self) -> None:
         """Dial again now."""
@@ -202,9 +222,10 @@ class ClientTunnel:
         self._set(LinkState.CONNECTED, round_trip=seconds)
 
     def _on_status(self, status: JsonObject) -> None:
-        if status.get(GENERATION) != self.agent_info.get(GENERATION):
+        if GENERATION in status and status[GENERATION] != self.agent_info.get(GENERATION):
             self._replace.set()
         self.agent_info = {**self.agent_info, **status}
+        self._on_info()
 
     def _set(self, state: LinkState, reason: str = "", round_trip: float | None = None) -> None:
         before = self.status

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from relay_agent.pipeline import DEBUG_ARGUMENTS, Step, find_problems, read_steps
-from relay_agent.step_arguments import StepArguments, parse_step_arguments
+from relay_agent.settings import DebugSettings
+from relay_agent.step_arguments import parse_step_arguments
 from tests.samples.kit import SAMPLES, environment, load, needs_sdk, needs_torch
 
 SAMPLE = SAMPLES / "azureml_pipeline"
@@ -229,7 +230,8 @@ def test_steps_understand_their_command(ordinary, debug, name, is_debug, tmp_pat
     kind = "init" if step.is_parallel else "main"
     done = python("-c", REACHED, str(STEPS / f"{name}.py"), kind, *arguments, cwd=STEPS, RANK="0")
     assert (0, ["reached", str(arguments)]) == (done.returncode, done.stdout.splitlines()), done.stderr
-    expected = StepArguments(True, "myhc", step.ports[0], "relay-myhc-agent") if is_debug == "True" else StepArguments()
+    access = {"hc": "myhc", "connection_string_secret": "relay-myhc-agent"}
+    expected = DebugSettings(access=access, port=step.ports[0]) if is_debug == "True" else None
     assert expected == parse_step_arguments(arguments)
 
 

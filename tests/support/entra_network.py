@@ -110,18 +110,23 @@ class Azure:
 
 
 @contextlib.asynccontextmanager
-async def azure(directory: Path) -> AsyncIterator[Azure]:
+async def azure(
+    directory: Path,
+    *,
+    namespace: str = NAMESPACE,
+    hybrid_connections: tuple[HybridConnection, ...] = (HybridConnection(HC),),
+) -> AsyncIterator[Azure]:
     """Run everything; certificates are made once in `directory`."""
     settings = TlsSettings(directory=directory)
-    names = (NAMESPACE, VAULT_HOST, ENTRA_HOST)
+    names = (namespace, VAULT_HOST, ENTRA_HOST)
     certificates = server_tls.prepare(settings, names)
     issuer = Issuer()
     keys = {"listen": secrets.new_key(), "send": secrets.new_key()}
     config = RelayConfig(
         tls=settings,
-        namespace=NAMESPACE,
-        public_address=f"{NAMESPACE}:443",
-        hybrid_connections=(HybridConnection(HC),),
+        namespace=namespace,
+        public_address=f"{namespace}:443",
+        hybrid_connections=hybrid_connections,
         rules=tuple(Rule(name, frozenset({Right(name.capitalize())}), key, None) for name, key in keys.items()),
         jwt_issuers=(issuer.settings(directory),),
     )
@@ -131,7 +136,7 @@ async def azure(directory: Path) -> AsyncIterator[Azure]:
         RelayServer(config) as relay,
         web_server(vault.app(), context) as vault_port,
         web_server(entra.app(), context) as entra_port,
-        proxy({NAMESPACE: relay.port, VAULT_HOST: vault_port, ENTRA_HOST: entra_port}) as running,
+        proxy({namespace: relay.port, VAULT_HOST: vault_port, ENTRA_HOST: entra_port}) as running,
     ):
         assert certificates.ca is not None
         yield Azure(relay, vault, entra, issuer, running, client_tls(str(certificates.ca)), certificates.ca, keys)

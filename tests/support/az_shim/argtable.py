@@ -2,7 +2,8 @@
 
     python tests/support/az_shim/argtable.py path/to/az > tests/support/az_shim/az_args.json
 
-Run it by hand when infra/ starts to use another command, or to move to a newer azure-cli; the tests need no `az`.
+Run it by hand when infra/ or README.md starts to use another command, or to move to a newer azure-cli; the tests need
+no `az`.
 An option maps to whether help marks it required. Commands that accept --ids or --id mark nothing as required.
 """
 
@@ -14,17 +15,23 @@ import subprocess
 import sys
 
 COMMANDS = [
+    "account get-access-token",
+    "account set",
     "account show",
+    "ad signed-in-user show",
     "deployment group create",
     "group create",
     "group exists",
     "group show",
+    "keyvault create",
     "keyvault secret delete",
     "keyvault secret recover",
     "keyvault secret set",
     "keyvault secret show",
     "keyvault secret show-deleted",
     "keyvault show",
+    "login",
+    "provider register",
     "relay hyco authorization-rule create",
     "relay hyco authorization-rule keys list",
     "relay hyco authorization-rule keys renew",
@@ -37,6 +44,7 @@ COMMANDS = [
     "relay namespace delete",
     "relay namespace exists",
     "relay namespace show",
+    "resource show",
     "role assignment create",
     "role assignment list",
 ]

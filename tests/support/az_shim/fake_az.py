@@ -20,11 +20,12 @@ from typing import Any, NoReturn
 
 TABLE = json.loads((Path(__file__).parent / "az_args.json").read_text())["commands"]
 LISTS = {"--rights", "--parameters", "--tags", "--ids"}
-SWITCHES = {"--only-show-errors", "--debug", "--verbose", "--help", "--no-wait", "--no-prompt", "--disabled"}
+SWITCHES = {"--only-show-errors", "--debug", "--verbose", "--help", "--no-wait", "--no-prompt", "--disabled", "--wait"}
 ID_PARTS = {"--name", "--resource-group", "--namespace-name", "--hybrid-connection-name", "--vault-name"}
 """What the help does not mark as required because --ids or --id could replace it."""
 SUBSCRIPTION = "/subscriptions/00000000-0000-0000-0000-000000000001"
 UPDATED = "2026-11-21T08:00:00+00:00"
+MANAGES_SECRETS = "Key Vault Secrets Officer"
 
 Options = dict[str, list[str]]
 State = dict[str, Any]
@@ -178,8 +179,41 @@ def connection_string(namespace: str, hc: str, rule: str, key: str) -> str:
     )
 
 
+def login(state: State, options: Options) -> Any:
+    state["signed_in"] = True
+    return [{"name": name, "isDefault": name == state["subscription"]} for name in state["subscriptions"]]
+
+
 def account_show(state: State, options: Options) -> Any:
-    return {"name": "test subscription"}
+    return {"name": state["subscription"]}
+
+
+def account_set(state: State, options: Options) -> Any:
+    name = options["--name"][0]
+    if name not in state["subscriptions"]:
+        raise Failure(f"The subscription of '{name}' doesn't exist in cloud 'AzureCloud'.")
+    state["subscription"] = name
+
+
+def account_get_access_token(state: State, options: Options) -> Any:
+    return state["tokens"][options["--resource"][0]]
+
+
+def signed_in_user_show(state: State, options: Options) -> Any:
+    return {"id": state["user"]}
+
+
+def provider_register(state: State, options: Options) -> Any:
+    if options["--namespace"] == ["Microsoft.Relay"]:
+        state["provider_registered"] = True
+
+
+def resource_show(state: State, options: Options) -> Any:
+    """Know one kind of resource: the clusters of Azure ML, which have a managed identity each."""
+    path = [options[name][0] for name in ("--namespace", "--parent", "--resource-type", "--name")]
+    if "/".join(path) not in state["known_resources"]:
+        missing("/".join(path))
+    return state["known_resources"]["/".join(path)]
 
 
 def group_exists(state: State, options: Options) -> Any:
@@ -291,6 +325,19 @@ def secrets_of(state: State, options: Options, permission: str) -> State:
     return vault["secrets"]  # type: ignore[no-any-return]
 
 
+def vault_create(state: State, options: Options) -> Any:
+    """Nobody may read or write a new vault's secrets, its maker included, until `role_create` gives the role."""
+    name, group = options["--name"][0], options["--resource-group"][0]
+    if options.get("--enable-rbac-authorization") != ["true"]:
+        raise Failure("this stand-in makes vaults with roles only")
+    if name in state["vaults"]:
+        raise Failure(f"The specified vault: {name} already exists")
+    if group not in state["groups"]:
+        fail("ResourceGroupNotFound", f"Resource group '{group}' could not be found.", 3)
+    state["vaults"][name] = {"group": group, "secrets": {}, "deleted": {}, "forbidden": ["get", "set", "delete"]}
+    return vault_show(state, options)
+
+
 def vault_show(state: State, options: Options) -> Any:
     name = options["--name"][0]
     group = vault_of(state, options, "--name")["group"]
@@ -354,6 +401,10 @@ def role_create(state: State, options: Options) -> Any:
     assignment = [options[name][0] for name in names]
     if assignment not in state["roles"]:
         state["roles"].append(assignment)
+    for name, vault in state["vaults"].items():
+        who, role, scope, _ = assignment
+        if (who, role) == (state["user"], MANAGES_SECRETS) and scope.endswith(f"/vaults/{name}"):
+            vault["forbidden"] = []
 
 
 def deployment_create(state: State, options: Options) -> Any:
@@ -385,17 +436,23 @@ def deploy_connection(state: State, given: State, connection: State) -> None:
 
 
 COMMANDS: dict[str, Callable[[State, Options], Any]] = {
+    "account get-access-token": account_get_access_token,
+    "account set": account_set,
     "account show": account_show,
+    "ad signed-in-user show": signed_in_user_show,
     "deployment group create": deployment_create,
     "group create": group_create,
     "group exists": group_exists,
     "group show": group_show,
+    "keyvault create": vault_create,
     "keyvault secret delete": secret_delete,
     "keyvault secret recover": secret_recover,
     "keyvault secret set": secret_set,
     "keyvault secret show": secret_show,
     "keyvault secret show-deleted": secret_show_deleted,
     "keyvault show": vault_show,
+    "login": login,
+    "provider register": provider_register,
     "relay hyco authorization-rule create": rule_create,
     "relay hyco authorization-rule keys list": keys_list,
     "relay hyco authorization-rule keys renew": keys_renew,
@@ -408,6 +465,7 @@ COMMANDS: dict[str, Callable[[State, Options], Any]] = {
     "relay namespace delete": namespace_delete,
     "relay namespace exists": namespace_exists,
     "relay namespace show": namespace_show,
+    "resource show": resource_show,
     "role assignment create": role_create,
     "role assignment list": role_list,
 }
@@ -435,7 +493,7 @@ def run(home: Path, argv: list[str]) -> int:
     state = json.loads((home / "state.json").read_text())
     try:
         command, options = parse(argv)
-        if not state["signed_in"]:
+        if not state["signed_in"] and command != "login":
             raise Failure("Please run 'az login' to setup account.")
         injected_fault(state, command)
         sys.stdout.write(render(COMMANDS[command](state, options), options))

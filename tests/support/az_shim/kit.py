@@ -14,6 +14,9 @@ from typing import Any
 INFRA = Path(__file__).parents[3] / "infra"
 FAKE_AZ = Path(__file__).parent / "fake_az.py"
 
+USER = "66666666-7777-8888-9999-000000000000"
+"""Object id of who is signed in."""
+
 CONFLICT = (
     "(MessagingGatewayTooManyRequests) SubCode=40901. Another conflicting operation is in progress. "
     "Wait for current operation to complete."
@@ -45,6 +48,11 @@ class FakeAzure:
         self.save(
             {
                 "signed_in": True,
+                "user": USER,
+                "subscription": "test subscription",
+                "subscriptions": ["test subscription", "contoso-dev"],
+                "tokens": {},
+                "known_resources": {},
                 "provider_registered": True,
                 "groups": {"debug-rg": "westeurope"},
                 "namespaces": {},
@@ -161,7 +169,7 @@ class FakeAzure:
         keys = {sas_key(number) for number in range(1, state["keys"] + 1)}
         for vault in state["vaults"].values():
             for versions in [*vault["secrets"].values(), *vault["deleted"].values()]:
-                keys.update(field(text, "TunnelKey") for text in versions)
+                keys.update(field(text, "TunnelKey") or text for text in versions)  # a tunnel key may stand alone
         for deployment in state["deployments"]:
             keys.update(deployment["tunnelKeys"].values())
         return keys - {""}

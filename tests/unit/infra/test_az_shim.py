@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from tests.support.az_shim.argtable import COMMANDS
-from tests.support.az_shim.kit import FAKE_AZ, INFRA
+from tests.support.az_shim.kit import FAKE_AZ, INFRA, USER
 
 
 def az(azure, *arguments):
@@ -28,6 +28,10 @@ def az(azure, *arguments):
         ("keyvault secret set --vault-name contoso-kv -n x", 1, "[Required] --value VALUE | --file PATH"),
         ("keyvault secret show --vault-name contoso-kv -n x", 3, "(SecretNotFound)"),
         ("keyvault secret show --vault-name other-kv -n x", 1, "Failed to resolve"),
+        ("account set", 2, "the following arguments are required: --"),
+        ("account set -s other", 1, "The subscription of 'other' doesn't exist in cloud 'AzureCloud'."),
+        ("keyvault create -n x", 2, "the following arguments are required: --resource-group/-g"),
+        ("keyvault create -g debug-rg -n contoso-kv --enable-rbac-authorization true", 1, "contoso-kv already exists"),
     ],
 )
 def test_refusals(azure, arguments, code, text):
@@ -42,6 +46,17 @@ def test_not_signed_in(azure):
     azure.change(signed_in=False)
     done = az(azure, "account", "show")
     assert (1, "ERROR: Please run 'az login' to setup account.\n") == (done.returncode, done.stderr)
+
+
+def test_new_vault_is_closed_to_its_maker(azure):
+    """Who makes a vault may write no secret into it before the role is given."""
+    az(azure, *"keyvault create -g debug-rg -n new-kv --enable-rbac-authorization true".split())
+    write = ["keyvault", "secret", "set", "--vault-name", "new-kv", "-n", "x", "--value", "y"]
+    assert "(Forbidden)" in az(azure, *write).stderr
+    scope = az(azure, *"keyvault show -n new-kv --query id -o tsv".split()).stdout.strip()
+    role = ["--role", "Key Vault Secrets Officer", "--scope", scope, "--assignee-object-id", USER]
+    az(azure, "role", "assignment", "create", *role, "--assignee-principal-type", "User")
+    assert "y" == json.loads(az(azure, *write).stdout)["value"]
 
 
 def test_equals_sign_and_query(azure):

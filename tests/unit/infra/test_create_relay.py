@@ -2,13 +2,21 @@
 
 import base64
 import re
+import shlex
 
 import pytest
 
+from relay_agent.settings import DebugSettings
+from relay_agent.step_arguments import parse_step_arguments
+from relay_client import cli
+from relay_client.ports import parse_ports
+from relay_core.auth.options import access_settings
+from relay_core.auth.settings import AccessSettings
+from relay_core.auth.tunnel_key import parse_tunnel_key
 from relay_core.hyco.connection_string import ConnectionString
 from tests.support.az_shim.kit import field
 
-AGENT, CLIENT = "relay-alice-agent", "relay-alice-client"
+AGENT, CLIENT, TUNNEL_KEY = "relay-alice-agent", "relay-alice-client", "relay-alice-tunnel-key"
 PRINCIPAL = "11111111-2222-3333-4444-555555555555"
 
 
@@ -71,8 +79,46 @@ def test_prints_the_next_command(azure, names):
     out = azure.run("create_relay.sh", *names).out
     assert "KEY_VAULT_URL=https://contoso-kv.vault.azure.net/" in out
     assert f"--debug-relay-connection-string-secret {AGENT}" in out
-    assert f"-n {CLIENT} --query value -o tsv" in out
-    assert "relay-client --hc alice --ports 5678" in out
+    assert f"  relay-client --hc alice --key-vault contoso-kv --connection-string-secret {CLIENT} --ports 5678\n" in out
+
+
+def words_after(start, out):
+    """The words of the printed line that begins with `start`, without that."""
+    (line,) = [line.strip() for line in out.splitlines() if line.strip().startswith(start)]
+    return shlex.split(line.removeprefix(start))
+
+
+@pytest.mark.parametrize(
+    ("how", "client", "step"),
+    [
+        ((), AccessSettings(hc="alice", key_vault="contoso-kv", connection_string_secret=CLIENT), AGENT),
+        (
+            ("--entra",),
+            AccessSettings(
+                hc="alice", namespace="contoso-debug", key_vault="contoso-kv", tunnel_key_secret=TUNNEL_KEY
+            ),
+            None,
+        ),
+    ],
+)
+def test_what_it_prints_is_understood(azure, names, how, client, step):
+    """relay-client's own parser reads the printed command, and a step's the printed arguments, as they are meant."""
+    out = azure.run("create_relay.sh", *names, *how).out
+    parsed = cli._parser().parse_args(words_after("relay-client", out))
+    assert client == access_settings(parsed)
+    assert [5678] == list(parse_ports(parsed.ports))
+    arguments = parse_step_arguments(words_after("arguments:", out))
+    assert DebugSettings(access={"hc": "alice", "connection_string_secret": step}) == arguments
+
+
+def test_variables_that_it_prints(azure, names):
+    """The variables for a job without a connection string are those that an agent reads."""
+    out = azure.run("create_relay.sh", *names, "--entra").out
+    assert {
+        "RELAY_NAMESPACE": "contoso-debug",
+        "KEY_VAULT_URL": "https://contoso-kv.vault.azure.net/",
+        "RELAY_TUNNEL_KEY_SECRET": TUNNEL_KEY,
+    } == dict(word.split("=", 1) for word in words_after("environment:", out))
 
 
 def test_several_developers(azure, names):
@@ -199,6 +245,72 @@ def test_roles(azure, names):
         ("26baccc8-eea7-41f1-98f4-1762cc7f685d", relay, "Group"),
         ("4633458b-17de-408a-b874-0445c86b69e6", f"{vault}/{CLIENT}", "Group"),
     ] == roles
+
+
+def test_entra_stores_the_tunnel_key_alone(azure, names):
+    """--entra makes no rule and no connection string: the only secret is a good tunnel key."""
+    result = azure.run("create_relay.sh", *names, "--entra")
+    assert (0, "") == (result.code, result.err)
+    assert {} == azure.hc()["rules"]
+    assert azure.hc()["authorized"]
+    assert [TUNNEL_KEY] == list(azure.vault["secrets"])
+    assert parse_tunnel_key(azure.secret(TUNNEL_KEY), TUNNEL_KEY)
+
+
+def test_entra_again_changes_nothing(azure, names):
+    """A second run with --entra, and one without it in between, write nothing twice."""
+    options = (*names, "--client-principal", PRINCIPAL)
+    azure.run("create_relay.sh", *options, "--entra")
+    azure.run("create_relay.sh", *options)
+    before = azure.load()
+    for how in ((), ("--entra",)):
+        assert azure.run("create_relay.sh", *options, *how).out.startswith("nothing to change:")
+    assert before == azure.load()
+
+
+@pytest.mark.parametrize("runs", [[(), ("--entra",)], [("--entra",), ()], [("--entra",), ("--bicep",)]])
+def test_both_kinds_meet(azure, names, runs):
+    """Whichever is stored first, the strings and the secret of its own have the same tunnel key."""
+    for how in runs:
+        assert 0 == azure.run("create_relay.sh", *names, *how).code
+    assert {AGENT, CLIENT, TUNNEL_KEY} == set(azure.vault["secrets"])
+    assert {azure.secret(TUNNEL_KEY)} == {field(azure.secret(name), "TunnelKey") for name in (AGENT, CLIENT)}
+
+
+@pytest.mark.parametrize("how", [(), ("--bicep",)])
+def test_new_tunnel_key_reaches_all_secrets(deployed, names, how):
+    """A new hybrid connection of an old name gets its new tunnel key into the secret of its own as well."""
+    deployed.run("create_relay.sh", *names, "--entra")
+    old = deployed.secret(TUNNEL_KEY)
+    deployed.run("delete_relay.sh", *names[:6], "--yes")
+    assert 0 == deployed.run("create_relay.sh", *names, *how).code
+    assert old != deployed.secret(TUNNEL_KEY)
+    assert deployed.secret(TUNNEL_KEY) == field(deployed.secret(AGENT), "TunnelKey")
+
+
+def test_entra_roles(azure, names):
+    """With --entra job and developer get their Relay role, and may read the tunnel key and nothing else."""
+    other = PRINCIPAL.replace("1", "2")
+    options = ("--entra", "--agent-principal", PRINCIPAL, "--client-principal", other)
+    assert 0 == azure.run("create_relay.sh", *names, *options).code
+    roles = [(who, role, scope.split("/")[-1], kind) for who, role, scope, kind in azure.load()["roles"]]
+    assert [
+        (PRINCIPAL, "26e0b698-aa6d-4085-9386-aadae190014d", "alice", "ServicePrincipal"),
+        (PRINCIPAL, "4633458b-17de-408a-b874-0445c86b69e6", TUNNEL_KEY, "ServicePrincipal"),
+        (other, "26baccc8-eea7-41f1-98f4-1762cc7f685d", "alice", "User"),
+        (other, "4633458b-17de-408a-b874-0445c86b69e6", TUNNEL_KEY, "User"),
+    ] == roles
+
+
+def test_foreign_tunnel_key_is_left_alone(azure, names):
+    """A secret of that name that is no tunnel key is neither replaced nor shown."""
+    azure.change_vault(secrets={TUNNEL_KEY: ["hunter2"]})
+    before = azure.resources()
+    result = azure.run("create_relay.sh", *names, "--entra")
+    assert 3 == result.code
+    assert f"secret '{TUNNEL_KEY}' in Key Vault 'contoso-kv' is not a tunnel key" in result.err
+    assert before == azure.resources()
+    assert "hunter2" not in result.out + result.err
 
 
 def test_resource_group_needs_a_location(azure, names):

@@ -19,6 +19,13 @@ def test_deletes_hybrid_connection_and_secrets(deployed, names):
     assert {"relay-alice-agent", "relay-alice-client"} == set(deployed.vault["deleted"])
 
 
+def test_tunnel_key_goes_too(deployed, names):
+    """The secret of create_relay.sh --entra is deleted with the others."""
+    deployed.run("create_relay.sh", *names, "--entra")
+    assert 0 == deployed.run("delete_relay.sh", *names, "--yes").code
+    assert {} == deployed.vault["secrets"]
+
+
 def test_second_run_has_nothing_to_do(deployed, names):
     """A second run deletes nothing and is no error."""
     deployed.run("delete_relay.sh", *names, "--yes")

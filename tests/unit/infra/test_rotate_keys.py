@@ -2,6 +2,7 @@
 
 import pytest
 
+from relay_core.auth.tunnel_key import parse_tunnel_key
 from relay_core.hyco.connection_string import ConnectionString
 from tests.support.az_shim.kit import CONFLICT, field
 
@@ -100,6 +101,23 @@ def test_tunnel_key_is_new_on_both_sides(deployed, names):
     assert {old} != new
     assert rules == deployed.hc()["rules"]
     assert ["PrimaryKey"] * 2 == [held(deployed, name) for name in RULES]
+
+
+@pytest.mark.parametrize("strings", [True, False])
+def test_tunnel_key_that_stands_alone(azure, names, strings):
+    """Phase tunnel-key also renews the secret of create_relay.sh --entra, with or without connection strings."""
+    if strings:
+        azure.run("create_relay.sh", *names)
+    azure.run("create_relay.sh", *names, "--entra")
+    old = azure.secret("relay-alice-tunnel-key")
+    assert 0 == rotate(azure, names, "tunnel-key").code
+    new = azure.secret("relay-alice-tunnel-key")
+    assert old != new
+    assert 32 == len(parse_tunnel_key(new, "secret"))
+    if strings:
+        assert {new} == {field(azure.secret(name), "TunnelKey") for name in RULES}
+    else:
+        assert ["relay-alice-tunnel-key"] == list(azure.vault["secrets"])
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,7 @@ def test_readme_has_every_option(azure, script):
         ("create_relay.sh", "-g g -n abcdef --hc a --key-vault https://kv1", "is no name for a Key Vault"),
         ("create_relay.sh", "-g g -n abcdef --hc a --key-vault kv1 -l west_1", "'west_1' is no Azure region"),
         ("create_relay.sh", "--agent-principal me", "'me' is no principal for --agent-principal"),
+        ("create_relay.sh", "-g g -n abcdef --hc a --key-vault kv1 --entra --bicep", "--bicep makes connection strings"),
         ("rotate_keys.sh", "-g g -n abcdef --hc a --key-vault kv1", "--phase is missing"),
         ("rotate_keys.sh", "-g g -n abcdef --hc a --key-vault kv1 --phase both", "not 'both'"),
         ("delete_relay.sh", "-g g -n abcdef", "there is nothing to delete"),
@@ -126,6 +127,7 @@ def test_dry_run_only_reads(deployed, script):
     [
         ("create_relay.sh", ()),
         ("create_relay.sh", ("--bicep",)),
+        ("create_relay.sh", ("--entra",)),
         ("rotate_keys.sh", ("--phase", "secondary")),
         ("rotate_keys.sh", ("--phase", "tunnel-key")),
         ("delete_relay.sh", ("--yes",)),
@@ -133,7 +135,7 @@ def test_dry_run_only_reads(deployed, script):
 )
 def test_no_key_gets_out(azure, script, arguments):
     """No key is on any command line, in the environment of any child, in the output, or even in a `bash -x` trace."""
-    if script != "create_relay.sh":
+    if script != "create_relay.sh" or "--entra" in arguments:
         azure.run("create_relay.sh", *NAMES)
     result = azure.run(script, *NAMES, *arguments, trace=True)
     assert 0 == result.code
@@ -147,6 +149,7 @@ def test_secrets_travel_in_private_files(azure):
     """Files with keys are readable by their owner only, and so is their folder; nothing stays behind."""
     azure.run("create_relay.sh", *NAMES)
     azure.run("create_relay.sh", *NAMES, "--hc", "bob", "--bicep")
+    azure.run("create_relay.sh", *NAMES, "--entra")
     assert {0o600} == set(azure.load()["file_modes"])
     assert [] == list(azure.tmp.iterdir())
 

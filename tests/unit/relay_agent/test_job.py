@@ -81,14 +81,14 @@ async def test_agent_gives_up():
 
 
 async def test_nobody_comes(relay, tmp_path):
-    """The wait ends after `--debug-wait` seconds, and the job can be attached to later."""
-    code = CALL + "sys.stdin.readline(); from relay_agent import debuggee; print(debuggee.is_armed())"
+    """The wait ends after `--debug-wait` seconds; the job runs at full speed, and can be attached to later."""
+    code = CALL + "sys.stdin.readline(); print('debugpy' in sys.modules)"
     arguments = ["--is-debug=1", "--debug-relay-connection-name=myhc", "--debug-wait=0.2"]
     secret = str(relay.connection_file(tmp_path, "listen"))
     async with job(code, *arguments, RELAY_CONNECTION_STRING_FILE=secret, RELAY_CA_FILE=str(relay.ca_file)) as running:
         assert await running.line() == "False"
         status, out, err = await running.finish()
-    assert (status, out) == (0, ["True"])
+    assert (status, out) == (0, ["False"])
     assert "relay-agent: waits up to 0.2 s for a debugger on port 5678 of 'myhc'" in err
     assert "no debugger came within 0.2 s; the job goes on, and one can still attach on port 5678" in err
 
@@ -109,28 +109,64 @@ async def test_job_that_listens_by_itself(relay, tmp_path):
 
 
 async def test_attached_at_the_second_call(relay, tmp_path):
-    """A second call goes on with the agent of the first, and returns True when a debugger is attached."""
+    """A second call goes on with the registration of the first, and returns True when a debugger is attached."""
     code = """
         import relay_agent, os
-        from relay_agent import job, debuggee
+        from relay_agent import debugging, debuggee
         settings = dict(connection_string_file=sys.argv[1], ca_file=sys.argv[2])
-        arm = debuggee.arm
-        debuggee.arm = lambda: print(port := arm(), flush=True) or port
-        print(relay_agent.start_remote_debugging("myhc", wait=0, **settings), job._agent.pid, flush=True)
-        print(relay_agent.start_remote_debugging("myhc", wait=30, **settings), job._agent.pid, flush=True)
-        print(relay_agent.start_remote_debugging("myhc", wait=30, **settings), job._agent.pid, flush=True)
+        print(relay_agent.start_remote_debugging("myhc", wait=0, **settings), flush=True)
+        debugging.current().member.registered.wait(20)
+        agent = debugging.current().member.agent_pid
+        print(agent, debuggee.arm(), flush=True)
+        for _ in range(2):
+            print(relay_agent.start_remote_debugging("myhc", wait=30, **settings), flush=True)
+        print(debugging.current().member.agent_pid == agent)
         sys.stdin.readline()
     """
     async with job(code, str(relay.connection_file(tmp_path, "listen")), str(relay.ca_file)) as running:
-        port = int(await running.line())
-        first, agent = (await running.line()).split()
-        assert first == "False"
+        assert await running.line() == "False"
+        agent, port = map(int, (await running.line()).split())
         client = await DapClient.connect("127.0.0.1", port)
         await client.attach({})
-        assert [await running.line() for _ in range(2)] == [f"True {agent}"] * 2
+        assert [await running.line() for _ in range(2)] == ["True"] * 2
         await client.close()
-        status, _, err = await running.finish()
-    assert status == 0
+        status, out, err = await running.finish()
+    assert (status, out) == (0, ["True"])
     assert "relay-agent: a debugger is attached, after " in err
     assert "relay-agent: a debugger is attached already" in err
-    assert await gone(int(agent))
+    assert await gone(agent)
+
+
+async def test_abort_when_nobody_comes(relay, tmp_path):
+    """With `--debug-on-timeout abort` a job for which nobody came ends with status 14 and says why."""
+    arguments = ["--is-debug", "--debug-relay-connection-name=myhc", "--debug-wait=0.2", "--debug-on-timeout=abort"]
+    secret = str(relay.connection_file(tmp_path, "listen"))
+    status, out, err = await run_job(
+        CALL, *arguments, RELAY_CONNECTION_STRING_FILE=secret, RELAY_CA_FILE=str(relay.ca_file)
+    )
+    assert (status, out) == (14, [])
+    assert "relay-agent: nobody came: the process ends, as --debug-on-timeout abort says" in err
+
+
+async def test_rank_that_does_not_wait(relay, tmp_path):
+    """A rank that is not selected goes on at once and says on which port it can be debugged."""
+    arguments = ["--is-debug", "--debug-relay-connection-name=myhc", "--debug-ranks=1-2"]
+    environment = {
+        "RELAY_CONNECTION_STRING_FILE": str(relay.connection_file(tmp_path, "listen")),
+        "RELAY_CA_FILE": str(relay.ca_file),
+        "RELAY_RANK": "3",
+        "RELAY_WORLD_SIZE": "4",
+    }
+    status, out, err = await run_job(CALL, *arguments, **environment)
+    assert (status, out) == (0, ["False"])
+    assert "relay-agent: rank 3: a debugger can attach on port 5681 of 'myhc'" in err
+
+
+async def test_breakpoint_in_an_ordinary_run():
+    """`relay_agent.breakpoint()` does nothing and imports nothing in a run that is not debugged."""
+    code = """
+        import relay_agent
+        for _ in range(3): relay_agent.breakpoint()
+        print(sorted({name.split('.')[0] for name in sys.modules} & {'debugpy', 'socket', 'subprocess', 'threading'}))
+    """
+    assert await run_job(code, "--epochs", "3") == (0, ["[]"], "")

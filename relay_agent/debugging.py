@@ -1,0 +1,181 @@
+"""This process's part in a debug run: registered once, then debugged on demand, waiting, held or let go.
+
+    begin(settings) --> on demand: runs at full speed, debugpy is not imported
+          wait()    --> waiting: for a debugger, a bounded time
+          hold()    --> held: at a breakpoint() or a crash, likewise
+
+Whatever goes wrong here raises a RelayDebugError; `relay_agent.job` and `relay_agent.startup` turn that into a line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from relay_agent import debuggee
+from relay_agent.ranks import ProcessIdentity, identify
+from relay_agent.settings import DebugSettings
+from relay_core.errors import ConfigurationError, RelayDebugError
+
+if TYPE_CHECKING:
+    from relay_agent.member import Member
+
+__all__ = ["DebuggedProcess", "begin", "current", "say"]
+
+_VAULT_VARIABLE = "KEY_VAULT_URL"
+_OTHER_SOURCES = (
+    "RELAY_CONNECTION_STRING",
+    "RELAY_CONNECTION_STRING_FILE",
+    "AZRELAY_CONNECTION_STRING",
+    "RELAY_NAMESPACE",
+)
+"""What an agent can use instead of a secret; repeated from `relay_core.auth`, whose import a job need not pay for."""
+
+_current: DebuggedProcess | None = None
+"""This process, if it has begun; a forked child inherits the name, not the membership."""
+
+
+def say(text: str) -> None:
+    """Print a line to the job's stderr."""
+    if sys.stderr is not None:
+        print(f"relay-agent: {text}", file=sys.stderr, flush=True)  # noqa: T201 - the job's only voice before logging
+
+
+def current() -> DebuggedProcess | None:
+    """Return this process's part, if it has one."""
+    return _current if _current is not None and _current.member.is_mine else None
+
+
+def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProcess:
+    """Register this process with its node's agent, once; it goes on at full speed.
+
+    Args:
+        settings: Of this run.
+        rank: This process's rank, where the environment does not tell it.
+
+    Raises:
+        RelayDebugError: it cannot be debugged, and why.
+    """
+    global _current  # noqa: PLW0603 - a process has one debugger
+    found = current()
+    if found is None or found.member.hopeless.is_set():
+        if not settings.access.get("hc"):
+            raise ConfigurationError("the hybrid connection has no name", hint="add --debug-relay-connection-name")
+        _refuse_secret_without_vault(settings.access)
+        if debuggee.is_armed() and debuggee.find_foreign_port() is None:
+            raise ConfigurationError(
+                "debugpy is in use already, on a port that cannot be told", hint="leave debugpy.listen() to relay_agent"
+            )
+        identity = identify(os.environ)
+        found = _current = DebuggedProcess(settings, identity if rank is None else identity._replace(rank=rank))
+    return found
+
+
+class DebuggedProcess:
+    """A process that clients can reach.
+
+    Args:
+        settings: Of this run.
+        identity: Which of its processes this is.
+    """
+
+    def __init__(self, settings: DebugSettings, identity: ProcessIdentity) -> None:
+        from relay_agent.member import Member  # noqa: PLC0415 - in debug runs only
+
+        self.settings = settings
+        self.identity = identity
+        self.port = settings.port + identity.rank
+        self.member: Member = Member(
+            settings.access,
+            self._describe(),
+            forwards=list(settings.forwards),
+            answers={"arm": self._arm, "release": self._release},
+        )
+
+    def __repr__(self) -> str:
+        return f"<DebuggedProcess rank {self.identity.rank} port {self.port} {self.member!r}>"
+
+    @property
+    def where(self) -> str:
+        """What to tell a developer who wants to attach."""
+        return f"port {self.port} of '{self.settings.access.get('hc')}'"
+
+    def say(self, text: str) -> None:
+        """Print a line to the job's stderr; with several ranks it says which one speaks."""
+        several = self.identity.world_size not in {None, 1} or self.identity.rank
+        say(f"rank {self.identity.rank}: {text}" if several else text)
+
+    def wait(self, seconds: float, *, state: str = "waiting", detail: str = "") -> bool:
+        """Wait until a debugger is attached, and return whether one is: stop after `seconds`, or when none can come."""
+        if debuggee.is_attached():
+            return True
+        self.member.set_state(state, detail)
+        try:
+            return debuggee.wait_for_attach(seconds, self.member.hopeless)
+        finally:
+            self.member.set_state("running")
+
+    def attend(self, seconds: float) -> bool:
+        """Wait as `wait` does, and say so on stderr."""
+        started = time.monotonic()
+        if debuggee.is_attached():
+            self.say("a debugger is attached already")
+            return True
+        if seconds > 0:
+            self.say(f"waits up to {seconds:g} s for a debugger on {self.where}")
+        else:
+            self.say(f"a debugger can attach on {self.where}")
+        if seconds > 0 and self.wait(seconds):
+            self.say(f"a debugger is attached, after {time.monotonic() - started:.1f} s")
+            return True
+        if self.member.hopeless.is_set():
+            reason = self.member.failure.sentence if self.member.failure else "its agent has left"
+            self.say(f"the job goes on without a debugger: {reason}")
+        elif seconds > 0:
+            self.say(f"no debugger came within {seconds:g} s; the job goes on, and one can still attach on {self.where}")
+        return False
+
+    def _describe(self) -> dict[str, Any]:
+        identity = self.identity
+        return {
+            "port": self.port,
+            "rank": identity.rank,
+            "world": identity.world_size,
+            "local_rank": identity.local_rank,
+            "node_rank": identity.node_rank,
+            "run": identity.run_id,
+            "pid": os.getpid(),
+            "script": _script(),
+            "state": "running",
+            "since": time.time(),
+        }
+
+    def _arm(self, _message: Mapping[str, Any]) -> dict[str, Any]:
+        return {"port": debuggee.arm(follow_children=self.settings.follow_children)}
+
+    def _release(self, _message: Mapping[str, Any]) -> dict[str, Any]:
+        debuggee.release()
+        return {}
+
+
+def _script() -> str:
+    """Return what runs, as people call it."""
+    arguments = sys.orig_argv[1:]
+    if "-m" in arguments[:-1]:
+        return arguments[arguments.index("-m") + 1]
+    script = next((text for text in arguments if text.endswith(".py")), "")
+    return os.path.basename(script or (sys.argv[0] if sys.argv else ""))  # noqa: PTH119 - pathlib costs 10 ms here
+
+
+def _refuse_secret_without_vault(access: Mapping[str, Any]) -> None:
+    """Say so before anything is started."""
+    secret = access.get("connection_string_secret")
+    if any(access.get(name) for name in ("connection_string", "connection_string_file", "key_vault", "namespace")):
+        return
+    if secret and not any(os.environ.get(variable) for variable in (_VAULT_VARIABLE, *_OTHER_SOURCES)):
+        raise ConfigurationError(
+            f"secret '{secret}' is named, but no Key Vault", hint=f"set {_VAULT_VARIABLE} in the job's environment"
+        )

@@ -1,0 +1,131 @@
+"""Which Python processes of a job are nobody's program to debug, as their command lines show.
+
+Every Python process of a debug run asks this as it starts: launchers and compilers, DataLoader workers and package
+managers. They outnumber the ranks by far, so this module imports nothing but `sys`, which is always there.
+"""
+
+import sys
+
+__all__ = ["MULTIPROCESSING", "helper_reason", "is_off", "what_runs"]
+
+MULTIPROCESSING = "it is a child of multiprocessing"
+
+_OFF = frozenset({"", "0", "false", "no", "off", "none"})
+
+_PROGRAMS = frozenset(
+    {
+        # Launchers of ranks; those of MPI are Python where they came from PyPI.
+        *("torchrun", "torchx", "accelerate", "accelerate-launch", "deepspeed", "ds", "dsr", "horovodrun", "ray"),
+        *("composer", "colossalai", "fabric", "lightning", "orterun", "prterun", "prun"),
+        *("mpiexec", "mpirun", "mpiexec.hydra", "mpiexec.mpich", "mpiexec.openmpi", "mpirun.mpich", "mpirun.openmpi"),
+        # Ourselves.
+        *("relay-agent", "relay-client", "relay-server", "debugpy", "debugpy-adapter"),
+        # What the scripts around a training program call.
+        *("pip", "conda", "mamba", "poetry", "pdm", "hatch", "pipx", "virtualenv", "cmake", "ninja", "meson"),
+        *("cython", "cythonize", "az", "aws", "gsutil", "gcloud", "kaggle", "wandb", "mlflow", "dvc", "tensorboard"),
+        *("huggingface-cli", "hf", "gpustat", "nvitop", "jupyter", "jupyter-lab", "jupyter-notebook"),
+    }
+)
+"""Commands, which have no suffix: `torchrun.py` is somebody's own file."""
+_MODULES = (
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "torch.distributed.elastic",
+    "torch.utils.collect_env",
+    "torch._inductor",
+    "accelerate.commands",
+    "deepspeed.launcher",
+    "horovod.runner",
+    "horovod.run",
+    "torchx",
+    "ray",
+    "relay_agent",
+    "relay_client",
+    "relay_server",
+    "debugpy",
+    "pip",
+    "setuptools",
+    "build",
+    "virtualenv",
+    "cmake",
+    "ninja",
+    "cython",
+    "wandb",
+    "mlflow",
+    "tensorboard",
+    "jupyter",
+    "jupyterlab",
+    "notebook",
+    "joblib.externals",
+)
+"""Modules of `python -m`, and files in their place; each stands for its submodules too."""
+_HOSTS = frozenset({"cProfile", "pdb", "profile", "runpy", "trace", "unittest"})
+"""The modules of the standard library that run somebody's program."""
+
+
+def is_off(mode: str) -> bool:
+    """Whether the text of RELAY_DEBUG means that nothing is to be debugged."""
+    return mode.strip().lower() in _OFF
+
+
+def helper_reason(orig_argv: list[str]) -> str | None:
+    """Return why the process with this command line is no program to debug; None if it may be one.
+
+    Args:
+        orig_argv: `sys.orig_argv`: interpreter, its options, what it runs, and the arguments of that.
+    """
+    kind, name = what_runs(orig_argv)
+    if kind == "none":
+        return "it runs no file"
+    if kind == "code":
+        forked = "--multiprocessing-fork" in orig_argv or "multiprocessing" in name or "loky" in name
+        return MULTIPROCESSING if forked else "it runs a line of code (-c), in which no breakpoint can be set"
+    if kind == "module":
+        root = name.partition(".")[0]
+        is_library = root in sys.stdlib_module_names and root not in _HOSTS
+        return f"'{root}' is part of Python" if is_library else _helper_module(name)
+    path = name.replace("\\", "/")
+    command = path.rpartition("/")[2]
+    if command in _PROGRAMS or command.rstrip("0123456789.") in _PROGRAMS:
+        return f"'{command}' starts or serves programs"
+    return _helper_module(_as_module(path))
+
+
+def what_runs(orig_argv: list[str]) -> tuple[str, str]:
+    """Return what Python was told to run, as its own command line parser reads it: kind and name.
+
+    The kinds are "script", "module", "code" and "none". See https://docs.python.org/3/using/cmdline.html.
+    """
+    rest = iter(orig_argv[1:])
+    for argument in rest:
+        if argument == "-":
+            break
+        if not argument.startswith("-"):
+            return "script", argument
+        if argument == "--check-hash-based-pycs":
+            next(rest, None)
+        if argument.startswith("--"):
+            continue
+        for place, letter in enumerate(argument[1:], start=2):
+            if letter in "cmWX":
+                value = argument[place:] or next(rest, "")
+                if letter in "cm":
+                    return ("code" if letter == "c" else "module"), value
+                break
+    return "none", ""
+
+
+def _as_module(path: str) -> str:
+    """Return the dotted name of an installed file, or "": `.../site-packages/a/b.py` is `a.b`."""
+    for root in ("/site-packages/", "/dist-packages/"):
+        if root in path:
+            dotted = path.rpartition(root)[2].replace("/", ".")
+            return dotted.removesuffix(".py")
+    return ""
+
+
+def _helper_module(name: str) -> str | None:
+    for module in _MODULES:
+        if name == module or name.startswith(module + "."):
+            return f"'{module}' starts or serves programs"
+    return None

@@ -1,0 +1,84 @@
+"""The part of a process of a `relay-agent run` job in its debugging, decided once, before its program begins."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+from typing import NoReturn
+
+from relay_agent.launch_environment import from_environment, register_environment, should_register
+from relay_agent.settings import DebugSettings
+from relay_core.errors import RelayDebugError
+
+__all__ = ["take_part"]
+
+_done = False
+"""Whether this process has taken part: with two installations on PYTHONPATH it comes by here twice."""
+
+
+def take_part(*, is_child: bool) -> None:
+    """Register this process if it is a program to debug, and let it wait if it is one of those that do.
+
+    Nothing is raised, for `site` could only report it. A process that is asked to end here ends at once.
+
+    Args:
+        is_child: Whether it is a child of multiprocessing: it may be a rank whose peers are held, but no target.
+    """
+    global _done  # noqa: PLW0603 - see there
+    if _done:
+        return
+    _done = True
+    try:
+        settings = from_environment(os.environ)
+        if settings is None:
+            return
+        if is_child:
+            _raise_timeouts(settings)
+        elif should_register(os.environ, sys.orig_argv, os.getpid()) is None:
+            _raise_timeouts(settings)
+            os.environ.update(register_environment(os.environ, os.getpid()))
+            _start(settings)
+    except RelayDebugError as error:
+        _say(str(error))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the job is worth more than its debugger
+        _say(f"{type(error).__name__}: {error}")
+
+
+def _raise_timeouts(settings: DebugSettings) -> None:
+    if settings.timeouts is not None:
+        from relay_agent.watchdogs import raise_timeouts  # noqa: PLC0415 - if asked for
+
+        raise_timeouts(settings.timeouts)
+
+
+def _start(settings: DebugSettings) -> None:
+    from relay_agent.startup import start  # noqa: PLC0415 - for programs to debug only
+
+    try:
+        start(settings)
+    except SystemExit as wish:
+        _leave(wish)
+    except KeyboardInterrupt:
+        signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        )  # an interrupted program dies of the signal, and shells look at that
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def _leave(wish: SystemExit) -> NoReturn:
+    """End with the wished status: an interpreter that is not complete yet would take SystemExit for a fatal error."""
+    if wish.code is not None and not isinstance(wish.code, int):
+        _say(str(wish.code))
+    atexit._run_exitfuncs()  # noqa: SLF001 - the agent is told goodbye there
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os._exit(wish.code if isinstance(wish.code, int) else int(wish.code is not None))
+
+
+def _say(text: str) -> None:
+    if sys.stderr is not None:
+        print(f"relay-agent: error: {text}", file=sys.stderr)  # noqa: T201 - the job's only voice before logging
+        print("relay-agent: the job goes on without a debugger", file=sys.stderr, flush=True)  # noqa: T201

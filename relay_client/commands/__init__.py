@@ -1,0 +1,1 @@
+"""What the commands of relay-client do; `relay_client.cli` reads the command line and prints."""

@@ -1,0 +1,42 @@
+"""How the client words times, and what others say: short, and harmless on a terminal."""
+
+from __future__ import annotations
+
+import time
+
+__all__ = ["MAX_TEXT", "clock", "duration", "printable"]
+
+MAX_TEXT = 200
+"""Characters of a text that came from somewhere else, e.g. the message of an exception."""
+MINUTE, HOUR, DAY = 60, 3600, 86400
+
+
+def duration(seconds: float) -> str:
+    """Return a time span as people say it.
+
+    >>> duration(40), duration(250), duration(7500), duration(300000)
+    ('40 s', '4 min', '2 h 5 min', '3 days')
+    """
+    whole = max(0, int(seconds))
+    if whole < MINUTE:
+        return f"{whole} s"
+    if whole < HOUR:
+        return f"{whole // MINUTE} min"
+    if whole < DAY:
+        minutes = whole % HOUR // MINUTE
+        return f"{whole // HOUR} h" + (f" {minutes} min" if minutes else "")
+    days = whole // DAY
+    return f"{days} day{'s' if days > 1 else ''}"
+
+
+def clock(unix_seconds: float) -> str:
+    """Return a time of day, local, as in `12:03`."""
+    return time.strftime("%H:%M", time.localtime(unix_seconds))
+
+
+def printable(value: object, limit: int = MAX_TEXT) -> str:
+    """Return a text without line breaks and terminal control codes, and not too long; "" if it is no text."""
+    if not isinstance(value, str):
+        return ""
+    cleaned = " ".join("".join(char if char.isprintable() else " " for char in value[: 4 * limit]).split())
+    return cleaned if len(cleaned) <= limit else f"{cleaned[: limit - 3]}..."
