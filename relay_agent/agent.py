@@ -12,9 +12,10 @@ import ssl
 from collections.abc import Callable, Mapping
 
 from relay_agent.catalog import Catalog, PortCatalog, Served
+from relay_agent.dial_back import dial_back
 from relay_agent.holders import Holders
 from relay_agent.target import Target, serve_stream
-from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
+from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Credential
 from relay_core.hyco.listener import ListenerState
@@ -162,7 +163,8 @@ class Agent:
         """A client wants to be connected to a target, or to have a question answered."""
         if isinstance(event.target, str):
             driver.accept(stream)
-            self._connections.spawn(self._answer(event.target, stream), name=f"request {event.target}")
+            user = str(event.metadata.get("user", "somebody"))
+            self._connections.spawn(self._answer(event.target, stream, driver, user), name=f"request {event.target}")
             return
         target = self._catalog.find(event.target)
         if target is None:
@@ -193,15 +195,32 @@ class Agent:
         else:
             logger.info("port %s: closed (%d bytes in, %d out)", target, traffic.received, traffic.sent)
 
-    async def _answer(self, request: str, stream: SessionStream) -> None:
+    async def _answer(self, request: str, stream: SessionStream, driver: SessionDriver, user: str) -> None:
         """Answer a named request: one JSON object, then the end."""
         try:
+            what, _, port = request.partition("/")
+            if what == "listen":
+                await self._dial_back(int(port) if port.isdecimal() else 0, stream, driver, user)
+                return
             answer = await self._catalog.answer(request)
+        except ConnectionLost as lost:
+            answer = {"error": lost.sentence, "hint": lost.hint}
         except RelayDebugError as error:
+            logger.warning("%s for %s: %s", request, user, error)
             answer = {"error": error.sentence, "hint": error.hint}
         with contextlib.suppress(ConnectionLost):
             await stream.write(json.dumps(answer).encode())
             await stream.close()
+
+    async def _dial_back(self, port: int, stream: SessionStream, driver: SessionDriver, user: str) -> None:
+        """Have a target's debugger connect to the client's editor for as long as the client keeps `stream`."""
+        target = self._catalog.find(port)
+        if target is None:
+            raise ConfigurationError(f"this agent does not serve {port}")
+        if held := self._holders.refusal(target, driver, user):
+            raise ConfigurationError(f"port {port} is {held}")
+        async with self._holders.holding(target, driver, user):
+            await dial_back(port, target.connect_to, driver, stream)
 
     def _show_state(self, state: ListenerState, error: RelayDebugError | None) -> None:
         if state is ListenerState.LISTENING:

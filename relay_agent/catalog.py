@@ -30,6 +30,13 @@ class Served(Protocol):
             RelayDebugError: it cannot be woken.
         """
 
+    async def connect_to(self, port: int) -> None:
+        """Have its debugger connect to a port of this machine.
+
+        Raises:
+            RelayDebugError: it cannot.
+        """
+
     def left(self) -> None:
         """The last client has left."""
 

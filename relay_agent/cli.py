@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from pathlib import Path
 
+from relay_agent.ranks import explain
+from relay_agent.run import add_run_options
+from relay_agent.run import run as run_with_debugging
+from relay_agent.settings import DEFAULT_PORT
 from relay_core.auth.options import access_settings, add_access_options
 from relay_core.console import configure_logging, print_error, run_program
 from relay_core.errors import ConfigurationError, UsageError
@@ -57,7 +62,27 @@ def _parser() -> argparse.ArgumentParser:
     add_access_options(serve)
     serve.set_defaults(command=_serve)
 
-    attend = commands.add_parser("attend", description="Used by relay_agent inside a job, which hands it two descriptors.")
+    run_command = commands.add_parser(
+        "run",
+        help="run a command whose Python processes can be debugged, without a change of their code",
+        usage="%(prog)s [options] -- COMMAND ...",
+        description="Becomes the command; every Python program that it starts, such as the ranks of torchrun, registers "
+        "with this node's agent and can be debugged on demand. Exit status, signals and output are the command's own.",
+    )
+    add_run_options(run_command)
+    run_command.set_defaults(command=run_with_debugging)
+
+    env = commands.add_parser(
+        "env",
+        help="print which rank this environment stands for, and why",
+        description="Prints which launcher's variables decide about the rank of a process started here.",
+    )
+    env.add_argument("--port", type=int, default=DEFAULT_PORT, help="port of rank 0 (default %(default)s)")
+    env.set_defaults(command=_env)
+
+    attend = commands.add_parser(
+        "attend", description="Used by relay_agent inside a job, which hands it two descriptors."
+    )
     attend.add_argument("root", type=Path, help="the node's directory")
     attend.add_argument("name", help="of this agent in it")
     attend.add_argument("listener", type=int, help="descriptor of the socket to meet the node's processes on")
@@ -86,6 +111,11 @@ def _serve(arguments: argparse.Namespace) -> int:
         await agent.run()
 
     return run_until_stopped(run())
+
+
+def _env(arguments: argparse.Namespace) -> int:
+    print(*explain(os.environ, arguments.port), sep="\n")
+    return 0
 
 
 def _explain(arguments: argparse.Namespace) -> int:

@@ -129,7 +129,7 @@ def wait_for_attach(seconds: float, hopeless: threading.Event) -> bool:
 
 def _debugger() -> Any:
     """Return pydevd's debugger of this process; it is gone when debugpy's adapter has died."""
-    pydevd = sys.modules.get("pydevd")  # which another thread may be importing at this moment
+    pydevd: Any = sys.modules.get("pydevd")  # which another thread may be importing at this moment
     return pydevd.get_global_debugger() if hasattr(pydevd, "get_global_debugger") else None
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from relay_agent import debuggee
 from relay_agent.ranks import ProcessIdentity, identify
 from relay_agent.settings import DebugSettings
-from relay_core.errors import ConfigurationError, RelayDebugError
+from relay_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from relay_agent.member import Member
@@ -69,6 +69,10 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
             raise ConfigurationError(
                 "debugpy is in use already, on a port that cannot be told", hint="leave debugpy.listen() to relay_agent"
             )
+        if settings.timeouts is not None:
+            from relay_agent.watchdogs import raise_timeouts  # noqa: PLC0415 - if asked for
+
+            raise_timeouts(settings.timeouts)
         identity = identify(os.environ)
         found = _current = DebuggedProcess(settings, identity if rank is None else identity._replace(rank=rank))
     return found
@@ -92,7 +96,12 @@ class DebuggedProcess:
             settings.access,
             self._describe(),
             forwards=list(settings.forwards),
-            answers={"arm": self._arm, "release": self._release},
+            answers={
+                "arm": self._arm,
+                "release": self._release,
+                "stacks": self._stacks,
+                "connect": self._connect,
+            },
         )
 
     def __repr__(self) -> str:
@@ -135,7 +144,9 @@ class DebuggedProcess:
             reason = self.member.failure.sentence if self.member.failure else "its agent has left"
             self.say(f"the job goes on without a debugger: {reason}")
         elif seconds > 0:
-            self.say(f"no debugger came within {seconds:g} s; the job goes on, and one can still attach on {self.where}")
+            self.say(
+                f"no debugger came within {seconds:g} s; the job goes on, and one can still attach on {self.where}"
+            )
         return False
 
     def _describe(self) -> dict[str, Any]:
@@ -158,6 +169,17 @@ class DebuggedProcess:
 
     def _release(self, _message: Mapping[str, Any]) -> dict[str, Any]:
         debuggee.release()
+        return {}
+
+    def _stacks(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        from relay_agent.stacks import collect  # noqa: PLC0415 - when asked for only, here and below
+
+        return {"threads": collect(locals=bool(message.get("locals")))}
+
+    def _connect(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        from relay_agent.reverse import connect  # noqa: PLC0415
+
+        connect(int(message["port"]), follow_children=self.settings.follow_children)
         return {}
 
 

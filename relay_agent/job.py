@@ -102,7 +102,7 @@ def start_remote_debugging(
 
 
 def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool:
-    """Make this process debuggable and let it wait if it is one of those that do; return whether a debugger is attached.
+    """Make this process debuggable; let it wait if it is one of those that do; return whether a debugger is attached.
 
     Raises:
         SystemExit: nobody came in time, and the settings say that the process ends then (status 14).
@@ -125,7 +125,9 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
     return False
 
 
-def breakpoint(*, rank: int | str | None = None, when: bool = True, hold: float = DEFAULT_HOLD) -> None:
+def breakpoint(  # noqa: A001 - the name is the point: it is Python's breakpoint(), from afar
+    *, rank: int | str | None = None, when: bool = True, hold: float = DEFAULT_HOLD
+) -> None:
     """Stop here in the debugger; wait for one if none is attached. Does nothing in a run that is not debugged.
 
     Args:

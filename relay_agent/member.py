@@ -22,6 +22,7 @@ from typing import Any
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.join import join
 from relay_agent.node.wire import Message, decode, encode
+from relay_agent.stacks import register_dump
 from relay_core.errors import RelayDebugError
 
 __all__ = ["Member"]
@@ -125,10 +126,14 @@ class Member:
         if process is not None:
             self._process = process
         with connection, connection.makefile("rb") as lines:
+            registration = {
+                "register": self._target,
+                "access": self._access,
+                "forwards": self._forwards,
+                "dump": _offer_dump(directory),
+            }
             with self._sending:  # nothing may come before the registration
-                connection.sendall(
-                    encode({"register": self._target, "access": self._access, "forwards": self._forwards})
-                )
+                connection.sendall(encode(registration))
                 self._connection = connection
             with contextlib.suppress(OSError):
                 for line in lines:
@@ -187,6 +192,16 @@ class Member:
         self._process = None
         if connection is not None:
             os.close(connection.detach())  # its reader would keep a mere close from happening
+
+
+def _offer_dump(directory: NodeDirectory) -> Message | None:
+    """Return how the agent can have this process's stacks while C code holds the GIL; None if there is no way."""
+    path = directory.root / f"{directory.name}-{os.getpid()}.stacks"
+    try:
+        number = register_dump(path)
+    except (OSError, RuntimeError, ValueError):  # a full disk; a job that replaced or closed what faulthandler needs
+        return None
+    return None if number is None else {"path": str(path), "signal": number}
 
 
 class _HelperThread(threading.Thread):

@@ -395,8 +395,8 @@ def _azure_batch(environ: _Environment) -> _Numbers:
         index = 0
     elif index is None and own in hosts and (hosts.index(own) or is_master is None):
         index = hosts.index(own)
-    elif index is None and is_master is False and world_size != 1:
-        # Not rank 0, whose place the master has. On more than two nodes several of them may claim this one.
+    elif index is None and is_master is False:
+        # Not rank 0, which the master is. On more than two nodes several of them may claim this one.
         index, remark = (world_size or 2) - 1, "not the master, and nothing tells its number: taken for the last node"
     if index is None:
         raise _Unusable("nothing tells the number of this node")

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError, UsageError
+from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError, UsageError
 from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.pump import READ_SIZE, Traffic, pump, set_nodelay
 from relay_core.net.stream import ByteStream
@@ -55,6 +55,13 @@ class Target:
     async def locate(self) -> tuple[str, int]:
         """Return host and port."""
         return self.host, self.port
+
+    async def connect_to(self, port: int) -> None:
+        """Refuse: nobody here can tell the program to connect."""
+        raise ConfigurationError(
+            f"port {self.logical_port} is served by a program that cannot be told to dial {port}",
+            hint='use a launch configuration with "connect" instead of "listen"',
+        )
 
     def left(self) -> None:
         """Nothing is to be done when the last client has left."""

@@ -22,7 +22,7 @@ from typing import Any
 
 from relay_core.errors import RelayDebugError
 
-__all__ = ["hide_thread", "reach_threads", "start_tracing", "stop_tracing"]
+__all__ = ["reach_threads", "start_tracing", "stop_tracing"]
 
 ROUNDS = 3
 """How often a thread is told; what pydevd is doing in it at that moment may undo the first time."""
@@ -33,12 +33,6 @@ _settrace = sys.settrace
 """Before pydevd has a chance to replace it."""
 _kept: list[object] = []
 """C callbacks, which must outlive their call."""
-
-
-def hide_thread(thread: threading.Thread) -> None:
-    """Keep pydevd out of a thread, now or later: it is not shown, not traced, and runs on while the job is paused."""
-    thread.pydev_do_not_trace = True  # type: ignore[attr-defined] # the marks of pydevd's own threads
-    thread.is_pydev_daemon_thread = True  # type: ignore[attr-defined]
 
 
 def stop_tracing() -> None:
@@ -146,7 +140,10 @@ class _Pydevd:
         return found
 
     def _needed(self) -> Iterable[tuple[Any, list[str]]]:
-        yield self.debugger, ["enable_tracing", "patch_threads", "set_tracing_for_untraced_contexts", "trace_dispatch", "_main_lock"]
+        yield (
+            self.debugger,
+            ["enable_tracing", "patch_threads", "set_tracing_for_untraced_contexts", "trace_dispatch", "_main_lock"],
+        )
         yield self.monkey, ["disable_trace_thread_modules", "enable_trace_thread_modules"]
         yield self.tracing, ["set_trace_to_threads"]
         if self.uses_monitoring:

@@ -192,14 +192,14 @@ class Discovery:
                     running.add(tasks.spawn(self._outcome(headers), name="look for the agent"))
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 outcomes = [task.result() for task in done]
-                met = [outcome for outcome in outcomes if isinstance(outcome, WebSocket)]
+                errors = [outcome for outcome in outcomes if isinstance(outcome, RelayDebugError)]
+                met = [outcome for outcome in outcomes if outcome and not isinstance(outcome, RelayDebugError)]
                 for surplus in met[1:]:
                     surplus.abort()
                 if met:
                     return met[0]
-                for outcome in outcomes:
-                    if isinstance(outcome, RelayDebugError):
-                        raise outcome
+                if errors:
+                    raise errors[0]
         return None
 
     async def _outcome(self, headers: Mapping[str, str]) -> WebSocket | RelayDebugError | None:

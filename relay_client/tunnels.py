@@ -83,6 +83,7 @@ class Tunnels:
         self.seeker = Seeker(self._discovery, self._tasks)
         self._conflicts_told: dict[str, list[dict[str, object]]] = {}
         self._handlers: dict[int, StreamHandler] = {}
+        self._closing = False
 
     def __repr__(self) -> str:
         return f"<Tunnels {self._endpoint} agents={len(self._tunnels)}>"
@@ -91,6 +92,7 @@ class Tunnels:
         return self
 
     async def __aexit__(self, *_exc_info: object) -> None:
+        self._closing = True
         await asyncio.gather(*(tunnel.close("the client has ended") for tunnel in list(self._tunnels.values())))
         await self._tasks.cancel_all()
 
@@ -250,6 +252,8 @@ class Tunnels:
         self._changed()
 
     def _link_changed(self, agent_id: str, status: LinkStatus) -> None:
+        if self._closing:
+            return  # what happens to the tunnels now is this client's own doing
         self._bulletin.link_changed(agent_id, status)
         self._changed()
 

@@ -1,4 +1,4 @@
-"""The part of a process of a `relay-agent run` job in its debugging, decided once, before its program begins."""
+"""The part of a process of a `relay-agent run` job in its debugging: decided in `sitecustomize`, taken a little later."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import sys
 from typing import NoReturn
 
+from relay_agent.inject.last_moment import call_before_program
 from relay_agent.launch_environment import from_environment, register_environment, should_register
 from relay_agent.settings import DebugSettings
 from relay_core.errors import RelayDebugError
@@ -19,9 +20,9 @@ _done = False
 
 
 def take_part(*, is_child: bool) -> None:
-    """Register this process if it is a program to debug, and let it wait if it is one of those that do.
+    """Let this process register before its program begins, if that is one to debug, and wait if it is one of those that do.
 
-    Nothing is raised, for `site` could only report it. A process that is asked to end here ends at once.
+    Nothing is raised, for nobody could do more than report it.
 
     Args:
         is_child: Whether it is a child of multiprocessing: it may be a rank whose peers are held, but no target.
@@ -39,14 +40,15 @@ def take_part(*, is_child: bool) -> None:
         elif should_register(os.environ, sys.orig_argv, os.getpid()) is None:
             _raise_timeouts(settings)
             os.environ.update(register_environment(os.environ, os.getpid()))
-            _start(settings)
+            call_before_program(lambda: _start(settings))
     except RelayDebugError as error:
-        _say(str(error))
+        _go_on(str(error))
     except Exception as error:  # noqa: BLE001 - whatever it is, the job is worth more than its debugger
-        _say(f"{type(error).__name__}: {error}")
+        _go_on(f"{type(error).__name__}: {error}")
 
 
 def _raise_timeouts(settings: DebugSettings) -> None:
+    """Raise them even where no debugger can come: a peer may be held."""
     if settings.timeouts is not None:
         from relay_agent.watchdogs import raise_timeouts  # noqa: PLC0415 - if asked for
 
@@ -54,23 +56,24 @@ def _raise_timeouts(settings: DebugSettings) -> None:
 
 
 def _start(settings: DebugSettings) -> None:
-    from relay_agent.startup import start  # noqa: PLC0415 - for programs to debug only
-
+    """Register, and wait; a process that is asked to end here ends at once."""
     try:
+        from relay_agent.startup import start  # noqa: PLC0415 - for programs to debug only
+
         start(settings)
     except SystemExit as wish:
         _leave(wish)
     except KeyboardInterrupt:
-        signal.signal(
-            signal.SIGINT, signal.SIG_DFL
-        )  # an interrupted program dies of the signal, and shells look at that
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # shells look at how an interrupted program ends
         os.kill(os.getpid(), signal.SIGINT)
+    except Exception as error:  # noqa: BLE001 - as above
+        _go_on(f"{type(error).__name__}: {error}")
 
 
 def _leave(wish: SystemExit) -> NoReturn:
-    """End with the wished status: an interpreter that is not complete yet would take SystemExit for a fatal error."""
-    if wish.code is not None and not isinstance(wish.code, int):
-        _say(str(wish.code))
+    """End with the wished status: where no program runs yet, Python would take SystemExit for a failed import."""
+    if isinstance(wish.code, str):
+        _say(wish.code)
     atexit._run_exitfuncs()  # noqa: SLF001 - the agent is told goodbye there
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
@@ -78,7 +81,11 @@ def _leave(wish: SystemExit) -> NoReturn:
     os._exit(wish.code if isinstance(wish.code, int) else int(wish.code is not None))
 
 
+def _go_on(sentence: str) -> None:
+    _say(f"error: {sentence}")
+    _say("the job goes on without a debugger")
+
+
 def _say(text: str) -> None:
     if sys.stderr is not None:
-        print(f"relay-agent: error: {text}", file=sys.stderr)  # noqa: T201 - the job's only voice before logging
-        print("relay-agent: the job goes on without a debugger", file=sys.stderr, flush=True)  # noqa: T201
+        print(f"relay-agent: {text}", file=sys.stderr, flush=True)  # noqa: T201 - the job's only voice before logging

@@ -2,8 +2,7 @@
 
     start (lock and socket inherited) --> first member --> credentials --> listening --> last member left --> goodbye
 
-It brings nobody down: members lose an agent without noticing more than that, and one that cannot listen tells its members
-why and leaves.
+It brings nobody down: members that lose an agent go on, and one that cannot listen tells its members why and leaves.
 """
 
 from __future__ import annotations

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from relay_agent.node.wire import Message, decode, encode
+from relay_agent.node.wire import Message, encode
+from relay_agent.stack_ladder import Dump, stacks_of
 from relay_core.errors import ConfigurationError, ConnectionLost, RelayDebugError
 from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.tunnel.payloads import JsonObject
@@ -19,7 +20,8 @@ __all__ = ["Member", "Members"]
 
 ARM_TIMEOUT = 30.0
 """Seconds a process may take to start debugpy: 0.3 s, unless it holds the GIL in C code."""
-DONE_TIMEOUT = 1.0
+STACKS_TIMEOUT = 10.0
+"""Seconds; `stacks_of` gives up on it earlier."""
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +40,8 @@ class Member:
     def __init__(self, writer: asyncio.StreamWriter, pid: int, target: Message) -> None:
         self.pid = pid
         self.forwards: list[int] = []
+        self.dump: Dump | None = None
+        """How it can be asked for its stacks by signal."""
         self._writer = writer
         self._target = dict(target)
         self._asked: dict[int, asyncio.Future[Message]] = {}
@@ -75,6 +79,24 @@ class Member:
         """
         answer = await self.ask("arm", within=ARM_TIMEOUT)
         return "127.0.0.1", int(answer["port"])
+
+    async def connect_to(self, port: int) -> None:
+        """Have the process's debugger connect to a port of this machine.
+
+        Raises:
+            RelayDebugError: it cannot.
+        """
+        await self.ask("connect", within=ARM_TIMEOUT, port=port)
+
+    async def stacks(self, *, with_locals: bool) -> JsonObject:
+        """Return what the threads of the process are doing, as the tunnel's `stacks` request has it."""
+
+        async def ask() -> list[Message]:
+            threads = (await self.ask("stacks", within=STACKS_TIMEOUT, locals=with_locals))["threads"]
+            return list(threads)
+
+        found = await stacks_of(self.pid, ask, self.dump, locals=with_locals)
+        return {"port": self.logical_port, "rank": self.get("rank"), "pid": self.pid, **found}
 
     def left(self) -> None:
         """The debugger has gone: the process may run at full speed again."""
@@ -124,15 +146,11 @@ class Member:
 
 
 class Members:
-    """All members of the node, as the agent's catalog.
-
-    Args:
-        on_change: Called when something that clients are told has changed.
-        drained: Waits until no client is connected to a target any more, or long enough.
-    """
+    """All members of the node, as the agent's catalog."""
 
     def __init__(self) -> None:
         self.on_change: Callable[[], None] = lambda: None
+        """Called when something that clients are told has changed."""
         self.any = asyncio.Event()
         """Set once there has been a member; `access` is then what it brought."""
         self.none_left = asyncio.Event()
@@ -167,13 +185,17 @@ class Members:
         }
 
     async def answer(self, request: str) -> JsonObject:
-        """Answer `wake/PORT`."""
-        what, _, port = request.partition("/")
-        member = self._members.get(int(port)) if port.isdecimal() else None
+        """Answer `wake/PORT`, `stacks` and `stacks/locals`."""
+        what, _, detail = request.partition("/")
+        if what == "stacks":
+            members = self.targets()
+            asked = (member.stacks(with_locals=detail == "locals") for member in members)
+            return {"processes": list(await asyncio.gather(*asked))}
         if what != "wake":
             raise ConfigurationError(f"this agent does not know the request '{what}'")
+        member = self._members.get(int(detail)) if detail.isdecimal() else None
         if member is None:
-            raise ConfigurationError(f"nothing here has port {port}")
+            raise ConfigurationError(f"nothing here has port {detail}")
         await member.locate()
         return {"ready": True}
 
@@ -208,6 +230,8 @@ class Members:
             holder.send({"notice": f"port {port} was claimed by {member} as well and refused"})
             return False
         member.forwards = [port for port in message.get("forwards", []) if isinstance(port, int)]
+        if message.get("dump"):
+            member.dump = Dump(Path(message["dump"]["path"]), int(message["dump"]["signal"]))
         self._members[port] = member
         self.none_left.clear()
         member.send({"registered": port, "agent": os.getpid()})
@@ -220,6 +244,8 @@ class Members:
         """Take a member off the list."""
         if self._members.get(member.logical_port) is member:
             del self._members[member.logical_port]
+            if member.dump is not None:
+                member.dump.path.unlink(missing_ok=True)
             self.on_change()
         if not self._members:
             self.none_left.set()

@@ -32,7 +32,15 @@ T = TypeVar("T")
 
 
 class RequestFailed(RelayDebugError):
-    """The debug adapter refused something, or did not do it in time; the sentence holds its reason."""
+    """The debug adapter refused something, or did not do it in time; the sentence holds its reason.
+
+    Args:
+        reason: The adapter's own words, or "" if it did not answer.
+    """
+
+    def __init__(self, sentence: str, *, hint: str = "", reason: str = "") -> None:
+        super().__init__(sentence, hint=hint)
+        self.reason = reason
 
 
 class DapClient:
@@ -226,6 +234,7 @@ def _accept(command: str, response: Message) -> Body:
         RequestFailed: it is a refusal.
     """
     if not response.get("success"):
-        raise RequestFailed(f"the debugger refused '{command}': {response.get('message') or 'no reason given'}")
+        reason = str(response.get("message") or "no reason given")
+        raise RequestFailed(f"the debugger refused '{command}': {reason}", reason=reason)
     body: Body = response.get("body") or {}
     return body

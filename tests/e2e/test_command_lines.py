@@ -90,12 +90,12 @@ async def test_an_untrusted_certificate(good: dict[str, str]) -> None:
 
 
 async def test_a_port_in_use(good: dict[str, str]) -> None:
-    """A local port that is taken ends the client with exit code 8 and is named."""
+    """A local port that is taken, and not by an editor, ends the client with exit code 8 and is named."""
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         port = holder.getsockname()[1]
-        finished = await run("relay_client", "--ports", str(port), env=good)
+        finished = await run("relay_client", "--ports", str(port), "--no-listen", env=good)
     assert_one_sentence(finished, "relay-client", 8, f"port {port} on this machine is in use")
 
 

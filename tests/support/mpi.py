@@ -34,7 +34,7 @@ _OTHER_LAUNCHERS = (
     "RELAY_", "OMPI_", "PMIX_", "PRTE_", "PMI_", "HYDRA_", "I_MPI_", "MPI_LOCAL", "SLURM_", "PBS_", "LSB_",
     "TORCHELASTIC_",
 )  # fmt: skip
-"""What an outer launcher has left, or a test before; a queue's variables would have mpiexec ask that queue for nodes."""
+"""What an outer launcher has left, or a test before; a queue's variables would have mpiexec ask it for nodes."""
 
 
 def need(launcher: str) -> None:

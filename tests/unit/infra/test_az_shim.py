@@ -50,10 +50,10 @@ def test_not_signed_in(azure):
 
 def test_new_vault_is_closed_to_its_maker(azure):
     """Who makes a vault may write no secret into it before the role is given."""
-    az(azure, *"keyvault create -g debug-rg -n new-kv --enable-rbac-authorization true".split())
+    az(azure, "keyvault", "create", "-g", "debug-rg", "-n", "new-kv", "--enable-rbac-authorization", "true")
     write = ["keyvault", "secret", "set", "--vault-name", "new-kv", "-n", "x", "--value", "y"]
     assert "(Forbidden)" in az(azure, *write).stderr
-    scope = az(azure, *"keyvault show -n new-kv --query id -o tsv".split()).stdout.strip()
+    scope = az(azure, "keyvault", "show", "-n", "new-kv", "--query", "id", "-o", "tsv").stdout.strip()
     role = ["--role", "Key Vault Secrets Officer", "--scope", scope, "--assignee-object-id", USER]
     az(azure, "role", "assignment", "create", *role, "--assignee-principal-type", "User")
     assert "y" == json.loads(az(azure, *write).stdout)["value"]

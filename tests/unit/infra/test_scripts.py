@@ -71,7 +71,7 @@ def test_readme_has_every_option(azure, script):
         ("create_relay.sh", "-g g -n abcdef --hc a --key-vault https://kv1", "is no name for a Key Vault"),
         ("create_relay.sh", "-g g -n abcdef --hc a --key-vault kv1 -l west_1", "'west_1' is no Azure region"),
         ("create_relay.sh", "--agent-principal me", "'me' is no principal for --agent-principal"),
-        ("create_relay.sh", "-g g -n abcdef --hc a --key-vault kv1 --entra --bicep", "--bicep makes connection strings"),
+        ("create_relay.sh", "-g g -n abcdef --hc a --key-vault kv1 --entra --bicep", "--entra does without them"),
         ("rotate_keys.sh", "-g g -n abcdef --hc a --key-vault kv1", "--phase is missing"),
         ("rotate_keys.sh", "-g g -n abcdef --hc a --key-vault kv1 --phase both", "not 'both'"),
         ("delete_relay.sh", "-g g -n abcdef", "there is nothing to delete"),

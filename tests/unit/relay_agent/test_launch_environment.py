@@ -213,7 +213,17 @@ def test_children_of_multiprocessing_do_not_register():
 
 def test_the_real_interpreter_agrees_about_its_command_line():
     """What Python takes for its own options is what we take for them."""
-    line = [sys.executable, "-X", "utf8", "-W", "ignore", "-Bu", "-c", "import sys; print(sys.argv, sys.orig_argv)", "-m"]
+    line = [
+        sys.executable,
+        "-X",
+        "utf8",
+        "-W",
+        "ignore",
+        "-Bu",
+        "-c",
+        "import sys; print(sys.argv, sys.orig_argv)",
+        "-m",
+    ]
     out = subprocess.run(line, capture_output=True, text=True, check=True).stdout
     assert out == f"['-c', '-m'] {line}\n"
     assert "a line of code" in str(should_register(ON, line, 100))
@@ -252,7 +262,7 @@ def test_a_process_that_replaces_itself_registers_again():
 
 
 def test_a_file_of_a_library_registers_as_a_rank_only():
-    """torchrun may be given an installed script; without a launcher it is some library's helper."""
+    """A launcher may be given an installed script; without one it is some library's helper."""
     line = command("-u /x/lib/python3.11/site-packages/llamafactory/launcher.py train.yaml")
     assert should_register(ON | TORCHRUN, line, 100) is None
     assert "its file belongs to a library, and no launcher gave it a rank" == should_register(ON, line, 100)

@@ -176,6 +176,13 @@ TRAPS = {
     "empty values": (dict.fromkeys(TORCHRUN | OPEN_MPI, ""), SINGLE, place(0, 1, 0, 1, 0)),
     "a local rank that is no number": (TORCH | {"LOCAL_RANK": "one"}, "torch.distributed", place(3, 8)),
     "a local rank beyond the local size": (TORCHRUN | {"LOCAL_RANK": "2"}, "torchrun", place(3, 8, None, None, 1)),
+    "a local size beyond the world size": (
+        OPEN_MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "9"}, "Open MPI", place(5, 8, 1),
+    ),
+    "a node beyond the world size": (
+        TORCH | {"AZUREML_RUN_ID": "a", "NODE_RANK": "8"}, "Azure ML PyTorch", place(3, 8, 1),
+    ),
+    "nodes of different size": (OPEN_MPI | {"OMPI_COMM_WORLD_SIZE": "7"}, "Open MPI", place(5, 7, 1, 4)),
     "ranks dealt out to nodes in turn": (
         OPEN_MPI | {"OMPI_COMM_WORLD_LOCAL_RANK": "2", "OMPI_COMM_WORLD_NODE_RANK": "2"},
         "Open MPI", place(5, 8, 2, 4),
@@ -201,6 +208,10 @@ TRAPS = {
     "the master text False, and no number": (
         BATCH | {"AZ_BATCH_IS_CURRENT_NODE_MASTER": "False"}, "Azure Batch", node(2, 3),
     ),
+    "not the master, but the first of the list": (
+        BATCH | {"AZ_BATCH_IS_CURRENT_NODE_MASTER": "false", "AZ_BATCHAI_NODE_IP": "10.0.0.4"},
+        "Azure Batch", node(2, 3),
+    ),
     "not the master, of nobody knows how many": (
         {"AZ_BATCH_IS_CURRENT_NODE_MASTER": "false"}, "Azure Batch", node(1, None),
     ),
@@ -214,10 +225,15 @@ TRAPS = {
         PAI | {"PAI_TASK_ROLE_TASK_COUNT_ps": ""}, SINGLE, place(0, 1, 0, 1, 0),
     ),
     "OpenPAI's task beyond its role": (
-        PAI | {"PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": "3"}, SINGLE, place(0, 1, 0, 1, 0),
+        PAI | {"PAI_CURRENT_TASK_ROLE_NAME": "ps", "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": "2"},
+        SINGLE, place(0, 1, 0, 1, 0),
+    ),
+    "OpenPAI's task in a role that its job does not have": (
+        PAI | {"PAI_CURRENT_TASK_ROLE_NAME": "chief"}, SINGLE, place(0, 1, 0, 1, 0),
     ),
     "TensorFlow of a thousand brackets": ({"TF_CONFIG": "[" * 100_000}, SINGLE, place(0, 1, 0, 1, 0)),
     "TensorFlow without a cluster": ({"TF_CONFIG": '{"task": {"type": "worker"}}'}, SINGLE, place(0, 1, 0, 1, 0)),
+    "TensorFlow's hosts as a number": (tensorflow("worker", 0, {"worker": 1}), SINGLE, place(0, 1, 0, 1, 0)),
     "TensorFlow beyond its cluster": (tensorflow("worker", 3), SINGLE, place(0, 1, 0, 1, 0)),
     "TensorFlow's flag for an index": (tensorflow("worker", True), SINGLE, place(0, 1, 0, 1, 0)),
     "a host that SageMaker does not have": (
@@ -317,6 +333,7 @@ def test_explanation():
         line.startswith("passed over: Open MPI (rank 5/8), because torchrun comes first: OMPI_") for line in lines
     )
     assert "dropped: Slurm, because SLURM_STEP_ID is not set: SLURM_PROCID=0" in lines
+    assert not any("RANK of a node" in line for line in lines)
     assert "logical port: 5678 + 3 = 5681" == lines[-1]
 
 

@@ -1,0 +1,93 @@
+"""The job's source: its lines as the job has them, and what they say about functions.
+
+The lines come from the job, by `linecache` there: a file of the same name on this machine may be another version.
+Only where the job cannot be asked, because it runs, a local file is better than nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Awaitable, Callable, Sequence
+
+from relay_core.errors import RelayDebugError
+
+__all__ = ["Source", "argument_names", "function_lines", "numbered"]
+
+Place = tuple[str, int]
+"""A path in the job, and a line counted from 1."""
+
+
+class Source:
+    """Source lines, each asked for once.
+
+    Args:
+        evaluate: Computes an expression in the job and returns its value, a literal.
+    """
+
+    def __init__(self, evaluate: Callable[[str], Awaitable[object]]) -> None:
+        self._evaluate = evaluate
+        self._files: dict[str, list[str]] = {}
+        self._lines: dict[Place, str] = {}
+
+    async def file(self, path: str) -> list[str]:
+        """Return the lines of a file, with their ends; none if nobody has it."""
+        if path not in self._files:
+            found = await self._ask(f"''.join(__import__('linecache').getlines({path!r}))")
+            if not isinstance(found, str):
+                return linecache.getlines(path)
+            self._files[path] = found.splitlines(keepends=True)
+        return self._files[path]
+
+    async def lines(self, places: Sequence[Place]) -> list[str]:
+        """Return single lines without indentation; "" for those nobody has."""
+        missing = [place for place in places if place not in self._lines]
+        if missing:
+            found = await self._ask(f"[__import__('linecache').getline(*place).strip() for place in {missing!r}]")
+            if not isinstance(found, list) or len(found) != len(missing):
+                return [linecache.getline(*place).strip() for place in places]
+            self._lines.update(zip(missing, map(str, found), strict=True))
+        return [self._lines[place] for place in places]
+
+    async def _ask(self, expression: str) -> object:
+        try:
+            return await self._evaluate(expression)
+        except RelayDebugError:  # it runs, or has ended
+            return None
+
+
+def numbered(lines: Sequence[str], first: int, last: int, *, current: int = 0) -> list[str]:
+    """Return lines `first` to `last` of a file with their numbers, as pdb lists them; `current` is marked."""
+    shown = range(max(first, 1), min(last, len(lines)) + 1)
+    return [
+        f"{number:>3} {'->' if number == current else '  '} {lines[number - 1].rstrip()}".rstrip() for number in shown
+    ]
+
+
+def function_lines(lines: Sequence[str], line: int) -> tuple[int, int]:
+    """Return the first and last line of the innermost function around a line; of the file, outside of functions."""
+    function = _function_at(lines, line)
+    return (function.lineno, function.end_lineno or line) if function else (1, len(lines))
+
+
+def argument_names(lines: Sequence[str], line: int) -> list[str] | None:
+    """Return the names of the parameters of the innermost function around a line; None outside of functions."""
+    function = _function_at(lines, line)
+    if function is None:
+        return None
+    found = function.args
+    names = [*found.posonlyargs, *found.args, found.vararg, *found.kwonlyargs, found.kwarg]
+    return [name.arg for name in names if name is not None]
+
+
+def _function_at(lines: Sequence[str], line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    try:
+        tree = ast.parse("".join(lines))
+    except (SyntaxError, ValueError):  # of a newer Python, or no Python at all
+        return None
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(around, key=lambda node: node.lineno, default=None)

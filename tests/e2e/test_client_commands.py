@@ -1,0 +1,393 @@
+"""Facts about relay-client's commands, run as users run them, against real agents."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from relay_client.words import clock
+from relay_core.errors import RelayDebugError
+from tests.support.fleet import DAP_START, KEY, DiallingAgent, Node, agent, node_of, process, who_serves
+from tests.support.ports import free_port
+from tests.support.programs import DEADLINE, Finished, Program, environment, program, run
+from tests.support.relay import LocalRelay
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def env(relay: LocalRelay) -> dict[str, str]:
+    """The environment of a client of these agents."""
+    access = f"{relay.connection_string('send')};TunnelKey={b64encode(KEY).decode()}"
+    return {"RELAY_CONNECTION_STRING": access, "RELAY_CA_FILE": str(relay.ca_file)}
+
+
+async def stop(client: Program) -> Finished:
+    """Press Ctrl-C and return how the program ended."""
+    client.process.send_signal(signal.SIGINT)
+    finished = await client.finish()
+    assert finished.status == 0, finished.stderr
+    assert "Traceback" not in finished.stderr
+    return finished
+
+
+async def stdout_line(client: Program) -> str:
+    return (await asyncio.wait_for(client.process.stdout.readline(), DEADLINE)).decode()
+
+
+# targets
+
+
+async def test_targets_lists_every_rank(relay: LocalRelay, env: dict[str, str]) -> None:
+    """One row per process, of all nodes, with what it does; stdout has the table and nothing else."""
+    first, second = free_port(), free_port()
+    since = time.time() - 300
+    about = {"pid": 44, "script": "train.py", "since": since, "state": "running"}
+    async with (
+        node_of(relay, first, fields={"host": "node-0", "node_rank": 0}, rank=0, **about),
+        node_of(relay, second, fields={"host": "node-1", "node_rank": 1}, rank=1, **about),
+    ):
+        finished = await run("relay_client", "targets", env=env)
+        assert finished.status == 0
+        heading, *lines = finished.stdout.splitlines()
+        assert ["node", "rank", "port", "pid", "script", "state", "since", "held", "by"] == heading.split()
+        assert [
+            ["0", "node-0", "0", str(first), "44", "train.py", "running", "5", "min"],
+            ["1", "node-1", "1", str(second), "44", "train.py", "running", "5", "min"],
+        ] == [line.split() for line in lines]
+        assert finished.stderr == ""
+
+
+async def test_targets_as_json(relay: LocalRelay, env: dict[str, str]) -> None:
+    """Programs get the same as JSON; options about the relay may stand on either side of the command."""
+    port = free_port()
+    async with node_of(relay, port, fields={"run": "r1"}, rank=3, state="crashed", detail="ValueError: no"):
+        for arguments in (["--hc", "myhc", "targets", "--json"], ["targets", "--json", "--hc", "myhc"]):
+            finished = await run("relay_client", *arguments, env=env)
+            (target,) = json.loads(finished.stdout)["targets"]
+            assert (3, port, "r1", "crashed", "ValueError: no") == tuple(
+                target[field] for field in ("rank", "port", "run", "state", "detail")
+            )
+
+
+async def test_targets_without_an_agent(env: dict[str, str]) -> None:
+    """Nobody there is exit code 9 and the usual sentence."""
+    finished = await run("relay_client", "targets", env=env)
+    assert (9, "") == (finished.status, finished.stdout)
+    assert "relay-client: error: no agent is listening on 'myhc'" in finished.stderr
+    assert "hint: start the job with --is-debug true" in finished.stderr
+
+
+async def test_targets_on_a_terminal(relay: LocalRelay, env: dict[str, str], tmp_path: Path) -> None:
+    """A terminal gets a table too."""
+    port = free_port()
+    async with node_of(relay, port, rank=3, script="train.py"), terminal() as (shown, descriptor):
+        status = await _run_on(descriptor, env, "targets")
+        assert 0 == status
+        await shown.until("train.py")
+        assert str(port) in shown.text
+
+
+# wait
+
+
+async def test_wait_ends_when_all_ranks_are_there(relay: LocalRelay, env: dict[str, str]) -> None:
+    """A script goes on as soon as the last rank has registered, on whichever node."""
+    ports = free_port(), free_port()
+    async with (
+        program("relay_client", "wait", "--ranks", "0-1", "--timeout", "60", env=env) as waiting,
+        node_of(relay, ports[0], rank=0),
+    ):
+        assert "waiting for " in await waiting.line("waiting for ")
+        async with node_of(relay, ports[1], rank=1):
+            assert 0 == (await waiting.finish()).status
+
+
+async def test_wait_for_a_state(relay: LocalRelay, env: dict[str, str]) -> None:
+    """A rank that is there in another state does not count."""
+    port = free_port()
+    async with node_of(relay, port, rank=2, state="running") as node:
+        async with program("relay_client", "wait", "--ranks", "2", "--state", "waiting", env=env) as waiting:
+            await waiting.line("waiting for rank 2")
+            node.change(port, state="waiting")
+            assert 0 == (await waiting.finish()).status
+
+
+async def test_wait_names_the_ranks_that_did_not_come(relay: LocalRelay, env: dict[str, str]) -> None:
+    """At the end of the time there is one sentence, and exit code 14."""
+    async with node_of(relay, free_port(), rank=1):
+        finished = await run("relay_client", "wait", "--ranks", "0-3", "--timeout", "2", env=env)
+    assert 14 == finished.status
+    assert "relay-client: error: ranks 0,2-3 did not register within 2 s. hint: " in finished.stderr
+
+
+async def test_wait_that_is_stopped_is_no_success(env: dict[str, str]) -> None:
+    """A script must not take Ctrl-C for "all there"."""
+    async with program("relay_client", "wait", "--ranks", "0", env=env) as waiting:
+        await waiting.line("waiting for rank 0")
+        waiting.process.send_signal(signal.SIGINT)
+        assert 130 == (await waiting.finish()).status
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--ranks", "7-0"], ["--ranks", "0", "--state", "odd"], ["--ranks", "0", "--timeout", "-1"], []]
+)
+async def test_nonsense_for_wait(arguments: list[str]) -> None:
+    """A wrong command line is exit code 2."""
+    assert 2 == (await run("relay_client", "wait", *arguments)).status
+
+
+# attach
+
+
+async def test_attach_wakes_a_rank_and_opens_its_port(relay: LocalRelay, env: dict[str, str]) -> None:
+    """It waits for the rank, has its debugger started, says where F5 leads, and forwards until Ctrl-C."""
+    port = free_port()
+    async with program("relay_client", "attach", "--rank", "3", env=env) as client:
+        await client.line("waiting for rank 3")
+        async with node_of(relay, port, name="rank", fields={"host": "node-1"}, rank=3, dap_only=True) as node:
+            line = await client.line("F5 on port")
+            assert f"F5 on port {port} attaches to rank 3 on node-1" in line
+            assert 1 == node.processes[port].woken
+            assert f"rank:{port}" == await who_serves(port, DAP_START)
+            await stop(client)
+
+
+async def test_attach_to_several_ranks_and_to_another_port(relay: LocalRelay, env: dict[str, str]) -> None:
+    """--rank can be given as a list and repeatedly; --port moves the one rank that is named."""
+    ports, other = [free_port(), free_port()], free_port()
+    async with node_of(relay, ports[0], name="a", rank=0), node_of(relay, ports[1], name="b", rank=1):
+        async with program("relay_client", "attach", "--rank", "0", "--rank", "1", env=env) as client:
+            await client.line("F5 on port")
+            await client.line("F5 on port")
+            assert [f"a:{ports[0]}", f"b:{ports[1]}"] == [await who_serves(port) for port in ports]
+            await stop(client)
+        async with program("relay_client", "attach", "--rank", "1", "--port", str(other), env=env) as client:
+            await client.line(f"F5 on port {other} attaches to rank 1")
+            assert f"b:{ports[1]}" == await who_serves(other)
+            await stop(client)
+    finished = await run("relay_client", "attach", "--rank", "0-1", "--port", str(other), env=env)
+    assert 2 == finished.status
+    assert "--port is for one rank" in finished.stderr
+
+
+async def test_attach_to_a_rank_that_cannot_be_debugged(relay: LocalRelay, env: dict[str, str]) -> None:
+    """The node's own sentence and hint are shown."""
+
+    async def cannot(_request: str) -> dict[str, object]:
+        raise RelayDebugError("debugpy is not installed in the job", hint="pip install debugpy")
+
+    async with node_of(relay, free_port(), rank=0) as node:
+        node.answer = cannot
+        finished = await run("relay_client", "attach", "--rank", "0", env=env)
+    assert 1 == finished.status
+    assert "relay-client: error: debugpy is not installed in the job. hint: pip install debugpy" in finished.stderr
+
+
+async def test_a_rank_of_two_jobs_is_ambiguous(relay: LocalRelay, env: dict[str, str]) -> None:
+    """Two jobs on one hybrid connection both have a rank 0: the ports tell them apart."""
+    async with Two(relay) as ports:
+        finished = await run("relay_client", "attach", "--rank", "0", env=env)
+    assert 2 == finished.status
+    assert "rank 0 exists 2 times: " in finished.stderr
+    assert all(str(port) in finished.stderr for port in ports)
+
+
+@contextlib.asynccontextmanager
+async def Two(relay: LocalRelay) -> AsyncIterator[list[int]]:  # noqa: N802 - reads as a number of jobs
+    """One node with two processes of rank 0, as two jobs would have."""
+    ports = [free_port(), free_port()]
+    async with node_of(relay, *ports, rank=0):
+        yield ports
+
+
+# forwards
+
+
+async def test_a_forward_needs_no_debugger_port(relay: LocalRelay, env: dict[str, str]) -> None:
+    """--forward carries a port of the node to another local one."""
+    remote, local = free_port(), free_port()
+    async with process(remote, "tensorboard") as web:
+        node = Node()
+        node.forwards[remote] = web
+        async with (
+            agent(relay, node),
+            program("relay_client", "--forward", f"{remote}:{local}", env=env) as client,
+        ):
+            assert f"127.0.0.1, port {local}: " in await client.line("ready on")
+            assert "tensorboard" == await who_serves(local)
+            await stop(client)
+
+
+async def test_tensorboard_shows_its_url_when_it_is_there(relay: LocalRelay, env: dict[str, str]) -> None:
+    """The URL comes once an agent forwards the port, and not before."""
+    remote, local = free_port(), free_port()
+    async with (
+        process(remote, "tensorboard") as web,
+        program("relay_client", "tensorboard", "--port", f"{remote}:{local}", env=env) as client,
+    ):
+        await client.line("waiting: no agent is listening on 'myhc'")
+        node = Node()
+        async with agent(relay, node):
+            await client.line(f"waiting: no agent on 'myhc' serves port {remote}; ")
+            node.forwards[remote] = web
+            node.publish()
+            assert f"http://127.0.0.1:{local}/\n" == await stdout_line(client)
+            assert "tensorboard" == await who_serves(local)
+            await stop(client)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--forward", "x"], "is no port"),
+        (["--forward", "6006", "--forward", "1/6006"], "local port 6006 is used twice"),
+        (["--ports", "5678", "--forward", "6006:5678"], "local port 5678 is in --ports and in --forward"),
+    ],
+)
+async def test_nonsense_forwards(arguments: list[str], part: str) -> None:
+    """Forwards that cannot be are exit code 2, before anything is connected."""
+    finished = await run("relay_client", *arguments)
+    assert 2 == finished.status
+    assert part in finished.stderr
+
+
+# The default command:
+
+
+async def test_a_second_client_is_told_who_holds_a_rank(relay: LocalRelay, env: dict[str, str]) -> None:
+    """The line names the user and since when, and the status shows it too."""
+    port, other = free_port(), free_port()
+    async with (
+        node_of(relay, port, name="rank", fields={"host": "node-1"}, rank=3, dap_only=True),
+        program("relay_client", "--ports", str(port), env=env) as first,
+    ):
+        await first.line("ready on")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(DAP_START)
+        await reader.readline()
+        await first.line("rank 3 on node-1 held by ")
+        async with program("relay_client", "--forward", f"{port}:{other}", env=env) as second:
+            assert "rank 3 held by " in await second.line("ready on")
+            assert "" == await who_serves(other, DAP_START)
+            line = await second.line("is held by ")
+            assert line.startswith(f"relay-client: error: port {other} (to port {port}) is held by ")
+            assert f" since {clock(time.time())[:3]}" in line
+        writer.close()
+        await writer.wait_closed()
+        await first.line("rank 3 on node-1 is free: ")
+
+
+async def test_a_listening_editor_is_dialled(relay: LocalRelay, env: dict[str, str]) -> None:
+    """A port that an editor holds is said to be so, and the job reaches the editor."""
+    greeted = asyncio.Event()
+
+    async def editor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert b"hello\n" == await reader.readline()
+        greeted.set()
+        writer.close()
+
+    server = await asyncio.start_server(editor, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with (
+        server,
+        process(port, "never") as rank,
+        agent(relay, Node(rank), DiallingAgent) as dialling,
+        program("relay_client", "--ports", str(port), env=env) as client,
+    ):
+        await client.line(
+            f"port {port} is held by another program: if that is an editor that listens, the job dials it"
+        )
+        _, stream = await asyncio.wait_for(dialling.dialled.get(), DEADLINE)
+        await stream.write(b"hello\n")
+        await asyncio.wait_for(greeted.wait(), DEADLINE)
+        await stream.close()
+        await stop(client)
+
+
+async def test_two_clients_cannot_have_one_port(relay: LocalRelay, env: dict[str, str]) -> None:
+    """A second relay-client is an error, not an editor."""
+    port = free_port()
+    async with program("relay_client", "--ports", str(port), env=env) as client:
+        await client.line("ready on")
+        finished = await run("relay_client", "--ports", str(port), env=env)
+        assert 8 == finished.status
+        assert f"port {port} on this machine is in use by another relay-client" in finished.stderr
+
+
+async def test_a_crash_rings_the_bell_of_a_terminal(relay: LocalRelay, env: dict[str, str]) -> None:
+    """Somebody who looks elsewhere hears it; a log file gets no control codes."""
+    port = free_port()
+    async with (
+        node_of(relay, port, fields={"host": "node-1"}, rank=3, state="running") as node,
+        terminal() as (shown, descriptor),
+        program("relay_client", "--ports", str(port), env=env) as piped,
+    ):
+        await piped.line("ready on")
+        ringing = asyncio.ensure_future(_run_on(descriptor, env, "--ports", str(free_port())))
+        await shown.until("ready on")
+        node.change(port, state="crashed", detail="ZeroDivisionError: division by zero", until=time.time() + 605)
+        text = f"rank 3 on node-1 crashed: ZeroDivisionError: division by zero; press F5 on port {port} within 10 min"
+        await shown.until(text)
+        await shown.until("\a")
+        await piped.line(text)
+        assert "\a" not in (await stop(piped)).stderr
+        ringing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await ringing
+
+
+class Shown:
+    """What a program writes to a terminal."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._more = asyncio.Event()
+
+    def add(self, data: bytes) -> None:
+        self.text += data.decode()
+        self._more.set()
+
+    async def until(self, part: str) -> None:
+        while part not in self.text:
+            self._more.clear()
+            await asyncio.wait_for(self._more.wait(), DEADLINE)
+
+
+@contextlib.asynccontextmanager
+async def terminal() -> AsyncIterator[tuple[Shown, int]]:
+    """Yield what is shown on a pseudo-terminal, and its descriptor for programs."""
+    ours, theirs = os.openpty()
+    shown, loop = Shown(), asyncio.get_running_loop()
+    loop.add_reader(ours, lambda: shown.add(os.read(ours, 65536)))
+    try:
+        yield shown, theirs
+    finally:
+        loop.remove_reader(ours)
+        os.close(ours)
+        os.close(theirs)
+
+
+async def _run_on(descriptor: int, env: dict[str, str], *arguments: str) -> int:
+    """Run relay-client with a terminal for its output; cancelling kills it."""
+    started = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "relay_client", *arguments),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=descriptor,
+        stderr=descriptor,
+        env=environment(**env, TERM="xterm", COLUMNS="120"),
+    )
+    try:
+        return await asyncio.wait_for(started.wait(), DEADLINE)
+    finally:
+        if started.returncode is None:
+            started.kill()
+            await started.wait()

@@ -1,0 +1,119 @@
+"""Facts about debugging a real torchrun job: two nodes with two ranks each on one hybrid connection."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from relay_client.dap.client import DapClient
+from relay_client.forwarder import Forwarder
+from relay_client.tunnels import Tunnels
+from tests.support.ports import free_port
+from tests.support.relay import LocalRelay
+from tests.support.torch_job import TorchJob, line_of, needs_torch, torch_job
+
+pytestmark = [pytest.mark.e2e, needs_torch]
+REDUCE = line_of("dist.all_reduce(total)")
+PATIENCE = 60.0
+
+
+def four_ports() -> int:
+    """Return the first of four ports in a row that nobody listens on."""
+    while True:
+        ports = [free_port() for _ in range(4)]
+        if ports == list(range(ports[0], ports[0] + 4)):
+            return ports[0]
+
+
+@contextlib.asynccontextmanager
+async def client(relay: LocalRelay, first: int) -> AsyncIterator[None]:
+    """Run a client for the ports of four ranks."""
+    async with (
+        Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
+        Forwarder(tunnels, list(range(first, first + 4))),
+    ):
+        yield
+
+
+class Session:
+    """A debugger that stands at the all_reduce of one rank."""
+
+    def __init__(self, dap: DapClient) -> None:
+        self._dap = dap
+        self.thread = 0
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def attached(cls, port: int, job: TorchJob) -> AsyncIterator["Session"]:
+        """Attach with a breakpoint at the all_reduce."""
+        async with await DapClient.connect("127.0.0.1", port) as dap:
+            await dap.attach({str(job.script): [{"line": REDUCE}]}, within=PATIENCE)
+            yield cls(dap)
+            await dap.request("disconnect", {"terminateDebuggee": False}, within=PATIENCE)
+
+    async def until_stopped(self) -> None:
+        event = await self._dap.wait_for_event("stopped", within=PATIENCE)
+        self.thread = event["body"]["threadId"]
+
+    async def value(self, expression: str) -> str:
+        stack = await self._dap.request("stackTrace", {"threadId": self.thread, "levels": 1}, within=PATIENCE)
+        arguments = {"expression": expression, "frameId": stack["stackFrames"][0]["id"], "context": "watch"}
+        return (await self._dap.request("evaluate", arguments, within=PATIENCE))["result"]
+
+    async def step(self) -> int:
+        await self._dap.request("next", {"threadId": self.thread}, within=PATIENCE)
+        await self.until_stopped()
+        stack = await self._dap.request("stackTrace", {"threadId": self.thread, "levels": 1}, within=PATIENCE)
+        return stack["stackFrames"][0]["line"]
+
+    async def clear_and_continue(self, job: TorchJob) -> None:
+        await self._dap.set_breakpoints(str(job.script), [])
+        await self._dap.request("continue", {"threadId": self.thread}, within=PATIENCE)
+
+
+async def test_one_rank_and_then_all(relay, tmp_path):
+    """Rank 3 of a running job is stopped and steps over an all_reduce; then all four ranks are, at once."""
+    port = four_ports()
+    async with client(relay, port), torch_job(relay, tmp_path, port, "--debug-ranks", "none") as job:
+        async with Session.attached(port + 3, job) as session:
+            await session.until_stopped()
+            assert await session.value("rank") == "3"
+            assert await session.step() == REDUCE + 1  # the other three are in the same all_reduce, and go on
+            assert await session.value("total[0].item()") == "6.0"
+        async with contextlib.AsyncExitStack() as stack:
+            with job.standing():
+                attaching = (stack.enter_async_context(Session.attached(port + rank, job)) for rank in range(4))
+                sessions = await asyncio.gather(*attaching)
+            for session in sessions:
+                await session.until_stopped()
+            assert [await session.value("rank") for session in sessions] == ["0", "1", "2", "3"]
+            assert len({await session.value("step") for session in sessions}) == 1
+            lines = await asyncio.gather(*(session.step() for session in sessions))
+            assert lines == [REDUCE + 1] * 4
+            for session in sessions:
+                await session.clear_and_continue(job)
+        job.stop()
+        assert await job.finish() == [0, 0]
+        assert job.left_over() == []
+
+
+async def test_killed_rank(relay, tmp_path):
+    """A rank that is killed takes nobody with it but its launcher's generation; the next one is reached on the same port."""
+    port = four_ports()
+    async with client(relay, port), torch_job(relay, tmp_path, port, "--debug-ranks", "none", restarts=3) as job:
+        async with Session.attached(port + 1, job) as session:
+            await session.until_stopped()
+            first = int(await session.value("__import__('os').getpid()"))
+            await session.clear_and_continue(job)
+            psutil.Process(first).kill()
+            async with Session.attached(port + 1, job) as again:  # the old editor's connection is still open
+                await again.until_stopped()
+                assert await again.value("__import__('os').environ['TORCHELASTIC_RESTART_COUNT']") != "'0'"
+                assert int(await again.value("__import__('os').getpid()")) != first
+                await again.clear_and_continue(job)
+            job.stop()
+        await job.finish()
+        assert job.left_over() == []

@@ -1,0 +1,356 @@
+"""Facts about many agents on one hybrid connection: every port leads to its own process, whatever the relay does."""
+
+import asyncio
+import contextlib
+import logging
+import random
+import socket
+import time
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+
+from relay_client.announcement import State
+from relay_client.forwarder import Forwarder
+from relay_client.forwards import parse_forwards
+from relay_client.roster import Destination
+from relay_core.errors import ConnectionLost, LocalPortInUse, NoListener
+from tests.support.fleet import DAP_START, KEY, DiallingAgent, Node, agent, node_of, process, tunnels, who_serves
+from tests.support.ports import free_port
+from tests.support.programs import program
+from tests.support.relay import LocalRelay, local_relay
+
+AGENTS = 25
+"""As many as Azure allows."""
+
+
+async def until(condition, seconds: float = 30.0) -> None:
+    """Wait for something that other tasks do."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.01)
+
+
+async def ask_all(ports: dict[int, str], connects: int, seed: int) -> None:
+    """Connect to random ports, twenty at a time, and check who answers."""
+    chance, at_once = random.Random(seed), asyncio.Semaphore(20)
+
+    async def ask(port: int) -> None:
+        async with at_once:
+            assert ports[port] == await who_serves(port)
+
+    await asyncio.gather(*(ask(chance.choice(list(ports))) for _ in range(connects)))
+
+
+@pytest.mark.parametrize("selects", [True, False])
+async def test_twenty_five_agents(tls_directory: Path, selects: bool) -> None:
+    """All agents are found, and 500 random connects reach the process of their port, every time.
+
+    A relay that honours the selection headers is asked once for each agent; one that ignores them more often.
+    """
+    ports = {free_port(): f"node-{n}" for n in range(AGENTS)}
+    async with (
+        local_relay(tls_directory, honour_listener_selection=selects) as relay,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        await asyncio.gather(
+            *(stack.enter_async_context(node_of(relay, port, name=name)) for port, name in ports.items())
+        )
+        before = relay.server.metrics()
+        async with tunnels(relay) as client, Forwarder(client, list(ports)):
+            expected = {port: f"{name}:{port}" for port, name in ports.items()}
+            await ask_all(expected, 500, seed=4)
+            await until(lambda: len(client.roster) == AGENTS)
+            after = relay.server.metrics()
+            assert {owner.agent.id for owner in client.roster.targets(time.time())} == {
+                info.id for info in client.roster
+            }
+        if selects:
+            assert AGENTS == after.sender_connections - before.sender_connections
+            assert after.rejected == before.rejected
+
+
+@pytest.mark.parametrize("selects", [True, False])
+async def test_a_relay_that_restarts_gives_each_tunnel_its_own_agent_back(tls_directory: Path, selects: bool) -> None:
+    """After a restart of the relay every connection goes on with the process it was connected to."""
+    ports = {free_port(): f"node-{n}" for n in range(6)}
+    async with (
+        local_relay(tls_directory, honour_listener_selection=selects) as relay,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        for port, name in ports.items():
+            await stack.enter_async_context(node_of(relay, port, name=name))
+        client = await stack.enter_async_context(tunnels(relay))
+        await stack.enter_async_context(Forwarder(client, list(ports)))
+        editors = {port: await asyncio.open_connection("127.0.0.1", port) for port in ports}
+        for _ in range(2):
+            for port, (reader, writer) in editors.items():
+                writer.write(b"?")
+                assert f"{ports[port]}:{port}\n".encode() == await asyncio.wait_for(reader.readline(), 60)
+            if _ == 0:
+                await relay.server.kill()
+                await relay.server.start()
+        for _, writer in editors.values():
+            writer.close()
+            await writer.wait_closed()
+        assert len(ports) == len(client.roster)
+
+
+@pytest.mark.parametrize("selects", [True, False])
+async def test_agents_leave_and_others_take_their_ports(tls_directory: Path, selects: bool) -> None:
+    """Ports follow jobs that end and start again; an editor that comes in between is held until then."""
+    first, second = free_port(), free_port()
+    async with (
+        local_relay(tls_directory, honour_listener_selection=selects) as relay,
+        tunnels(relay) as client,
+        Forwarder(client, [first, second]),
+    ):
+        async with node_of(relay, first, name="a"), node_of(relay, second, name="b"):
+            assert (f"a:{first}", f"b:{second}") == (await who_serves(first), await who_serves(second))
+        await until(lambda: not len(client.roster))
+        early = asyncio.ensure_future(who_serves(second))
+        async with node_of(relay, second, name="c"), node_of(relay, first, name="d"):
+            assert f"c:{second}" == await early
+            assert f"d:{first}" == await who_serves(first)
+
+
+async def test_a_killed_agent_loses_its_port_to_its_successor(relay: LocalRelay) -> None:
+    """A port of an agent that was killed leads to the job that was started instead; nobody waits for the dead one."""
+    port = free_port()
+    access = f"{relay.connection_string('listen')};TunnelKey={b64encode(KEY).decode()}"
+    env = {"RELAY_CONNECTION_STRING": access, "RELAY_CA_FILE": str(relay.ca_file)}
+    async with (
+        process(port, "old") as old,
+        process(port, "new") as new,
+        tunnels(relay) as client,
+        Forwarder(client, [port]),
+    ):
+        local = (await old.locate())[1]
+        async with program("relay_agent", "serve", "--port", f"{port}:{local}", env=env) as serving:
+            await serving.line("listening on")
+            assert "old" == await who_serves(port)
+            serving.process.kill()
+            await serving.process.wait()
+        async with agent(relay, Node(new)):
+            assert "new" == await who_serves(port)
+
+
+async def test_two_claims_to_one_port(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+    """The earlier claim keeps the port, the user is told once, and so are both agents."""
+    port = free_port()
+    now = time.time()
+    async with (
+        node_of(relay, port, name="late", fields={"host": "b"}, pid=40, since=now - 10) as late,
+        node_of(relay, port, name="early", fields={"host": "a"}, pid=12, since=now - 20) as early,
+        tunnels(relay) as client,
+        Forwarder(client, [port]),
+    ):
+        caplog.set_level(logging.INFO, "relay_client")
+        await client.discover_all()
+        assert f"early:{port}" == await who_serves(port)
+        await until(lambda: late.heard and early.heard)
+        late.change(port, state="running")
+        await until(lambda: any(target.state is State.RUNNING for info in client.roster for target in info.targets))
+        assert f"early:{port}" == await who_serves(port)
+    told = {"conflicts": [{"port": port, "kept_by": "a pid 12", "refused": "b pid 40"}]}
+    assert [told] == early.heard == late.heard
+    assert 1 == caplog.text.count(
+        f"port {port} is claimed twice: a pid 12 was first and keeps it, b pid 40 is not reached"
+    )
+
+
+async def test_a_conflict_ends_with_the_first_job(relay: LocalRelay) -> None:
+    """When the owner of a port goes, the other claim counts."""
+    port = free_port()
+    async with (
+        node_of(relay, port, name="b", since=time.time() - 10),
+        tunnels(relay) as client,
+        Forwarder(client, [port]),
+    ):
+        async with node_of(relay, port, name="a", since=time.time() - 20):
+            await client.discover_all()
+            assert f"a:{port}" == await who_serves(port)
+        await until(lambda: len(client.roster) == 1)
+        assert f"b:{port}" == await who_serves(port)
+
+
+async def test_a_held_target_says_who_holds_it(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+    """A second client's connection is closed, and its log names the holder; afterwards the port is free again."""
+    port, other = free_port(), free_port()
+    async with (
+        node_of(relay, port, name="rank", dap_only=True),
+        tunnels(relay) as first,
+        tunnels(relay) as second,
+        Forwarder(first, [port]),
+        Forwarder(second, parse_forwards([f"{port}:{other}"])),
+    ):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(DAP_START)
+        assert f"rank:{port}\n".encode() == await reader.readline()
+        with caplog.at_level(logging.ERROR, "relay_client"):
+            assert "" == await who_serves(other, DAP_START)
+        assert "is held by " in caplog.text
+        assert f" since {time.strftime('%H:')}" in caplog.text
+        writer.close()
+        await writer.wait_closed()
+        await until(lambda: not any(target.holder for info in second.roster for target in info.targets))
+        assert f"rank:{port}" == await who_serves(other, DAP_START)
+
+
+async def test_an_editor_waits_for_a_process_that_is_restarted(relay: LocalRelay) -> None:
+    """What an editor sends while its process is away reaches the next process with that port, from the start."""
+    port = free_port()
+    async with (
+        node_of(relay, port, name="old", pid=1) as node,
+        process(port, "new", pid=2) as new,
+        tunnels(relay) as client,
+        Forwarder(client, [port]),
+    ):
+        assert f"old:{port}" == await who_serves(port)
+        node.remove(port)
+        await until(lambda: client.server_of(Destination(port)) is None)
+        early = asyncio.ensure_future(who_serves(port))
+        await asyncio.sleep(0)
+        node.put(new)
+        assert "new" == await early
+
+
+async def test_a_port_that_has_just_gone_is_waited_for(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+    """An agent that refuses a port which it had announced does not cost the editor its connection."""
+    port = free_port()
+    caplog.set_level(logging.WARNING, "relay_client")
+    async with node_of(relay, port, name="rank") as node, tunnels(relay) as client, Forwarder(client, [port]):
+        await client.discover()
+        gone = node.processes.pop(port)  # the client has not been told
+        early = asyncio.ensure_future(who_serves(port))
+        await until(lambda: f"waiting: this agent does not serve {port}" in caplog.text)
+        node.put(gone)
+        assert f"rank:{port}" == await early
+
+
+async def test_forwards_go_to_the_node_that_is_named(relay: LocalRelay) -> None:
+    """A forward goes to the agent that offers it with the lowest node rank, or to the node that is named."""
+    remote, any_node, second_node = free_port(), free_port(), free_port()
+    async with (
+        process(remote, "one") as one,
+        process(remote, "two") as two,
+        tunnels(relay) as client,
+        Forwarder(client, parse_forwards([f"{remote}:{any_node}", f"1/{remote}:{second_node}"])),
+    ):
+        nodes = Node(node_rank=1), Node(node_rank=0)
+        nodes[0].forwards[remote], nodes[1].forwards[remote] = two, one
+        async with agent(relay, nodes[0]), agent(relay, nodes[1]):
+            await client.discover_all()
+            assert "one" == await who_serves(any_node)
+            assert "two" == await who_serves(second_node)
+
+
+async def test_what_no_agent_forwards_is_not_reached(relay: LocalRelay) -> None:
+    """A port of the node that its agent does not announce is not even asked for."""
+    remote = free_port()
+    async with agent(relay, Node()), tunnels(relay) as client:
+        with pytest.raises(NoListener, match=f"no agent on 'myhc' serves port {remote}; "):
+            await client.open(Destination(remote, is_forward=True))
+
+
+async def test_what_happens_is_told_line_by_line(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+    """Targets that come, are held, crash and go are one line each; a crash rings."""
+    port, alarms = free_port(), []
+    caplog.set_level(logging.INFO, "relay_client")
+    async with (
+        node_of(relay, port, name="rank", fields={"host": "node-1"}, rank=3, dap_only=True, state="running") as node,
+        process(port + 1, "", rank=4, state="waiting", pid=44) as late,
+        tunnels(relay, alarm=lambda: alarms.append(1)) as client,
+        Forwarder(client, [port]),
+    ):
+        await client.discover()
+        assert f"found node-1/{next(iter(client.roster)).id[:8]} serves {port} (rank 3 running)" in caplog.text
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(DAP_START)
+        await reader.readline()
+        await until(lambda: "rank 3 on node-1 held by " in caplog.text)
+        writer.close()
+        await writer.wait_closed()
+        await until(lambda: "rank 3 on node-1 is free: " in caplog.text)
+        node.change(port, state="crashed", detail="ZeroDivisionError: division by zero", until=time.time() + 1805)
+        line = f"rank 3 on node-1 crashed: ZeroDivisionError: division by zero; press F5 on port {port} within 30 min"
+        await until(lambda: line in caplog.text)
+        node.put(late)
+        await until(lambda: f"node-1 serves {port + 1} as well (rank 4 waiting for a debugger)" in caplog.text)
+        node.remove(port + 1)
+        await until(lambda: "rank 4 on node-1 is gone (pid 44)" in caplog.text)
+    assert [1] == alarms
+
+
+async def test_an_editor_that_listens_is_dialled_by_the_job(relay: LocalRelay) -> None:
+    """A port that another program holds is used the other way round: the agent opens a stream to the editor."""
+    answered: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def editor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answered.put_nowait(await reader.readline())
+        writer.write(b"initialize\n")
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(editor, "127.0.0.1", 0)
+    port, free = server.sockets[0].getsockname()[1], free_port()
+    async with (
+        server,
+        process(port, "never") as rank,
+        tunnels(relay) as client,
+        Forwarder(client, [port, free], may_reverse=True) as forwarder,
+    ):
+        assert [free] == forwarder.opened
+        async with agent(relay, Node(rank), DiallingAgent) as dialling:
+            request, stream = await asyncio.wait_for(dialling.dialled.get(), 20)
+            await stream.write(b"hello from the job\n")
+            assert b"hello from the job\n" == await asyncio.wait_for(answered.get(), 20)
+            assert b"initialize\n" == await asyncio.wait_for(stream.read(), 20)
+            await stream.close()
+            assert b"" == await asyncio.wait_for(request.read(), 20)  # the session is over, and so is the request
+            _, stream = await asyncio.wait_for(dialling.dialled.get(), 20)  # the editor still listens
+            await stream.write(b"hello again\n")
+            assert b"hello again\n" == await asyncio.wait_for(answered.get(), 20)
+
+
+async def test_an_editor_that_has_gone_refuses_the_job(relay: LocalRelay) -> None:
+    """When nothing listens on the port any more, the agent's stream is refused, and the request ends."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))  # taken, and refuses whoever dials
+        port = holder.getsockname()[1]
+        async with (
+            process(port, "never") as rank,
+            tunnels(relay) as client,
+            Forwarder(client, [port], may_reverse=True),
+            agent(relay, Node(rank), DiallingAgent) as dialling,
+        ):
+            request, stream = await asyncio.wait_for(dialling.dialled.get(), 20)
+            with pytest.raises(ConnectionLost, match="no editor listens on port"):
+                await asyncio.wait_for(stream.read(), 20)
+            assert b"" == await asyncio.wait_for(request.read(), 20)
+
+
+async def test_a_port_of_another_relay_client_is_in_use(relay: LocalRelay) -> None:
+    """A port that another relay-client has is an error, not an editor."""
+    port = free_port()
+    async with tunnels(relay) as first, tunnels(relay) as second, Forwarder(first, [port], may_reverse=True):
+        with pytest.raises(LocalPortInUse, match=f"port {port} on this machine is in use by another relay-client"):
+            async with Forwarder(second, [port], may_reverse=True):
+                pass
+
+
+async def test_an_agent_cannot_open_streams_by_itself(relay: LocalRelay) -> None:
+    """A client that did not ask for it refuses a stream that an agent opens towards it."""
+    port = free_port()
+    async with (
+        process(port, "rank") as rank,
+        agent(relay, Node(rank), DiallingAgent) as dialling,
+        tunnels(relay) as client,
+    ):
+        await client.discover()
+        client.open_named(next(iter(client.roster)).id, f"listen/{port}")
+        _, stream = await asyncio.wait_for(dialling.dialled.get(), 20)
+        with pytest.raises(ConnectionLost, match=f"this client does not ask for {port}"):
+            await asyncio.wait_for(stream.read(), 20)

@@ -1,0 +1,170 @@
+"""Real agents whose processes are pretended: each target is a local server that says who it is."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from relay_agent.agent import Agent
+from relay_client.tunnels import Tunnels
+from relay_core.errors import RelayDebugError
+from relay_core.net.session_driver import SessionDriver
+from relay_core.net.session_stream import SessionStream
+from relay_core.net.tasks import TaskSet
+from relay_core.tunnel.events import StreamOpened
+from tests.support.relay import LocalRelay
+from tests.support.streams import local_server
+from tests.support.tunnel import QUICK
+
+KEY = b"k" * 32
+DAP_START = b"Content-Length: "
+"""What a debugger sends first; an agent connects nobody else to a debuggee."""
+
+
+class Process:
+    """A pretended rank, as the agent's catalog knows it."""
+
+    def __init__(self, port: int, local: int, *, dap_only: bool = False, **fields: Any) -> None:
+        self.logical_port = port
+        self.dap_only = dap_only
+        self.fields: dict[str, Any] = fields
+        self.woken = 0
+        self._local = local
+
+    async def locate(self) -> tuple[str, int]:
+        self.woken += 1
+        return "127.0.0.1", self._local
+
+    def left(self) -> None:
+        pass
+
+    def describe(self) -> dict[str, Any]:
+        return {"port": self.logical_port, **self.fields}
+
+
+class Node:
+    """The catalog of an agent whose processes come and go as a test wants it."""
+
+    def __init__(self, *processes: Process, **fields: Any) -> None:
+        self.processes = {process.logical_port: process for process in processes}
+        self.forwards: dict[int, Process] = {}
+        self.fields: dict[str, Any] = fields
+        self.heard: list[Mapping[str, object]] = []
+        """What clients said about their view."""
+        self.publish: Callable[[], None] = lambda: None
+
+    def find(self, port: int) -> Process | None:
+        return self.processes.get(port) or self.forwards.get(port)
+
+    def describe(self) -> dict[str, Any]:
+        return {"forwards": sorted(self.forwards), **self.fields}
+
+    def targets(self) -> list[Process]:
+        return [process for _, process in sorted(self.processes.items())]
+
+    async def answer(self, request: str) -> dict[str, Any]:
+        what, _, port = request.partition("/")
+        if what != "wake" or int(port) not in self.processes:
+            raise RelayDebugError(f"cannot {request}", hint="ask for something else")
+        await self.processes[int(port)].locate()
+        return {"ready": True}
+
+    def told(self, status: Mapping[str, object]) -> None:
+        self.heard.append(status)
+
+    def put(self, *processes: Process) -> None:
+        """Let processes join, and tell the clients."""
+        self.processes |= {process.logical_port: process for process in processes}
+        self.publish()
+
+    def remove(self, port: int) -> None:
+        """Let one leave, and tell the clients."""
+        del self.processes[port]
+        self.publish()
+
+    def change(self, port: int, **fields: Any) -> None:
+        """Let one be in another state, and tell the clients."""
+        self.processes[port].fields |= {"since": time.time(), **fields}
+        self.publish()
+
+
+class DiallingAgent(Agent):
+    """An agent that answers `listen/PORT` by opening one stream to the client, and keeps what comes back."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.dialled: asyncio.Queue[tuple[SessionStream, SessionStream]] = asyncio.Queue()
+        """The request, and the stream opened for it."""
+
+    def _open(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
+        if isinstance(event.target, str) and event.target.startswith("listen/"):
+            driver.accept(stream)
+            self.dialled.put_nowait((stream, driver.open(int(event.target.removeprefix("listen/")))))
+        else:
+            super()._open(driver, stream, event)
+
+
+@contextlib.asynccontextmanager
+async def process(port: int, name: str = "", **fields: Any) -> AsyncIterator[Process]:
+    """Run a local server that answers whatever comes with `name`, for as long as it comes."""
+
+    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(1000):
+            writer.write(name.encode() + b"\n")
+
+    async with local_server(say) as (local, _):
+        yield Process(port, local, **fields)
+
+
+@contextlib.asynccontextmanager
+async def agent(relay: LocalRelay, node: Node, kind: type[Agent] = Agent) -> AsyncIterator[Agent]:
+    """Run an agent; the block begins when it listens, and it says goodbye at its end."""
+    up = asyncio.Event()
+    running = kind(
+        relay.endpoint,
+        relay.listener,
+        node,
+        tunnel_key=KEY,
+        tls=relay.tls,
+        settings=QUICK,
+        on_listening=up.set,
+    )
+    node.publish = running.publish
+    async with TaskSet() as tasks:
+        tasks.spawn(running.run(), name="agent")
+        await asyncio.wait_for(up.wait(), 20)
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def node_of(
+    relay: LocalRelay, *ports: int, name: str = "", fields: dict[str, Any] | None = None, **target_fields: Any
+) -> AsyncIterator[Node]:
+    """Run an agent with one pretended process for each port; each says `name:port`."""
+    async with contextlib.AsyncExitStack() as stack:
+        processes = [
+            await stack.enter_async_context(process(port, f"{name}:{port}", **target_fields)) for port in ports
+        ]
+        node = Node(*processes, **(fields or {}))
+        await stack.enter_async_context(agent(relay, node))
+        yield node
+
+
+def tunnels(relay: LocalRelay, **options: Any) -> Tunnels:
+    """Return a client of these agents."""
+    return Tunnels(relay.endpoint, relay.sender, relay.tls, tunnel_key=KEY, settings=QUICK, **options)
+
+
+async def who_serves(port: int, first: bytes = b"who?\n") -> str:
+    """Connect to a local port, say something, and return what the process behind it calls itself; "" at EOF."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(first)
+        return (await asyncio.wait_for(reader.readline(), 60)).decode().strip()
+    except ConnectionError:
+        return ""
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()

@@ -1,0 +1,162 @@
+"""A real torchrun job on two "nodes" with two ranks each, which meet in an all_reduce in every step.
+
+A node is what shares an agent: each has a directory of its own for the meeting of its processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.jobs import ROOT, gone
+from tests.support.ports import free_port
+from tests.support.programs import environment
+from tests.support.relay import HC, LocalRelay
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+SCRIPT = '''\
+import argparse
+import os
+import time
+
+import torch
+import torch.distributed as dist
+
+import relay_agent
+
+
+def train(rank, steps):
+    total = torch.zeros(2)
+    step = 0
+    while step < steps and not total[1]:
+        step += 1
+        value = torch.tensor([float(rank), float(os.path.exists("stop"))])  # the ranks stop in the same step
+        while os.path.exists("gate"):
+            time.sleep(0.01)
+        total = value.clone()
+        dist.all_reduce(total)
+        mean = total[0].item() / dist.get_world_size()
+        time.sleep(0.02)
+    return mean
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=1_000_000)
+    relay_agent.add_debug_arguments(parser)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    relay_agent.start_remote_debugging_from_args()
+    dist.init_process_group("gloo")
+    print(f"rank {dist.get_rank()} restart {os.environ['TORCHELASTIC_RESTART_COUNT']} pid {os.getpid()}", flush=True)
+    train(dist.get_rank(), arguments.steps)
+    dist.destroy_process_group()
+'''
+
+
+def line_of(code: str) -> int:
+    """Return the number of the script's line that holds `code`."""
+    return next(number for number, line in enumerate(SCRIPT.splitlines(), start=1) if code in line)
+
+
+class TorchJob:
+    """A running job.
+
+    Args:
+        directory: Where the script and the nodes' directories are.
+        launchers: The two torchrun processes.
+    """
+
+    def __init__(self, directory: Path, launchers: list[asyncio.subprocess.Process]) -> None:
+        self.directory = directory
+        self.script = directory / "train.py"
+        self.launchers = launchers
+
+    @contextlib.contextmanager
+    def standing(self) -> Iterator[None]:
+        """Let all ranks meet in front of the same all_reduce for a block."""
+        gate = self.directory / "gate"
+        gate.touch()
+        yield
+        gate.unlink()
+
+    def stop(self) -> None:
+        """Let every rank leave its loop."""
+        (self.directory / "stop").touch()
+
+    async def finish(self) -> list[int]:
+        """Wait for both launchers, and return their exit statuses."""
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(gone(launcher.pid) for launcher in self.launchers))
+            return [await launcher.wait() for launcher in self.launchers]
+
+    def rank_pids(self) -> dict[int, int]:
+        """Return the process of each rank that runs."""
+        found = {}
+        for launcher in self.launchers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for child in psutil.Process(launcher.pid).children():
+                    with contextlib.suppress(psutil.Error):
+                        if str(self.script) in child.cmdline():
+                            found[int(child.environ()["RANK"])] = child.pid
+        return found
+
+    def left_over(self) -> list[Path]:
+        """Return what the nodes' agents have left behind."""
+        return list(self.directory.glob("node-*"))
+
+
+@contextlib.asynccontextmanager
+async def torch_job(relay: LocalRelay, directory: Path, port: int, *arguments: str, restarts: int = 0) -> AsyncIterator[TorchJob]:
+    """Run the job; all its processes have ended when the block has."""
+    script = directory / "train.py"
+    script.write_text(SCRIPT)
+    meeting = free_port()
+    launchers = []
+    try:
+        for node in range(2):
+            log = (directory / f"log-{node}").open("wb")
+            launchers.append(
+                await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node)),
+                    *("--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-id", "tests"),
+                    *("--rdzv-endpoint", f"127.0.0.1:{meeting}", "--max-restarts", str(restarts)),
+                    *(str(script), "--is-debug", "true", "--debug-relay-connection-name", HC),
+                    *("--debug-port", str(port), *arguments),
+                    cwd=directory,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    env=environment(
+                        PYTHONPATH=str(ROOT),
+                        OMP_NUM_THREADS="1",
+                        RELAY_NODE_DIR=str(directory / f"node-{node}"),
+                        RELAY_CONNECTION_STRING_FILE=str(relay.connection_file(directory, "listen")),
+                        RELAY_CA_FILE=str(relay.ca_file),
+                    ),
+                )
+            )
+            log.close()
+        yield TorchJob(directory, launchers)
+    finally:
+        for launcher in launchers:
+            family = [launcher.pid]
+            with contextlib.suppress(psutil.NoSuchProcess):
+                family += [child.pid for child in psutil.Process(launcher.pid).children(recursive=True)]
+            for pid in family:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for pid in family:
+                await gone(pid)
+            await launcher.wait()

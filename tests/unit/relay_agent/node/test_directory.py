@@ -1,0 +1,103 @@
+"""Facts about where the processes of a node meet."""
+
+import os
+import stat
+
+import pytest
+
+from relay_agent.node.directory import NodeDirectory
+from relay_core.errors import ConfigurationError
+
+
+def test_it_is_private(tmp_path):
+    """The directory is made with mode 0700, and says where it is."""
+    directory = NodeDirectory(tmp_path / "a" / "node", "name")
+    assert stat.S_IMODE(directory.root.stat().st_mode) == 0o700
+    assert repr(directory) == f"<NodeDirectory {tmp_path}/a/node/name>"
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o707])
+def test_directory_that_others_can_enter(tmp_path, mode):
+    """A directory that was there already and is open to others is refused: they could pose as the agent."""
+    (tmp_path / "node").mkdir()
+    (tmp_path / "node").chmod(mode)
+    with pytest.raises(ConfigurationError, match="is not a private directory of this user"):
+        NodeDirectory(tmp_path / "node", "name")
+
+
+def test_link_in_its_place(tmp_path):
+    """A symbolic link is refused, wherever it leads."""
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / "node").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigurationError, match="is not a private directory"):
+        NodeDirectory(tmp_path / "node", "name")
+
+
+def test_path_that_is_too_long(tmp_path):
+    """A path that no socket address can hold is refused with the variable that moves it."""
+    with pytest.raises(ConfigurationError, match="too long for a socket.*RELAY_NODE_DIR"):
+        NodeDirectory(tmp_path / ("x" * 100), "name")
+
+
+def test_file_in_its_place(tmp_path):
+    """What is no directory is told with its path."""
+    (tmp_path / "node").touch()
+    with pytest.raises(ConfigurationError, match=f"{tmp_path}/node cannot be used"):
+        NodeDirectory(tmp_path / "node", "name")
+
+
+def test_one_agent_for_the_same_access(tmp_path, monkeypatch):
+    """Equal access leads to one place; another hybrid connection, or another key in the environment, to another."""
+    monkeypatch.setenv("RELAY_NODE_DIR", str(tmp_path))
+    monkeypatch.delenv("RELAY_CONNECTION_STRING", raising=False)
+    tmp_path.chmod(0o700)
+    name = NodeDirectory.of({"hc": "a", "namespace": "b"}).name
+    assert name == NodeDirectory.of({"namespace": "b", "hc": "a"}).name
+    assert name != NodeDirectory.of({"hc": "b", "namespace": "b"}).name
+    monkeypatch.setenv("RELAY_CONNECTION_STRING", "x")
+    assert name != NodeDirectory.of({"hc": "a", "namespace": "b"}).name
+
+
+def test_old_settings_file_counts(tmp_path, monkeypatch):
+    """Where a .azrelay.json lies in the working directory, that directory tells agents apart."""
+    monkeypatch.setenv("RELAY_NODE_DIR", str(tmp_path / "node"))
+    monkeypatch.chdir(tmp_path)
+    name = NodeDirectory.of({"hc": "a"}).name
+    (tmp_path / ".azrelay.json").write_text("{}")
+    assert name != NodeDirectory.of({"hc": "a"}).name
+
+
+def test_lock_is_exclusive(tmp_path):
+    """The lock is had once, and again when its descriptor is closed."""
+    directory = NodeDirectory(tmp_path / "node", "name")
+    lock = directory.try_lock()
+    assert lock is not None
+    assert directory.try_lock() is None
+    os.close(lock)
+    again = directory.try_lock()
+    assert again is not None
+    os.close(again)
+
+
+def test_lock_whose_file_was_removed(tmp_path):
+    """A lock on a removed file keeps nobody out, and the new file is another lock."""
+    directory = NodeDirectory(tmp_path / "node", "name")
+    old = directory.try_lock()
+    assert old is not None
+    directory.lock_path.unlink()
+    new = directory.try_lock()
+    assert new is not None
+    assert directory.try_lock() is None
+    os.close(old)
+    os.close(new)
+
+
+def test_clean(tmp_path):
+    """Everything of one agent goes, what belongs to another stays, and so does the directory then."""
+    one, other = NodeDirectory(tmp_path / "node", "one"), NodeDirectory(tmp_path / "node", "other")
+    for path in (one.lock_path, one.socket_path, one.root / "one-7.stacks", other.lock_path):
+        path.touch()
+    one.clean()
+    assert list(one.root.iterdir()) == [other.lock_path]
+    other.clean()
+    assert not one.root.exists()

@@ -1,0 +1,148 @@
+"""Facts about the children of a debugged process: none of them waits for a debugger that does not come."""
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from relay_client.dap.client import DapClient, RequestFailed
+from relay_core.errors import ConnectionLost
+from tests.support.jobs import Job, job, run_job
+
+POOL = """\
+import multiprocessing
+import sys
+import threading
+
+from relay_agent import debuggee
+
+def work(number):
+    return number * number
+
+if __name__ == "__main__":
+    method, follow_children, wait = sys.argv[1:]
+    port = debuggee.arm(follow_children=follow_children == "True")
+    print(port, flush=True)
+    debuggee.wait_for_attach(float(wait), threading.Event())
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        print(pool.map(work, range(4), chunksize=1), flush=True)
+        pool.close()
+        pool.join()
+"""
+LINE = 8
+"""In `work`, which only the children run."""
+RESULT = "[0, 1, 4, 9]"
+
+RUN = """
+import runpy, sys
+sys.argv[:] = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def pool(directory: Path, method: str, *, follow_children: bool, wait: float = 30):
+    script = directory / "pool.py"
+    script.write_text(POOL)
+    return script, job(RUN, str(script), method, str(follow_children), str(wait))
+
+
+METHODS = pytest.mark.parametrize("method", ["fork", "spawn"])
+
+
+@METHODS
+async def test_pool_runs_through_a_breakpoint(tmp_path, method):
+    """Workers whose code has a breakpoint run to their end while a debugger is attached to their parent."""
+    script, starting = pool(tmp_path, method, follow_children=False)
+    async with starting as running, await DapClient.connect("127.0.0.1", int(await running.line())) as client:
+        await client.attach({str(script): [{"line": LINE}]})
+        assert await running.line() == RESULT
+        with pytest.raises((RequestFailed, ConnectionLost)):
+            await client.wait_for_event("debugpyAttach", "stopped", within=0)
+        assert await finished(running, client) == 0
+
+
+@METHODS
+async def test_pool_without_any_debugger(tmp_path, method):
+    """Workers that may be followed run to their end when nobody is attached."""
+    _, starting = pool(tmp_path, method, follow_children=True, wait=0)
+    async with starting as running:
+        await running.line()
+        assert await running.line() == RESULT
+        assert (await running.finish())[0] == 0
+
+
+@METHODS
+async def test_pool_with_a_debugger_that_follows(tmp_path, method):
+    """A debugger that opens another session for each child stops in both workers, and the pool then ends as usual."""
+    script, starting = pool(tmp_path, method, follow_children=True)
+    async with starting as running:
+        port = int(await running.line())
+        async with await DapClient.connect("127.0.0.1", port) as client:
+            await client.attach({str(script): [{"line": LINE}]})
+            follower = Follower(port, script)
+            following = asyncio.create_task(follower.follow(client))
+            assert await running.line() == RESULT
+            assert await finished(running, client) == 0
+            await following
+    assert len(follower.stopped_in) >= 1
+    assert follower.stops == 4
+
+
+class Follower:
+    """Opens a session for each child that debugpy announces, and lets it run on whenever it stops."""
+
+    def __init__(self, port: int, script: Path) -> None:
+        self.stopped_in: set[int] = set()
+        self.stops = 0
+        self._port = port
+        self._breakpoints = {str(script): [{"line": LINE}]}
+        self._sessions: list[asyncio.Task[None]] = []
+
+    async def follow(self, parent: DapClient) -> None:
+        with contextlib.suppress(ConnectionLost):
+            while True:
+                event = await parent.wait_for_event("debugpyAttach", within=60)
+                self._sessions.append(asyncio.create_task(self._attend(event["body"]["subProcessId"])))
+        await asyncio.gather(*self._sessions)
+
+    async def _attend(self, pid: int) -> None:
+        async with await DapClient.connect("127.0.0.1", self._port) as client:
+            with contextlib.suppress(ConnectionLost):
+                await client.attach(self._breakpoints, subProcessId=pid)
+                while True:
+                    event = await client.wait_for_event("stopped", within=60)
+                    self.stopped_in.add(pid)
+                    self.stops += 1
+                    await client.request("continue", {"threadId": event["body"]["threadId"]})
+
+
+async def finished(running: Job, client: DapClient) -> int:
+    """Wait for the end of a job with a debugger attached to it."""
+    status, _, _ = await running.finish()
+    await client.close()
+    return status
+
+
+@pytest.mark.filterwarnings("ignore")
+async def test_forked_child_is_free():
+    """A forked child is not traced, does not look armed, and passes a breakpoint() by, however its parent is debugged."""
+    code = """
+        import os, sys, threading
+        from relay_agent import debuggee
+        print(debuggee.arm(), flush=True)
+        debuggee.wait_for_attach(30, threading.Event())
+        if os.fork() == 0:
+            breakpoint()
+            traced = sys.gettrace(), threading.gettrace()
+            if sys.version_info >= (3, 12):
+                traced += (sys.monitoring.get_tool(0),)
+            print(set(traced), debuggee.is_armed(), debuggee.is_attached(), flush=True)
+            os._exit(0)
+        print(os.wait()[1], debuggee.is_attached(), flush=True)
+    """
+    async with job(code) as running, await DapClient.connect("127.0.0.1", int(await running.line())) as client:
+        await client.attach({})
+        assert [await running.line(), await running.line()] == ["{None} False False", "0 True"]
+        assert await finished(running, client) == 0
