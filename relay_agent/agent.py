@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from relay_agent.catalog import Catalog, PortCatalog, Served
 from relay_agent.dial_back import dial_back
 from relay_agent.holders import Holders
-from relay_agent.target import Target, serve_stream
+from relay_agent.target import Target, TargetGone, serve_stream
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Credential
@@ -187,6 +187,9 @@ class Agent:
                 await serve_stream(target, stream, traffic)
         except ProtocolError as error:
             logger.warning("port %s: refused: %s", target, error)
+        except TargetGone as gone:
+            stream.abort(gone.sentence, code=ResetCode.GONE)
+            logger.info("port %s: %s", target, gone.sentence)
         except ConnectionLost as lost:
             stream.abort(lost.sentence)
             logger.info("port %s: ended: %s", target, lost.sentence)

@@ -136,7 +136,7 @@ def _debugger() -> Any:
 def _listen(*, follow_children: bool) -> int:
     # debugpy reads this when it is imported; its warning about frozen modules is about the standard library only.
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-    fork_guard.install(follow_children=follow_children, then=_start_anew)
+    fork_guard.install(then=_start_anew)
     try:
         import debugpy  # noqa: PLC0415 - in debug runs only, here and below
         from debugpy.server import api  # noqa: PLC0415

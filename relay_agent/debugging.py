@@ -75,6 +75,10 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
             raise_timeouts(settings.timeouts)
         identity = identify(os.environ)
         found = _current = DebuggedProcess(settings, identity if rank is None else identity._replace(rank=rank))
+        if settings.on_crash:
+            from relay_agent.crash import install  # noqa: PLC0415 - if asked for
+
+            install(found.hold_crash)
     return found
 
 
@@ -147,6 +151,15 @@ class DebuggedProcess:
             self.say(
                 f"no debugger came within {seconds:g} s; the job goes on, and one can still attach on {self.where}"
             )
+        return False
+
+    def hold_crash(self, what: str) -> bool:
+        """Wait for a debugger after an uncaught exception, and return whether one is attached."""
+        hold = self.settings.hold
+        self.say(f"crashed: {what}; held up to {hold:g} s for a debugger on {self.where}")
+        if self.wait(hold, state="crashed", detail=what):
+            return True
+        self.say("nobody came to look; the process ends")
         return False
 
     def _describe(self) -> dict[str, Any]:

@@ -18,12 +18,10 @@ __all__ = ["install"]
 _installed = False
 
 
-def install(*, follow_children: bool, then: Callable[[], None]) -> None:
+def install(*, then: Callable[[], None]) -> None:
     """Guard the children that this process will fork, and call `then` in each of them.
 
-    Args:
-        follow_children: Whether debugpy gives each child a debugger of its own. Its own preparations come later and
-            start from nothing, so they are not in the way of this.
+    Where debugpy gives each child a debugger of its own, its preparations come later and start from nothing.
     """
     global _installed  # noqa: PLW0603 - what is registered stays registered, also in children
     if _installed:

@@ -26,7 +26,7 @@ def connect(port: int, *, follow_children: bool) -> None:
             hint='use a launch configuration with "connect" instead of "listen"',
         )
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-    fork_guard.install(follow_children=follow_children, then=lambda: None)
+    fork_guard.install(then=lambda: None)
     try:
         import debugpy  # noqa: PLC0415 - in debug runs only, here and below
         import pydevd  # noqa: PLC0415
@@ -35,6 +35,6 @@ def connect(port: int, *, follow_children: bool) -> None:
         debugpy.connect(("127.0.0.1", port))
     except (ImportError, RuntimeError, OSError) as error:
         raise RelayDebugError(f"debugpy did not connect: {error}") from error
-    tracing.reach_main_thread()
+    tracing.reach_threads()
     with contextlib.suppress(AttributeError, OSError):  # as in `debuggee`
         pydevd.get_global_debugger().writer.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

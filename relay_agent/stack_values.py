@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from relay_agent.tracing import hide_thread
-
 __all__ = ["describe_locals"]
 
 BUDGET = 0.5
@@ -49,14 +47,16 @@ def describe_locals(frames: Sequence[tuple[FrameType, dict[str, Any]]]) -> None:
             texts.update(dict.fromkeys(texts, STILL_STUCK))
         return
     _worker = worker = _Worker(variables)
-    hide_thread(worker)
     worker.start()
     worker.join(BUDGET)
     worker.leave()
 
 
 class _Worker(threading.Thread):
-    """Fills in texts until it is told to leave them alone."""
+    """Fills in texts until it is told to leave them alone; pydevd neither traces, stops nor shows it."""
+
+    pydev_do_not_trace = True
+    is_pydev_daemon_thread = True
 
     def __init__(self, variables: Sequence[tuple[Mapping[str, Any], dict[str, str]]]) -> None:
         super().__init__(name="relay-agent values", daemon=True)

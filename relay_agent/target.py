@@ -22,7 +22,7 @@ from relay_core.tunnel.payloads import JsonObject
 if TYPE_CHECKING:
     from relay_agent.catalog import Served
 
-__all__ = ["Target", "parse_targets", "serve_stream"]
+__all__ = ["Target", "TargetGone", "parse_targets", "serve_stream"]
 
 DAP_PREFIX = b"Content-Length:"
 FIRST_BYTES_TIMEOUT = 30.0
@@ -35,6 +35,10 @@ CONNECT_TIMEOUT = 10.0
 DEBUGGER_PATIENCE = 20.0
 """Seconds for a debug adapter to start listening: an editor may be there before the job (`relay-agent serve --dap`)."""
 DIAL_INTERVAL = 0.2
+
+
+class TargetGone(ConnectionLost):
+    """The process behind a port ended before anything was exchanged; its next incarnation may be on its way."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,7 @@ async def serve_stream(target: Served, stream: ByteStream, traffic: Traffic) -> 
     Raises:
         ProtocolError: the client of a DAP target does not speak DAP; nothing was dialled.
         ConnectionLost: either side broke, or the target does not answer.
+        TargetGone: the target has just ended; the stream is left to the caller to refuse.
         RelayDebugError: the target cannot be woken.
     """
     try:
@@ -107,6 +112,8 @@ async def serve_stream(target: Served, stream: ByteStream, traffic: Traffic) -> 
         if target.dap_only and not is_dap:
             raise ProtocolError("a client does not speak the debug adapter protocol; debugpy was not disturbed")
         reader, writer = await _dial(target, patience=DEBUGGER_PATIENCE if target.dap_only else 0.0)
+    except TargetGone:
+        raise
     except BaseException as error:
         stream.abort(error.sentence if isinstance(error, RelayDebugError) else "")
         raise

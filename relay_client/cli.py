@@ -72,7 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_wait(commands)
     _add_attach(commands)
     _add_tensorboard(commands)
-    # More commands that need the relay: one function each, like these.
+    _add_stacks(commands)
+    _add_pdb(commands)
     _add_demo(commands)
     return parser
 
@@ -148,6 +149,35 @@ def _add_tensorboard(commands: _Commands[argparse.ArgumentParser]) -> None:
         description="Waits until an agent forwards the port, prints the URL, and forwards until stopped with Ctrl-C.",
     )
     parser.add_argument("--port", default="6006", metavar="[NODE/]PORT[:LOCAL]", help="default: 6006")
+
+
+def _add_stacks(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = _add_command(
+        commands,
+        "stacks",
+        _stacks,
+        about="show what all ranks are doing, equal ones together",
+        description="Shows the stacks of all ranks, the odd ones first; works for processes that hang, too.",
+    )
+    parser.add_argument("--ranks", default="all", metavar="LIST", help="global ranks, as in 3 or 0-7 (default: all)")
+    parser.add_argument("--locals", action="store_true", default=False, help="with the variables of each frame")
+    parser.add_argument("--all-threads", action="store_true", default=False, help="not the main threads only")
+    parser.add_argument("--json", action="store_true", default=False, help="for programs")
+
+
+def _add_pdb(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = _add_command(
+        commands,
+        "pdb",
+        _pdb,
+        about="debug a rank at a prompt, without an editor",
+        description="Attaches to a rank, pauses it and takes pdb's commands; leaving it lets the job run on.",
+    )
+    parser.add_argument("--rank", type=int, default=0, metavar="RANK", help="global rank (default: 0)")
+    parser.add_argument("--no-stop", action="store_true", default=False, help="let it run until a breakpoint or Ctrl-C")
+    parser.add_argument(
+        "-b", "--break", dest="breakpoints", action="append", default=[], metavar="FILE:LINE", help="repeatable"
+    )
 
 
 def _add_demo(commands: _Commands[argparse.ArgumentParser]) -> None:
@@ -239,6 +269,38 @@ def _tensorboard(arguments: argparse.Namespace) -> int:
     return _connected(arguments, lambda tunnels: tensorboard(tunnels, local, lambda url: print(url, flush=True)))
 
 
+def _stacks(arguments: argparse.Namespace) -> int:
+    from relay_client.commands.stacks import collect_stacks
+    from relay_client.ranks import parse_ranks
+    from relay_client.stacks import show_stacks, stacks_as_json
+
+    ranks = None if arguments.ranks == "all" else set(parse_ranks(arguments.ranks))
+
+    async def show(tunnels: Tunnels) -> None:
+        replies = await collect_stacks(tunnels, with_locals=arguments.locals)
+        if arguments.json:
+            print(stacks_as_json(replies, ranks=ranks, all_threads=arguments.all_threads))
+            return
+        looks = {"ranks": ranks, "locals": arguments.locals, "all_threads": arguments.all_threads}
+        print(show_stacks(replies, **looks, color=sys.stdout.isatty()))
+
+    logging.getLogger("relay_client").setLevel(logging.DEBUG if arguments.verbose else logging.WARNING)
+    return _connected(arguments, show)
+
+
+def _pdb(arguments: argparse.Namespace) -> int:
+    from relay_client.commands.pdb import session_of_rank
+    from relay_client.pdb import run_pdb
+
+    logging.getLogger("relay_client").setLevel(logging.DEBUG if arguments.verbose else logging.WARNING)
+    return run_pdb(
+        session_of_rank(lambda: _make_tunnels(arguments), arguments.rank),
+        title=f"rank {arguments.rank}",
+        stop=not arguments.no_stop,
+        breakpoints=arguments.breakpoints,
+    )
+
+
 def _demo(arguments: argparse.Namespace) -> int:
     from relay_client.demo import run_demo
 
@@ -263,32 +325,36 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 def _connected(arguments: argparse.Namespace, command: Callable[[Tunnels], Awaitable[None]]) -> int:
     """Run a command with the tunnels that the command line describes, until it is done or stopped."""
+    from relay_core.net.run import run_until_stopped
+
+    async def run() -> None:
+        await command(await _make_tunnels(arguments))
+
+    return run_until_stopped(run())
+
+
+async def _make_tunnels(arguments: argparse.Namespace) -> Tunnels:
+    """Find credentials, and return the tunnels that the command line describes, not yet entered."""
     from relay_client.tunnels import CLIENT_GRACE, Tunnels
     from relay_core.auth import find_access
-    from relay_core.net.run import run_until_stopped
     from relay_core.net.timers import tunnel_settings
     from relay_core.net.tls import client_tls
 
     settings, tls = access_settings(arguments), client_tls(arguments.ca_file)
-
-    async def run() -> None:
-        access = await find_access(settings, side="client", tls=tls)
-        if access.tunnel_key is None:
-            logger.warning(
-                "no TunnelKey: the relay, and whoever holds its keys, can read and use what passes through; "
-                "add ;TunnelKey=<32 bytes of base64> to the connection strings of both sides, or set RELAY_TUNNEL_KEY"
-            )
-        tunnels = Tunnels(
-            access.endpoint,
-            access.credential,
-            tls,
-            tunnel_key=access.tunnel_key,
-            settings=tunnel_settings(grace=CLIENT_GRACE),
-            alarm=_ring,
+    access = await find_access(settings, side="client", tls=tls)
+    if access.tunnel_key is None:
+        logger.warning(
+            "no TunnelKey: the relay, and whoever holds its keys, can read and use what passes through; "
+            "add ;TunnelKey=<32 bytes of base64> to the connection strings of both sides, or set RELAY_TUNNEL_KEY"
         )
-        await command(tunnels)
-
-    return run_until_stopped(run())
+    return Tunnels(
+        access.endpoint,
+        access.credential,
+        tls,
+        tunnel_key=access.tunnel_key,
+        settings=tunnel_settings(grace=CLIENT_GRACE),
+        alarm=_ring,
+    )
 
 
 def _ring() -> None:

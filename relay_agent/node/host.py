@@ -133,8 +133,8 @@ class _Host:
             finally:
                 self._members.remove(member)
                 member.gone()
-        except (OSError, ValueError):
-            pass  # it was killed in the middle of a line, or sent one without an end
+        except OSError:
+            pass  # it was killed
         finally:
             writer.close()
 
@@ -172,9 +172,12 @@ async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[Message]:
 
 async def _next_message(reader: asyncio.StreamReader) -> Message:
     """Return the next message with something in it, or an empty one at the end."""
-    while line := await reader.readline():
-        if message := decode(line):
-            return message
+    try:
+        while line := await reader.readline():
+            if message := decode(line):
+                return message
+    except (OSError, ValueError):  # it was killed, or sends a line without an end
+        pass
     return {}
 
 

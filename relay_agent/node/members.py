@@ -12,6 +12,7 @@ from pathlib import Path
 
 from relay_agent.node.wire import Message, encode
 from relay_agent.stack_ladder import Dump, stacks_of
+from relay_agent.target import TargetGone
 from relay_core.errors import ConfigurationError, ConnectionLost, RelayDebugError
 from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.tunnel.payloads import JsonObject
@@ -109,12 +110,14 @@ class Member:
             ConnectionLost: it has ended, or does not answer within so many seconds.
             RelayDebugError: it says that it cannot.
         """
+        if self._writer.is_closing():
+            raise TargetGone(f"{self} has ended")
         number = next(self._numbers)
         answered = self._asked[number] = asyncio.get_running_loop().create_future()
         self.send({"ask": what, "id": number, **fields})
         try:
             async with timeout(within):
-                answer = await answered
+                answer: Message = await answered
         except TIMEOUT_ERRORS:
             raise ConnectionLost(
                 f"{self} does not answer within {within:g} s",
@@ -136,7 +139,7 @@ class Member:
         """The process has ended; whoever waits for it is told so."""
         for asked in self._asked.values():
             if not asked.done():
-                asked.set_exception(ConnectionLost(f"{self} has ended"))
+                asked.set_exception(TargetGone(f"{self} has ended"))
         self._writer.close()
 
     def send(self, message: Message) -> None:

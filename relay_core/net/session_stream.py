@@ -80,10 +80,10 @@ class SessionStream:
         while self._received:
             self._driver.consumed(self.id, len(self._received.popleft()))
 
-    def abort(self, reason: str = "") -> None:
+    def abort(self, reason: str = "", *, code: ResetCode = ResetCode.CANCELLED) -> None:
         """Reset the stream."""
         if self._broken is None:
-            self._driver.reset(self.id, ResetCode.CANCELLED, reason)
+            self._driver.reset(self.id, code, reason)
             self.break_off(ConnectionLost("the stream was reset by this side"))
 
     # What the driver tells:

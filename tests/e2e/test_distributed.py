@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -101,7 +100,7 @@ async def test_one_rank_and_then_all(relay, tmp_path):
 
 
 async def test_killed_rank(relay, tmp_path):
-    """A rank that is killed takes nobody with it but its launcher's generation; the next one is reached on the same port."""
+    """After a rank was killed, its successor is reached on the same port while the old editor is still there."""
     port = four_ports()
     async with client(relay, port), torch_job(relay, tmp_path, port, "--debug-ranks", "none", restarts=3) as job:
         async with Session.attached(port + 1, job) as session:

@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from relay_core.net.compat import timeout
 from tests.support.jobs import ROOT, gone
 from tests.support.ports import free_port
 from tests.support.programs import environment
@@ -24,7 +25,7 @@ from tests.support.relay import HC, LocalRelay
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
-SCRIPT = '''\
+SCRIPT = """\
 import argparse
 import os
 import time
@@ -61,7 +62,7 @@ if __name__ == "__main__":
     print(f"rank {dist.get_rank()} restart {os.environ['TORCHELASTIC_RESTART_COUNT']} pid {os.getpid()}", flush=True)
     train(dist.get_rank(), arguments.steps)
     dist.destroy_process_group()
-'''
+"""
 
 
 def line_of(code: str) -> int:
@@ -96,7 +97,7 @@ class TorchJob:
 
     async def finish(self) -> list[int]:
         """Wait for both launchers, and return their exit statuses."""
-        async with asyncio.timeout(60):
+        async with timeout(60):
             await asyncio.gather(*(gone(launcher.pid) for launcher in self.launchers))
             return [await launcher.wait() for launcher in self.launchers]
 
@@ -117,7 +118,9 @@ class TorchJob:
 
 
 @contextlib.asynccontextmanager
-async def torch_job(relay: LocalRelay, directory: Path, port: int, *arguments: str, restarts: int = 0) -> AsyncIterator[TorchJob]:
+async def torch_job(
+    relay: LocalRelay, directory: Path, port: int, *arguments: str, restarts: int = 0
+) -> AsyncIterator[TorchJob]:
     """Run the job; all its processes have ended when the block has."""
     script = directory / "train.py"
     script.write_text(SCRIPT)

@@ -2,14 +2,13 @@
 
 import asyncio
 import contextlib
-import sys
 from pathlib import Path
 
 import pytest
 
 from relay_client.dap.client import DapClient, RequestFailed
 from relay_core.errors import ConnectionLost
-from tests.support.jobs import Job, job, run_job
+from tests.support.jobs import TIMEOUT, Job, job
 
 POOL = """\
 import multiprocessing
@@ -119,10 +118,10 @@ class Follower:
 
 
 async def finished(running: Job, client: DapClient) -> int:
-    """Wait for the end of a job with a debugger attached to it."""
-    status, _, _ = await running.finish()
+    """Wait for the end of a job with a debugger attached to it; debugpy keeps the job's stdout open until that leaves."""
+    await asyncio.wait_for(running.process.wait(), TIMEOUT)
     await client.close()
-    return status
+    return (await running.finish())[0]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -200,7 +200,9 @@ async def test_files_of_the_job_do_not_get_in_the_way(tmp_path, node):
         pytest.skip("-m puts the current folder first before Python 3.11")
     for name in ("json.py", "websockets.py", "relay_agent.py"):
         (tmp_path / name).write_text("raise SystemExit('this is the job')")
-    code = "sys.path.remove('')\n" + START + "member = start(); print(member.hopeless.wait(20), member.failure.sentence)"
+    code = (
+        "sys.path.remove('')\n" + START + "member = start(); print(member.hopeless.wait(20), member.failure.sentence)"
+    )
     async with job(code, cwd=tmp_path, RELAY_NODE_DIR=str(node)) as running:
         status, out, _ = await running.finish()
     assert (status, out) == (0, ["True no connection string is configured"])
@@ -208,7 +210,10 @@ async def test_files_of_the_job_do_not_get_in_the_way(tmp_path, node):
 
 @pytest.mark.parametrize(
     ("executable", "sentence"),
-    [("", "has no executable that could run the agent"), ("/nonexistent/python", "the agent process cannot be started")],
+    [
+        ("", "has no executable that could run the agent"),
+        ("/nonexistent/python", "the agent process cannot be started"),
+    ],
 )
 async def test_python_that_cannot_be_started(node, executable, sentence):
     """Where no agent can be started, the failure says so."""
