@@ -29,6 +29,8 @@ __all__ = ["Member"]
 
 LEAVE_TIMEOUT = 2.0
 """Seconds a process that ends gives its agent to deliver the last bytes: a container dies with its job."""
+REAP_TIMEOUT = 1.0
+"""Seconds for an agent that has hung up to be gone."""
 REJOIN_LIMIT = 5
 """Agents that may die under one process before it goes on without."""
 REJOIN_SPREAD = 0.5
@@ -141,7 +143,8 @@ class Member:
             with self._sending:
                 self._connection = None
         if self._process is not None:
-            self._process.poll()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(REAP_TIMEOUT)
 
     def _receive(self, message: Message) -> None:
         if "ask" in message:

@@ -42,10 +42,10 @@ def stop_tracing() -> None:
         RelayDebugError: pydevd is not as this module knows it; nothing has been changed.
     """
     pydevd = _Pydevd.find()
-    with pydevd.debugger._main_lock:  # held while a debugger's goodbye, or anything it asks, is being worked on
+    with pydevd.debugger._main_lock:  # noqa: SLF001 - held while a debugger's goodbye, or anything it asks, is being worked on
         pass
     pydevd.monkey.disable_trace_thread_modules()
-    if pydevd.uses_monitoring:
+    if sys.version_info >= (3, 12) and pydevd.uses_monitoring:
         _stop_monitoring()
         return
     threading.settrace(None)  # type: ignore[arg-type] # documented, and missing in the stubs
@@ -73,13 +73,12 @@ def start_tracing() -> None:
 
 
 def reach_threads() -> None:
-    """Have the threads traced that pydevd could not reach from this one: without its C library, present on x86, it can
-    trace this thread and those to come.
+    """Have the threads traced that pydevd could not reach from this one.
 
-    On Python 3.10 and 3.11 the main thread only is reached, when it next runs Python code.
+    Without its C library, which there is for x86, it can trace this thread and those to come. On Python 3.10 and 3.11 the main thread only is reached, when it next runs Python code.
     """
     pydevd = _Pydevd.find()
-    if pydevd.uses_monitoring or pydevd.tracing._load_python_helper_lib() is not None:
+    if pydevd.uses_monitoring or pydevd.tracing._load_python_helper_lib() is not None:  # noqa: SLF001 - it says
         return
     if sys.version_info >= (3, 12):
         threading.settrace_all_threads(pydevd.debugger.trace_dispatch)
@@ -172,7 +171,7 @@ class _Release:
 
     def run(self) -> None:
         """Clear this thread, and tell the others until they have answered or seem to be in C code."""
-        self._let_go(sys._getframe(), "call", None)
+        self._let_go(sys._getframe(), "call", None)  # noqa: SLF001 - its documented name
         for _ in range(ROUNDS):
             waiting = self._tell()
             deadline = time.monotonic() + ROUND_TIME
@@ -181,7 +180,7 @@ class _Release:
 
     def _tell(self) -> set[int]:
         """Put `_let_go` where the next event of each thread will find it, and return their numbers."""
-        frames = {thread: frame for thread, frame in sys._current_frames().items() if thread not in self._done()}
+        frames = {thread: frame for thread, frame in sys._current_frames().items() if thread not in self._done()}  # noqa: SLF001 - its documented name
         for frame in frames.values():  # for the frames that run; needs nothing of pydevd
             for each in _with_callers(frame):
                 each.f_trace = self._let_go
@@ -190,7 +189,7 @@ class _Release:
         return set(frames)
 
     def _done(self) -> set[int]:
-        hidden = {thread.ident for thread in threading._active.values() if hasattr(thread, "is_pydev_daemon_thread")}
+        hidden = {thread.ident for thread in threading.enumerate() if hasattr(thread, "is_pydev_daemon_thread")}
         return self._answered | hidden
 
     def _let_go(self, frame: FrameType, _event: str, _arg: object) -> None:

@@ -118,7 +118,9 @@ class Discovery:
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
-        return look.ended if look.ended or wanted() is None else self._nobody(look)
+        if look.ended is not None and not (isinstance(look.ended, NoListener) and self._known()):
+            return look.ended
+        return None if look.ended is None and wanted() is None else self._nobody(look)
 
     def _may_try(self, look: _Look, running: int, patience: Patience) -> bool:
         if look.ended is not None or running >= (AT_ONCE if self.at_random else 1):
@@ -149,7 +151,7 @@ class Discovery:
         look.in_vain = 0 if is_new else look.in_vain + 1
 
     def _nobody(self, look: _Look) -> RelayDebugError:
-        """Return what it means that no try found anything."""
+        """Return what it means that there was nothing more to find."""
         if look.odd is not None:
             if not self._known():
                 return look.odd

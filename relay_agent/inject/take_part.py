@@ -1,4 +1,4 @@
-"""The part of a process of a `relay-agent run` job in its debugging: decided in `sitecustomize`, taken a little later."""
+"""A process's part in the debugging of its `relay-agent run` job: decided in `sitecustomize`, taken a little later."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _done = False
 
 
 def take_part(*, is_child: bool) -> None:
-    """Let this process register before its program begins, if that is one to debug, and wait if it is one of those that do.
+    """Let this process register before its program begins, if that is one to debug; some wait then for a debugger.
 
     Nothing is raised, for nobody could do more than report it.
 

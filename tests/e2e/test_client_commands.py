@@ -114,11 +114,13 @@ async def test_wait_ends_when_all_ranks_are_there(relay: LocalRelay, env: dict[s
 async def test_wait_for_a_state(relay: LocalRelay, env: dict[str, str]) -> None:
     """A rank that is there in another state does not count."""
     port = free_port()
-    async with node_of(relay, port, rank=2, state="running") as node:
-        async with program("relay_client", "wait", "--ranks", "2", "--state", "waiting", env=env) as waiting:
-            await waiting.line("waiting for rank 2")
-            node.change(port, state="waiting")
-            assert 0 == (await waiting.finish()).status
+    async with (
+        node_of(relay, port, rank=2, state="running") as node,
+        program("relay_client", "wait", "--ranks", "2", "--state", "waiting", env=env) as waiting,
+    ):
+        await waiting.line("waiting for rank 2")
+        node.change(port, state="waiting")
+        assert 0 == (await waiting.finish()).status
 
 
 async def test_wait_names_the_ranks_that_did_not_come(relay: LocalRelay, env: dict[str, str]) -> None:

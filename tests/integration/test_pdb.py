@@ -219,7 +219,7 @@ async def test_moving(tmp_path):
             found.port,
             *("tbreak work", "c", "b", "n", "n", "until", "p part, total", "r", "b scale, value == 1", "c", "n"),
             *("scaled = 40", "p scaled", "j 5", "n", "p scaled", "r", "cl 2", "b looping.py:12", "c", "b 999, oops"),
-            *("cl looping.py:12", "b", "b os.path.join", "until 2", "b nonsense", "b time.sleep", "j x", "j 1", "cl 9"),
+            *("cl looping.py:12", "b", "b Path.exists", "until 2", "b nonsense", "b time.sleep", "j x", "j 1", "cl 9"),
             "detach",
             breakpoints=[],
         )
@@ -249,7 +249,8 @@ async def test_moving(tmp_path):
         ]:
             assert expected in lines, expected
         rest = out[out.index("Removed: Breakpoint 3") :]
-        assert "posixpath.py:" in rest
+        print(rest)
+        assert "pathlib" in rest
         assert "*** 'nonsense' is no line and no function here" in rest
         assert "*** 'time.sleep' is no line and no function here" in rest
         assert "*** 'x' is no line" in rest
@@ -296,9 +297,8 @@ async def test_job_in_c_code(tmp_path):
         assert f"{found.script}(6)nap()" in await terminal.ask("w", PROMPT)
         assert "*** the job is running" in await terminal.ask("p 1", PROMPT)
         terminal.type("typed")
-        assert await terminal.expect(PROMPT + "typed") == f"typed\r\x1b[K> {found.script}(5)nap()\n-> " + (
-            f"while not Path(sys.argv[2]).read_text():\n\r\x1b[K{PROMPT}typed"
-        )
+        place = f"> {found.script}(5)nap()\n-> while not Path(sys.argv[2]).read_text():\n"
+        assert await terminal.expect(PROMPT + "typed") == f"typed\r\x1b[K{place}\r\x1b[K{PROMPT}typed"
         terminal.type(CTRL_C)
         await terminal.expect(PROMPT)
         terminal.type("c\n")
@@ -342,6 +342,7 @@ async def test_uncaught_exception(tmp_path):
     """
     async with looping(tmp_path, code) as found:
         status, out, _ = await scripted(found.port, "go = True", "c", "p go", "c")
+        print(out)
         assert status == 0
         assert "*** KeyError: 'key'" in out
         assert f"> {found.script}(5)<module>()" in out
@@ -384,7 +385,7 @@ async def test_interrupted_evaluation(tmp_path):
         await terminal.expect(f"{line}\n")
         terminal.type(CTRL_C)
         assert "given up; the job may still be working on it" in await terminal.expect(PROMPT)
-        assert await terminal.ask("p 'back'", PROMPT) == "'back'\n"
+        assert (await terminal.ask("p 'back'", PROMPT)).endswith("'back'\n")
 
 
 async def test_nothing_to_attach_to(tmp_path):

@@ -101,7 +101,7 @@ async def on_terminal(code: str, *arguments: str) -> AsyncIterator[Terminal]:
         *arguments,
     ]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("RELAY_", "PYTHON"))}
-    process = subprocess.Popen(
+    process = subprocess.Popen(  # noqa: ASYNC220 - it takes a descriptor of ours and no pipes
         [sys.executable, "-c", _ON_A_TERMINAL, name, *command],
         start_new_session=True,
         stdin=subprocess.DEVNULL,

@@ -24,7 +24,7 @@ def divide(number):
 
 
 async def test_debugger_stands_at_the_raising_frame():
-    """A debugger that attaches stands where the exception was raised, reads its variables, and the exit status stays."""
+    """A debugger stands where the exception was raised and reads the variables there; the exit status stays."""
     async with job(HOLD.format(seconds=30) + CRASH + "divide(21)\n") as running:
         what, port = (await running.line()).rsplit(maxsplit=1)
         assert what == "ZeroDivisionError: division by zero"
@@ -84,7 +84,7 @@ async def test_thread_that_crashes():
 
 
 async def test_workers_that_catch_their_exceptions():
-    """`hold_on_crash` holds where an exception never becomes uncaught, and passes it on; it is free in an ordinary run."""
+    """`hold_on_crash` holds where an exception never becomes uncaught and passes it on, in an ordinary run at once."""
     code = (
         "from relay_agent import crash\n"
         "@crash.hold_on_crash()\n"

@@ -118,7 +118,7 @@ class Follower:
 
 
 async def finished(running: Job, client: DapClient) -> int:
-    """Wait for the end of a job with a debugger attached to it; debugpy keeps the job's stdout open until that leaves."""
+    """Wait for the end of a job with a debugger attached: debugpy keeps the job's stdout open until that leaves."""
     await asyncio.wait_for(running.process.wait(), TIMEOUT)
     await client.close()
     return (await running.finish())[0]
@@ -126,7 +126,7 @@ async def finished(running: Job, client: DapClient) -> int:
 
 @pytest.mark.filterwarnings("ignore")
 async def test_forked_child_is_free():
-    """A forked child is not traced, does not look armed, and passes a breakpoint() by, however its parent is debugged."""
+    """A forked child is not traced, does not look armed, and passes a breakpoint() by, whatever its parent does."""
     code = """
         import os, sys, threading
         from relay_agent import debuggee

@@ -1,5 +1,6 @@
 """Facts about a process as a member of its node: real agents, started by real processes that play the job."""
 
+import ast
 import os
 import signal
 import sys
@@ -179,9 +180,10 @@ async def test_what_the_agent_asks_for(relay, node):
     )
     status, out, _ = await run_job(code, **settings(relay, node))
     assert status == 0
-    assert out == [
-        "[{'answer': 'one', 'got': 'one'}, {'answer': 'two', 'error': 'ZeroDivisionError: division by zero'}, "
-        "{'answer': 'three', 'error': 'this process does not know how'}]"
+    assert ast.literal_eval(out[0]) == [
+        {"answer": "one", "got": "one"},
+        {"answer": "two", "error": "ZeroDivisionError: division by zero"},
+        {"answer": "three", "error": "this process does not know how"},
     ]
 
 
