@@ -67,7 +67,8 @@ def _parser() -> argparse.ArgumentParser:
         help="run a command whose Python processes can be debugged, without a change of their code",
         usage="%(prog)s [options] -- COMMAND ...",
         description="Becomes the command; every Python program that it starts, such as the ranks of torchrun, "
-        "registers with this node's agent and can be debugged on demand. Exit status, signals and output are the command's own.",
+        "registers with this node's agent and can be debugged on demand. Exit status, signals and output are those of "
+        "the command.",
     )
     add_run_options(run_command)
     run_command.set_defaults(command=run_with_debugging)

@@ -35,7 +35,7 @@ def install(*, then: Callable[[], None]) -> None:
 
 def _forget_debugger() -> None:
     """End, in a forked child, all that leads to the debugger of its parent."""
-    threading.settrace(None)  # type: ignore[arg-type] # documented, and missing in the stubs
+    threading.settrace(None)
     if sys.version_info >= (3, 12):
         _free_monitoring()
     constants = sys.modules.get("_pydevd_bundle.pydevd_constants")

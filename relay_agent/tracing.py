@@ -48,7 +48,7 @@ def stop_tracing() -> None:
     if sys.version_info >= (3, 12) and pydevd.uses_monitoring:
         _stop_monitoring()
         return
-    threading.settrace(None)  # type: ignore[arg-type] # documented, and missing in the stubs
+    threading.settrace(None)
     if pydevd.stop_frame_eval is not None:
         pydevd.stop_frame_eval()
     if sys.version_info >= (3, 12):
@@ -75,7 +75,8 @@ def start_tracing() -> None:
 def reach_threads() -> None:
     """Have the threads traced that pydevd could not reach from this one.
 
-    Without its C library, which there is for x86, it can trace this thread and those to come. On Python 3.10 and 3.11 the main thread only is reached, when it next runs Python code.
+    Without its C library, which there is for x86, it can trace this thread and those to come. On Python 3.10
+    and 3.11 the main thread only is reached, when it next runs Python code.
     """
     pydevd = _Pydevd.find()
     if pydevd.uses_monitoring or pydevd.tracing._load_python_helper_lib() is not None:  # noqa: SLF001 - it says
@@ -180,7 +181,8 @@ class _Release:
 
     def _tell(self) -> set[int]:
         """Put `_let_go` where the next event of each thread will find it, and return their numbers."""
-        frames = {thread: frame for thread, frame in sys._current_frames().items() if thread not in self._done()}  # noqa: SLF001 - its documented name
+        running = sys._current_frames()  # noqa: SLF001 - its documented name
+        frames = {thread: frame for thread, frame in running.items() if thread not in self._done()}
         for frame in frames.values():  # for the frames that run; needs nothing of pydevd
             for each in _with_callers(frame):
                 each.f_trace = self._let_go
@@ -189,7 +191,11 @@ class _Release:
         return set(frames)
 
     def _done(self) -> set[int]:
-        hidden = {thread.ident for thread in threading.enumerate() if hasattr(thread, "is_pydev_daemon_thread")}
+        hidden = {
+            thread.ident
+            for thread in threading.enumerate()
+            if thread.ident is not None and hasattr(thread, "is_pydev_daemon_thread")
+        }
         return self._answered | hidden
 
     def _let_go(self, frame: FrameType, _event: str, _arg: object) -> None:

@@ -112,7 +112,8 @@ class Debugger:
         await self.breakpoints.clear_hit(session.reason.get("hitBreakpointIds", []))
         if session.reason.get("reason") == "exception":
             info = await session.request("exceptionInfo", threadId=session.thread)
-            self.screen.show(f"*** {info.get('exceptionId')}: {info.get('description')}")
+            name = str(info.get("exceptionId", "exception")).split()[0]  # a note about other frames follows
+            self.screen.show(f"*** {name}: {info.get('description')}")
         name = (await session.threads()).get(session.thread, "")
         if name != "MainThread":
             self.screen.show(f"in thread {session.thread}, {name}; 'threads' shows all")
