@@ -4,9 +4,9 @@
 debugpy's does, would wait until the main thread has returned from there. A process that waits for its debugger inside
 `sitecustomize` waits for ever.
 
-Python has no callback for the right moment, but it asks its import system before it runs anything: the hooks of
-`sys.path_hooks` whether a script is a directory or an archive with a program in it (PyImport_GetImporter, in
-Modules/main.c since Python 2.6), and the finders of `sys.meta_path` for `runpy`, which runs the modules of `-m`.
+Python has no callback for the right moment, but before it runs anything it asks two questions, while no lock of the
+import system is held (Modules/main.c). Is a script perhaps a directory or an archive? The hooks of `sys.path_hooks`
+answer that. Where is the code of such a thing, or of a module? That is what functions of `runpy` find out.
 """
 
 from __future__ import annotations
@@ -14,47 +14,65 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from relay_agent.inject._relay_debug_programs import what_runs
 
 __all__ = ["call_before_program"]
+
+_SEARCHES = ("_get_module_details", "_get_main_module_details")
+"""What `runpy._run_module_as_main`, which Python calls, calls first: for `-m`, and for a directory or an archive."""
 
 
 def call_before_program(act: Callable[[], None]) -> None:
     """Have a function called in the main thread just before the program of this process begins, once.
 
     Args:
-        act: What it raises, Python reports in words of its own; it had better not.
+        act: It had better not raise anything: Python would report that as a program that cannot be found.
     """
-    gate = _Gate(act)
-    sys.path_hooks.insert(0, gate)
-    sys.meta_path.insert(0, gate)
+    kind, name = what_runs(sys.orig_argv)
+    gate = _Gate(act, os.path.abspath(name))  # noqa: PTH100 - pathlib costs 10 ms here
+    if kind == "script":
+        sys.path_hooks.append(gate)
+    if not (kind == "script" and name.endswith(".py")):
+        gate.guard_runpy()
 
 
 class _Gate:
-    """Stands in both lists until the program is asked for, and has nothing to offer itself."""
+    """Stands where Python looks for the program, and has nothing to offer itself."""
 
-    def __init__(self, act: Callable[[], None]) -> None:
-        kind, name = what_runs(sys.orig_argv)
-        self._script = os.path.abspath(name) if kind == "script" else ""  # noqa: PTH100 - pathlib costs 10 ms here
-        self._modules = {"runpy", name.partition(".")[0]} if kind == "module" else set()
+    def __init__(self, act: Callable[[], None], script: str) -> None:
         self._act = act
+        self._script = script
+        self._searches: dict[str, Callable[..., Any]] = {}
+        self._opened = False
 
     def __call__(self, path: str) -> NoReturn:
-        """Be asked, as a path hook, whether there are modules to import from a path."""
-        if self._script and os.path.abspath(path) == self._script:  # noqa: PTH100 - as above
+        """Be asked, as a path hook, whether there is something to import from a path."""
+        if os.path.abspath(path) == self._script:  # noqa: PTH100 - as above
             self._open()
         raise ImportError
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:  # noqa: ARG002 - a finder's
-        """Be asked, as a finder, for a module."""
-        if name in self._modules:
+    def guard_runpy(self) -> None:
+        """Be asked when `runpy` looks for the program."""
+        import runpy  # noqa: PLC0415 - as Python will do
+
+        for name in _SEARCHES:
+            self._searches[name] = getattr(runpy, name)
+            setattr(runpy, name, self._search(name))
+
+    def _search(self, name: str) -> Callable[..., Any]:
+        def search(*args: Any) -> Any:
             self._open()
+            return self._searches[name](*args)
+
+        return search
 
     def _open(self) -> None:
-        if self in sys.path_hooks:
-            sys.path_hooks.remove(self)
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
+        if sys.path_hooks[-1:] == [self]:  # Python counts the hooks before it calls them: no other place can be emptied
+            sys.path_hooks.pop()
+        for name, search in self._searches.items():
+            setattr(sys.modules["runpy"], name, search)
+        if not self._opened:
+            self._opened = True
             self._act()

@@ -105,16 +105,17 @@ class _Prompt:
         session = self._debugger.session
         while session.attached and not session.over and not self._debugger.left:
             try:
-                line = self._debugger.screen.ask(self._prompt)
+                self._read_line()
             except KeyboardInterrupt:  # the line is gone
                 self._debugger.screen.show("")
-                continue
             except (EOFError, OSError):  # Ctrl-D, the end of a script, or a terminal that has gone
                 return
-            line = line.strip() or self._last
-            self._last = line if split(line)[0] in REPEATABLE else ""
-            if not session.over:
-                self.carry_out(execute(self._debugger, line))
+
+    def _read_line(self) -> None:
+        line = self._debugger.screen.ask(self._prompt).strip() or self._last
+        self._last = line if split(line)[0] in REPEATABLE else ""
+        if not self._debugger.session.over:
+            self.carry_out(execute(self._debugger, line))
 
     def carry_out(self, work: Coroutine[Any, Any, None]) -> None:
         """Wait for a command; Ctrl-C pauses the job if it runs, and gives up waiting otherwise."""

@@ -232,23 +232,8 @@ async def test_a_program_takes_part_before_it_begins(stage: Stage):
     assert "<DebugSettings 'myhc' port 6000 ranks all>" == entry["settings"]
 
 
-@pytest.mark.parametrize("line", ["train.py", "./train.py", "-m train", "-m package.train", "-u package", "app.zip"])
-async def test_every_way_to_run_a_program_takes_part_once(stage: Stage, line: str):
-    """And leaves the import system as it was."""
-    code = "import sys; print([type(entry).__module__ for entry in (*sys.path_hooks, *sys.meta_path)])"
-    (stage.directory / "package").mkdir()
-    for name in "train.py", "package/train.py", "package/__main__.py":
-        stage.write(name, code)
-    with zipfile.ZipFile(stage.directory / "app.zip", "w") as archive:
-        archive.writestr("__main__.py", code)
-    usual = await stage.python(*line.split(), under_run=False)
-    assert usual == await stage.python(*line.split())
-    assert 1 == len(stage.record())
-
-
-async def test_a_debugger_can_come_before_the_program_begins(stage: Stage):
-    """While the main thread waits, another one starts debugpy, which imports `site` among others."""
-    at_start = """
+WAYS = ["train.py", "./train.py", "train", "-m train", "-m package.train", "-u -m package", "package", "app.zip"]
+AT_START = """
 import threading
 
 def arm():
@@ -260,9 +245,37 @@ thread = threading.Thread(target=arm, daemon=True)
 thread.start()
 thread.join()
 """
-    program = stage.write("train.py", "print('ran')")
-    status, out, _ = await stage.python("-X", "frozen_modules=off", program, AT_START=at_start)
-    assert (0, ["armed", "ran"]) == (status, out)
+SHOW_IMPORT_SYSTEM = """
+    import runpy, sys
+    print([type(entry).__module__ for entry in (*sys.path_hooks, *sys.meta_path)])
+    print([vars(runpy)[name].__module__ for name in vars(runpy) if name.startswith("_get")])
+"""
+
+
+def write_programs(stage: Stage, code: str) -> None:
+    """Write what is run in each of the WAYS."""
+    (stage.directory / "package").mkdir()
+    for name in "train", "train.py", "package/__init__.py", "package/train.py", "package/__main__.py":
+        stage.write(name, "" if "init" in name else code)
+    with zipfile.ZipFile(stage.directory / "app.zip", "w") as archive:
+        archive.writestr("__main__.py", textwrap.dedent(code))
+
+
+@pytest.mark.parametrize("line", WAYS)
+async def test_every_way_to_run_a_program_takes_part_once(stage: Stage, line: str):
+    """And leaves the import system as it was."""
+    write_programs(stage, SHOW_IMPORT_SYSTEM)
+    usual = await stage.python(*line.split(), under_run=False)
+    assert usual == await stage.python(*line.split())
+    assert 1 == len(stage.record())
+
+
+@pytest.mark.parametrize("line", WAYS)
+async def test_a_debugger_can_come_before_the_program_begins(stage: Stage, line: str):
+    """While the main thread waits, another one starts debugpy, which imports `site` among others."""
+    write_programs(stage, "print('ran')")
+    environ = {"AT_START": AT_START, "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    assert (0, ["armed", "ran"], "") == await stage.python(*line.split(), **environ)
 
 
 async def test_settings_by_hand_do_the_same(stage: Stage):

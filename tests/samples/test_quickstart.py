@@ -112,7 +112,7 @@ class Shell:
 
     def running(self, block: str) -> AbstractAsyncContextManager[Running]:
         """Run a block of the page; it is ended with all that it has started at the end of the block."""
-        variables = {**self.azure.environment(), "PATH": str(self.azure.bin), **self.variables}
+        variables = {"PATH": str(self.azure.bin), "HOME": str(self.azure.home), **self.variables}
         # fmt: off
         return running(
             *("bash", "-euo", "pipefail", "-c", block),

@@ -49,22 +49,24 @@ class Program:
                     return text
         raise AssertionError(f"the program ended without {part!r}; it wrote:\n{self.stderr}")
 
-    async def finish(self) -> Finished:
-        """Wait for the end."""
-        stdout, stderr = await asyncio.wait_for(self.process.communicate(), DEADLINE)
+    async def finish(self, stdin: bytes = b"") -> Finished:
+        """Give it all of its stdin, and wait for the end."""
+        stdout, stderr = await asyncio.wait_for(self.process.communicate(stdin or None), DEADLINE)
         secrets.check(stdout.decode(), stderr.decode())
         return Finished(self.process.returncode, stdout.decode(), self.stderr + stderr.decode())
 
 
 @contextlib.asynccontextmanager
-async def program(module: str, *arguments: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Program]:
+async def program(
+    module: str, *arguments: str, env: Mapping[str, str] | None = None, has_stdin: bool = False
+) -> AsyncIterator[Program]:
     """Run `python -m module`; it is killed at the end of the block if it still runs."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         module,
         *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.PIPE if has_stdin else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=environment(**(env or {})),
@@ -77,7 +79,9 @@ async def program(module: str, *arguments: str, env: Mapping[str, str] | None = 
         await process.communicate()
 
 
-async def run(module: str, *arguments: str, env: Mapping[str, str] | None = None) -> Finished:
+async def run(
+    module: str, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b""
+) -> Finished:
     """Run `python -m module` to its end."""
-    async with program(module, *arguments, env=env) as running:
-        return await running.finish()
+    async with program(module, *arguments, env=env, has_stdin=bool(stdin)) as running:
+        return await running.finish(stdin)

@@ -1,0 +1,106 @@
+"""Facts about a job that `relay-agent run` made debuggable, looked at from the laptop with the real commands."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from relay_client.dap.client import DapClient
+from relay_client.forwarder import Forwarder
+from relay_client.tunnels import Tunnels
+from tests.support.ports import free_port
+from tests.support.programs import program, run
+from tests.support.relay import HC, LocalRelay
+
+pytestmark = pytest.mark.e2e
+
+CRASHES = """\
+import time
+from pathlib import Path
+
+def train():
+    step = 0
+    while not Path("crash").exists():
+        step += 1
+        time.sleep(0.01)
+    loss = "odd"
+    raise ValueError(loss)
+
+train()
+"""
+BREAKS = """\
+import relay_agent
+
+def train():
+    for step in range(10):
+        relay_agent.breakpoint(rank=3, when=step == 7)
+        square = step * step
+    return square
+
+print(train())
+"""
+
+
+def environment(relay: LocalRelay, directory: Path, rule: str, **extra: str) -> dict[str, str]:
+    return {
+        "RELAY_CONNECTION_STRING_FILE": str(relay.connection_file(directory, rule)),
+        "RELAY_CA_FILE": str(relay.ca_file),
+        "RELAY_NODE_DIR": str(directory / "node"),
+        **extra,
+    }
+
+
+def run_arguments(script: Path, port: int, *options: str) -> list[str]:
+    return ["run", "--hc", HC, "--port", str(port), *options, "--", sys.executable, str(script)]
+
+
+async def test_crash_is_held_and_inspected(relay: LocalRelay, tmp_path: Path) -> None:
+    """A rank that crashes is shown by targets and stacks, inspected with pdb, and ends with its own status."""
+    script = tmp_path / "train.py"
+    script.write_text(CRASHES.replace('"crash"', repr(str(tmp_path / "crash"))))
+    port = free_port()
+    arguments = run_arguments(script, port, "--debug-ranks", "none", "--debug-on-crash", "--hold", "60")
+    agent = environment(relay, tmp_path, "listen", RELAY_RANK="3", RELAY_WORLD_SIZE="4")
+    client = environment(relay, tmp_path, "send")
+    async with program("relay_agent", *arguments, env=agent) as job:
+        there = await run("relay_client", "--hc", HC, "wait", "--ranks", "3", "--timeout", "50", env=client)
+        assert there.status == 0
+        stacks = json.loads((await run("relay_client", "--hc", HC, "stacks", "--json", env=client)).stdout)
+        assert stacks["groups"][0]["ranks"] == [3]
+        assert stacks["groups"][0]["threads"][0]["frames"][-1]["function"] == "train"
+        (tmp_path / "crash").touch()
+        await job.line("crashed: ValueError: odd; held up to 60 s for a debugger on port")
+        (target,) = json.loads((await run("relay_client", "--hc", HC, "targets", "--json", env=client)).stdout)["targets"]
+        assert (target["rank"], target["port"], target["state"]) == (3, port + 3, "crashed")
+        assert target["detail"] == "ValueError: odd"
+        seen = await run("relay_client", "--hc", HC, "pdb", "--rank", "3", env=client, stdin=b"p loss\nq\n")
+        assert seen.status == 0
+        assert "'odd'" in seen.stdout
+        assert (await job.finish()).status == 1
+    assert not (tmp_path / "node").exists()
+
+
+async def test_breakpoint_waits_for_its_rank(relay: LocalRelay, tmp_path: Path) -> None:
+    """`relay_agent.breakpoint` holds the chosen rank at the chosen moment, and the debugger stands at the caller."""
+    script = tmp_path / "train.py"
+    script.write_text(BREAKS)
+    port = free_port()
+    agent = environment(relay, tmp_path, "listen", RELAY_RANK="3", RELAY_WORLD_SIZE="4")
+    async with (
+        program("relay_agent", *run_arguments(script, port, "--debug-ranks", "none"), env=agent) as job,
+        Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
+        Forwarder(tunnels, [port + 3]),
+    ):
+        await job.line("breakpoint() at train.py:5: waits up to")
+        async with await DapClient.connect("127.0.0.1", port + 3) as dap:
+            await dap.attach({}, within=60)
+            thread = (await dap.wait_for_event("stopped", within=60))["body"]["threadId"]
+            top = (await dap.request("stackTrace", {"threadId": thread}, within=60))["stackFrames"][0]
+            assert top["name"] == "train"
+            arguments = {"expression": "step", "frameId": top["id"], "context": "watch"}
+            assert (await dap.request("evaluate", arguments, within=60))["result"] == "7"
+            await dap.request("disconnect", {"terminateDebuggee": False}, within=60)
+        finished = await asyncio.wait_for(job.finish(), 60)
+        assert (finished.status, finished.stdout) == (0, "81\n")
