@@ -77,14 +77,14 @@ def arm(*, follow_children: bool = False) -> int:
 def release() -> None:
     """Give all threads full speed back, once the debugger has left; `arm` makes this process debuggable again.
 
-    A debugger that was not started by `arm` is left alone.
+    A debugpy that listens and was not started by `arm` is left alone.
 
     Raises:
         RelayDebugError: a debugger is attached, or debugpy does not allow it.
     """
     global _released  # noqa: PLW0603 - a process has one debugger
     with _lock:
-        if _port is None or _released or _debugger() is None:
+        if _released or "pydevd" not in sys.modules or (_port is None and _debugger() is not None):
             return
         deadline = time.monotonic() + GOODBYE_TIME
         while is_attached():
@@ -142,11 +142,16 @@ def _listen(*, follow_children: bool) -> int:
         from debugpy.server import api  # noqa: PLC0415
 
         debugpy.configure(subProcess=follow_children, pythonEnv=_adapter_environment())
-        api.listen.called = False  # true where an adapter has died, and in a child of a process that was armed
+        # Left by an adapter that has died, or by the parent of a forked child:
+        api.listen.called = False
+        api.pydevd.SetupHolder.setup = None
         port: int = debugpy.listen(("127.0.0.1", 0))[1]
     except (ImportError, ValueError, RuntimeError, OSError) as error:
         raise RelayDebugError(f"debugpy did not start: {error}") from error
-    tracing.reach_threads()
+    if _released:
+        tracing.start_tracing()
+    else:
+        tracing.reach_threads()
     _answer_without_delay()
     return port
 
@@ -178,7 +183,6 @@ def _answer_without_delay() -> None:
 
 def _start_anew() -> None:
     """Forget, in a forked child, the debugger of its parent."""
-    global _lock, _port, _released  # noqa: PLW0603 - a process has one debugger
+    global _lock, _port  # noqa: PLW0603 - a process has one debugger
     _lock = threading.Lock()  # which another thread of the parent may have held
     _port = None
-    _released = False

@@ -42,8 +42,9 @@ def stop_tracing() -> None:
         RelayDebugError: pydevd is not as this module knows it; nothing has been changed.
     """
     pydevd = _Pydevd.find()
-    with pydevd.debugger._main_lock:  # noqa: SLF001 - held while a debugger's goodbye, or anything it asks, is being worked on
-        pass
+    if pydevd.debugger is not None:
+        with pydevd.debugger._main_lock:  # noqa: SLF001 - held while a debugger's goodbye is being worked on
+            pass
     pydevd.monkey.disable_trace_thread_modules()
     if sys.version_info >= (3, 12) and pydevd.uses_monitoring:
         _stop_monitoring()
@@ -78,7 +79,10 @@ def reach_threads() -> None:
     Without its C library, which there is for x86, it can trace this thread and those to come. On Python 3.10
     and 3.11 the main thread only is reached, when it next runs Python code.
     """
-    pydevd = _Pydevd.find()
+    try:
+        pydevd = _Pydevd.find()
+    except RelayDebugError:  # then it has done what it can
+        return
     if pydevd.uses_monitoring or pydevd.tracing._load_python_helper_lib() is not None:  # noqa: SLF001 - it says
         return
     if sys.version_info >= (3, 12):
@@ -105,9 +109,9 @@ class _Pydevd:
     """What is used of pydevd, found before anything is changed."""
 
     debugger: Any
+    """None once its adapter has gone."""
     monkey: ModuleType
     tracing: ModuleType
-    monitoring: ModuleType
     uses_monitoring: bool
     stop_frame_eval: Any
 
@@ -119,13 +123,11 @@ class _Pydevd:
             from _pydev_bundle import pydev_monkey  # noqa: PLC0415
             from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING  # noqa: PLC0415
             from _pydevd_frame_eval.pydevd_frame_eval_main import stop_frame_eval  # noqa: PLC0415
-            from _pydevd_sys_monitoring import pydevd_sys_monitoring  # noqa: PLC0415
 
             found = cls(
                 debugger=pydevd.get_global_debugger(),
                 monkey=pydev_monkey,
                 tracing=pydevd_tracing,
-                monitoring=pydevd_sys_monitoring,
                 uses_monitoring=bool(PYDEVD_USE_SYS_MONITORING),
                 stop_frame_eval=stop_frame_eval,
             )
@@ -140,14 +142,11 @@ class _Pydevd:
         return found
 
     def _needed(self) -> Iterable[tuple[Any, list[str]]]:
-        yield (
-            self.debugger,
-            ["enable_tracing", "patch_threads", "set_tracing_for_untraced_contexts", "trace_dispatch", "_main_lock"],
-        )
+        if self.debugger is not None:
+            yield self.debugger, ["enable_tracing", "patch_threads", "set_tracing_for_untraced_contexts"]
+            yield self.debugger, ["trace_dispatch", "_main_lock"]
         yield self.monkey, ["disable_trace_thread_modules", "enable_trace_thread_modules"]
-        yield self.tracing, ["set_trace_to_threads"]
-        if self.uses_monitoring:
-            yield self.monitoring, ["update_monitor_events"]
+        yield self.tracing, ["set_trace_to_threads", "_load_python_helper_lib"]
 
 
 if sys.version_info >= (3, 12):
@@ -158,6 +157,8 @@ if sys.version_info >= (3, 12):
         Such code stays marked, line by line, and slow, unless the answer to the first event of each line is DISABLE.
         """
         monitoring = sys.monitoring
+        if monitoring.get_tool(monitoring.DEBUGGER_ID) != "pydevd":
+            return
         monitoring.set_events(monitoring.DEBUGGER_ID, 0)
         for event in (monitoring.events.LINE, monitoring.events.JUMP, monitoring.events.PY_RETURN):
             monitoring.register_callback(monitoring.DEBUGGER_ID, event, lambda *_event: monitoring.DISABLE)
@@ -191,12 +192,8 @@ class _Release:
         return set(frames)
 
     def _done(self) -> set[int]:
-        hidden = {
-            thread.ident
-            for thread in threading.enumerate()
-            if thread.ident is not None and hasattr(thread, "is_pydev_daemon_thread")
-        }
-        return self._answered | hidden
+        threads = list(threading._active.values())  # type: ignore[attr-defined] # noqa: SLF001 - enumerate() hides some
+        return self._answered | {thread.ident for thread in threads if hasattr(thread, "is_pydev_daemon_thread")}
 
     def _let_go(self, frame: FrameType, _event: str, _arg: object) -> None:
         """Clear the thread that runs this."""

@@ -113,6 +113,7 @@ class DapClient:
         breakpoints: Mapping[str, Sequence[Body]],
         *,
         exceptions: Sequence[str] | None = None,
+        pause: bool = False,
         within: float = DEFAULT_TIMEOUT,
         **arguments: Any,
     ) -> dict[str, list[Body]]:
@@ -122,6 +123,7 @@ class DapClient:
             breakpoints: DAP SourceBreakpoints by source path.
             exceptions: Which ones stop the job, of debugpy's filters "uncaught", "raised" and "userUnhandled"; None
                 leaves that to debugpy.
+            pause: Stop the job before it runs on: one that waits for its debugger stops right behind that.
             within: Seconds for each answer of the sequence.
             arguments: Further attach arguments, such as pathMappings.
         """
@@ -137,6 +139,10 @@ class DapClient:
         taken = {path: await self.set_breakpoints(path, wanted, within=within) for path, wanted in breakpoints.items()}
         if exceptions is not None:
             await self.request("setExceptionBreakpoints", {"filters": list(exceptions)}, within=within)
+        if pause:
+            await self.request(
+                "pause", {"threadId": 1}, within=within
+            )  # debugpy pauses all threads, whichever is named
         await self.request("configurationDone", within=within)
         await self._answer_to("attach", attach, within)
         return taken

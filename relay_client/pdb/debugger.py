@@ -79,20 +79,18 @@ class Debugger:
                 raise UsageError(f"the breakpoint '{text}' is not understood", hint="write it as train.py:12")
             self.breakpoints.note(self._from_cwd(wanted.file), wanted.line, wanted.condition)
         paths = self.breakpoints.by_path()
-        taken = await self.session.attach({path: [one.as_dap() for one in here] for path, here in paths.items()})
+        wanted_by_path = {path: [one.as_dap() for one in here] for path, here in paths.items()}
+        taken = await self.session.attach(wanted_by_path, pause=stop and not crashed)
         for path, here in paths.items():
             for one, answer in zip(here, taken[path], strict=False):
                 one.take(answer)
                 self.screen.show(str(one))
         if crashed and not await self.session.wait(CRASH_PATIENCE):
             self.screen.show("the exception has not shown itself; pausing instead")
-            stop = True
-        if stop and self.session.running:
-            if not await self.session.halt(PAUSE_PATIENCE):
-                await self.show_busy()
-                return
-        else:
-            await self.session.wait()
+            await self.session.halt(PAUSE_PATIENCE)
+        if not await self.session.wait(PAUSE_PATIENCE if stop or crashed else None):
+            await self.show_busy()
+            return
         await self.arrive()
 
     async def arrive(self) -> None:
@@ -112,8 +110,8 @@ class Debugger:
         await self.breakpoints.clear_hit(session.reason.get("hitBreakpointIds", []))
         if session.reason.get("reason") == "exception":
             info = await session.request("exceptionInfo", threadId=session.thread)
-            name = str(info.get("exceptionId", "exception")).split()[0]  # a note about other frames follows
-            self.screen.show(f"*** {name}: {info.get('description')}")
+            kind = str(info.get("exceptionId", "exception")).split()[0]  # a note about other frames follows
+            self.screen.show(f"*** {kind}: {info.get('description')}")
         name = (await session.threads()).get(session.thread, "")
         if name != "MainThread":
             self.screen.show(f"in thread {session.thread}, {name}; 'threads' shows all")

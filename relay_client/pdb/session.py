@@ -91,11 +91,12 @@ class Session:
     async def __aexit__(self, *_exc_info: object) -> None:
         await self._tasks.cancel_all()
 
-    async def attach(self, breakpoints: dict[str, list[Body]]) -> dict[str, list[Body]]:
-        """Attach, with breakpoints by path, and return how each was taken."""
+    async def attach(self, breakpoints: dict[str, list[Body]], *, pause: bool) -> dict[str, list[Body]]:
+        """Attach, with breakpoints by path, and return how each was taken; with `pause` the job then stops."""
         taken = await self._client.attach(
             breakpoints,
             exceptions=["uncaught"],
+            pause=pause,
             within=ATTACH_TIMEOUT,
             justMyCode=False,
             redirectOutput=True,

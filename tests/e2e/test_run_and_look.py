@@ -72,7 +72,9 @@ async def test_crash_is_held_and_inspected(relay: LocalRelay, tmp_path: Path) ->
         assert stacks["groups"][0]["threads"][0]["frames"][-1]["function"] == "train"
         (tmp_path / "crash").touch()
         await job.line("crashed: ValueError: odd; held up to 60 s for a debugger on port")
-        (target,) = json.loads((await run("relay_client", "--hc", HC, "targets", "--json", env=client)).stdout)["targets"]
+        (target,) = json.loads((await run("relay_client", "--hc", HC, "targets", "--json", env=client)).stdout)[
+            "targets"
+        ]
         assert (target["rank"], target["port"], target["state"]) == (3, port + 3, "crashed")
         assert target["detail"] == "ValueError: odd"
         seen = await run("relay_client", "--hc", HC, "pdb", "--rank", "3", env=client, stdin=b"p loss\nq\n")
@@ -104,3 +106,28 @@ async def test_breakpoint_waits_for_its_rank(relay: LocalRelay, tmp_path: Path) 
             await dap.request("disconnect", {"terminateDebuggee": False}, within=60)
         finished = await asyncio.wait_for(job.finish(), 60)
         assert (finished.status, finished.stdout) == (0, "81\n")
+
+
+async def test_restarted_rank(relay: LocalRelay, tmp_path: Path) -> None:
+    """A rank that was killed is reached on the same port again, while its old editor's connection is still open."""
+    script = tmp_path / "train.py"
+    script.write_text(CRASHES)
+    port = free_port()
+    agent = environment(relay, tmp_path, "listen", RELAY_RANK="3", RELAY_WORLD_SIZE="4")
+    arguments = run_arguments(script, port, "--debug-ranks", "none")
+    breakpoints = {str(script): [{"line": CRASHES.splitlines().index("        step += 1") + 1}]}
+    async with (
+        Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
+        Forwarder(tunnels, [port + 3]),
+        await DapClient.connect("127.0.0.1", port + 3) as old,
+    ):
+        async with program("relay_agent", *arguments, env=agent):
+            await old.attach(breakpoints, within=60)
+            await old.wait_for_event("stopped", within=60)
+        async with (
+            program("relay_agent", *arguments, env=agent),
+            await DapClient.connect("127.0.0.1", port + 3) as new,
+        ):
+            await new.attach(breakpoints, within=60)
+            await new.wait_for_event("stopped", within=60)
+            await new.request("disconnect", {"terminateDebuggee": False}, within=60)

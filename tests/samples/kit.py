@@ -91,6 +91,10 @@ class Running:
             self._take(raw)
         return await asyncio.wait_for(self.process.wait(), PATIENCE)
 
+    async def rest(self, within: float) -> None:
+        """Take what it still prints until it has ended, for whoever looks for the cause of a failure."""
+        self._take((await asyncio.wait_for(self.process.communicate(), within))[0])
+
     def _take(self, raw: bytes) -> None:
         secrets.check(raw.decode())
         self.output += raw.decode()
@@ -116,7 +120,7 @@ async def running(*command: str, cwd: Path, env: Mapping[str, str]) -> AsyncIter
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError, asyncio.TimeoutError):
                     os.killpg(process.pid, number)
-                    await asyncio.wait_for(process.communicate(), 15)
+                    await program.rest(15)
         print(program.output)
 
 

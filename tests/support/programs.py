@@ -79,9 +79,7 @@ async def program(
         await process.communicate()
 
 
-async def run(
-    module: str, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b""
-) -> Finished:
+async def run(module: str, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b"") -> Finished:
     """Run `python -m module` to its end."""
     async with program(module, *arguments, env=env, has_stdin=bool(stdin)) as running:
         return await running.finish(stdin)

@@ -11,6 +11,7 @@ from relay_client.dap.framing import MessageDecoder, encode
 from relay_core.errors import ConnectionLost, ProtocolError
 from tests.support.jobs import job
 from tests.support.ports import free_port
+from tests.support.streams import stream_pair
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -175,3 +176,39 @@ async def test_requests_of_the_adapter_are_refused():
     async with connected(ask):
         answer = await asyncio.wait_for(asked.get(), 10)
     assert (answer["request_seq"], answer["success"], answer["command"]) == (5, False, "runInTerminal")
+
+
+async def test_any_stream_will_do():
+    """A client speaks over any ByteStream, closes it at its end, and takes any event when none is named."""
+    here, there = stream_pair()
+    async with DapClient(here) as client:
+        asking = asyncio.ensure_future(client.request("threads", within=None))
+        (request,) = MessageDecoder().receive_data(await there.read())
+        await there.write(encode({"type": "event", "event": "thread"}))
+        await there.write(
+            encode({"type": "response", "request_seq": request["seq"], "success": True, "body": {"x": 1}})
+        )
+        assert await asking == {"x": 1}
+        assert (await client.wait_for_event(within=None))["event"] == "thread"
+        there.abort()
+        with pytest.raises(ConnectionLost, match="the other end was aborted"):
+            await client.wait_for_event(within=None)
+    assert here.closed
+
+
+async def test_stream_that_does_not_close(monkeypatch):
+    """A stream whose last bytes do not leave is dropped."""
+    monkeypatch.setattr("relay_client.dap.client.CLOSE_TIMEOUT", 0.01)
+    here, _ = stream_pair()
+    monkeypatch.setattr(here, "close", asyncio.Event().wait)
+    async with DapClient(here):
+        pass
+    assert here.aborted
+
+
+async def test_refusal_keeps_the_adapters_words():
+    """The reason of a refusal is the adapter's, without our sentence around it."""
+    async with connected(answering({"type": "response", "success": False, "message": "no frame"})) as client:
+        with pytest.raises(RequestFailed) as refused:
+            await client.request("scopes")
+        assert refused.value.reason == "no frame"
