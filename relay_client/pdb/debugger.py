@@ -18,6 +18,9 @@ PAUSE_PATIENCE = 2.0
 CRASH_PATIENCE = 15.0
 """Seconds for a held crash to show itself; the process that is held looks for its debugger now and then."""
 
+MAX_OWN_FRAMES = 8
+"""Frames between a job's own code and what waits for its debugger, with those of `threading` in it."""
+
 _OWN_CODE = "/relay_agent/"
 _FIND_MODULE = (
     "next((m.__file__ for m in list(__import__('sys').modules.values())"
@@ -88,10 +91,25 @@ class Debugger:
         if crashed and not await self.session.wait(CRASH_PATIENCE):
             self.screen.show("the exception has not shown itself; pausing instead")
             await self.session.halt(PAUSE_PATIENCE)
-        if not await self.session.wait(PAUSE_PATIENCE if stop or crashed else None):
+        stands = await self.session.wait(PAUSE_PATIENCE if stop or crashed else None)
+        if stands and await self._leave_own_code():
+            await self.arrive()
+        else:
             await self.show_busy()
-            return
-        await self.arrive()
+
+    async def _leave_own_code(self) -> bool:
+        """Let a job that has waited for its debugger return from that wait; False if it does not."""
+        if self.session.over:
+            return True
+        await self.session.look()
+        for _ in range(MAX_OWN_FRAMES):
+            if self.session.over or not any(_OWN_CODE in frame.path for frame in self.session.frames[:MAX_OWN_FRAMES]):
+                break
+            if not await self.session.resume("stepOut", PAUSE_PATIENCE):
+                return False
+            if not self.session.over:
+                await self.session.look()
+        return True
 
     async def arrive(self) -> None:
         """Show where the job has stopped, or how it has ended."""
@@ -115,7 +133,6 @@ class Debugger:
         name = (await session.threads()).get(session.thread, "")
         if name != "MainThread":
             self.screen.show(f"in thread {session.thread}, {name}; 'threads' shows all")
-        session.level = next((n for n, frame in enumerate(session.frames) if _OWN_CODE not in frame.path), 0)
         await self.show_place()
 
     async def show_place(self) -> None:

@@ -128,8 +128,11 @@ class Session:
             await self.pause()
             return await self.wait(within)
 
-    async def resume(self, command: str, **arguments: Any) -> None:
+    async def resume(self, command: str, within: float | None = None, **arguments: Any) -> bool:
         """Let the job run by a DAP request such as "continue" or "next", and wait until it stops again or ends.
+
+        Returns:
+            False if it still runs after `within` seconds.
 
         Raises:
             NotStopped: it runs already.
@@ -143,7 +146,7 @@ class Session:
             except RequestFailed:
                 self.frames, self.running = frames, False
                 raise
-            await self.wait()
+            return await self.wait(within)
 
     async def wait(self, within: float | None = None) -> bool:
         """Wait until the job stands or has ended; False if it still runs after `within` seconds."""

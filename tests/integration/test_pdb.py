@@ -133,8 +133,9 @@ async def test_keys_at_the_prompt(tmp_path):
     """Ctrl-C drops the line that is being typed, an empty line repeats a move, the arrow key recalls; Ctrl-D leaves."""
     async with looping(tmp_path) as found, pdb(found.port, breakpoints=[f"{found.script}:9"], stop=False) as terminal:
         await terminal.expect(PROMPT)
-        terminal.type("p 'not " + CTRL_C)
-        await terminal.expect(PROMPT)
+        terminal.type("p 'not ")
+        await terminal.expect("p 'not ")
+        await terminal.interrupt(PROMPT)
         assert await terminal.ask("p 'sent'", PROMPT) == "'sent'\n"
         assert "(10)work()" in await terminal.ask("n", PROMPT)
         assert "(11)work()" in await terminal.ask("", PROMPT)
@@ -310,15 +311,13 @@ async def test_job_in_c_code(tmp_path):
         assert "*** the job is running" in await terminal.ask("p 1", PROMPT)
         terminal.type("c\n")
         await terminal.expect("c\n")
-        terminal.type(CTRL_C)
-        await terminal.expect(PROMPT)
+        await terminal.interrupt(PROMPT)
         terminal.type("typed")
         await terminal.expect("typed")
         found.job.process.stdin.write(b".")
         shown = await terminal.expect(PROMPT + "typed")
         assert shown.startswith(f"\r\x1b[K> {found.script}(")
-        terminal.type(CTRL_C)
-        await terminal.expect(PROMPT)
+        await terminal.interrupt(PROMPT)
         assert await terminal.ask("p 1", PROMPT) == "1\n"
         terminal.type(CTRL_D)
         assert (await terminal.finish())[0] == 0

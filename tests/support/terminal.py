@@ -48,6 +48,17 @@ class Terminal:
         await self.expect(f"{line}\n")
         return (await self.expect(prompt)).removesuffix(prompt)
 
+    async def interrupt(self, prompt: str) -> str:
+        """Type Ctrl-C until the prompt comes back, and return what is shown.
+
+        Once is not always enough: Python's input() notices a signal that comes just before it waits for a key only when
+        there is a key.
+        """
+        while True:
+            self.type(CTRL_C)
+            with contextlib.suppress(asyncio.TimeoutError):
+                return await asyncio.wait_for(self._find(prompt), 5)
+
     async def finish(self) -> tuple[int, str]:
         """Wait for the end of the program, and return its status and what it has shown."""
         status = await asyncio.wait_for(asyncio.to_thread(self.process.wait, TIMEOUT), TIMEOUT)
