@@ -40,6 +40,8 @@ __all__ = ["Agent"]
 
 UPGRADE_REQUIRED = 426
 """Upgrade Required (RFC 9110, 15.5.22): the sender does not speak the tunnel."""
+REQUESTS = frozenset({"listen", "stacks", "wake"})
+"""What a client may open a stream for besides ports."""
 DRAIN_TIMEOUT = 1.5
 """Seconds that connections may still take when the agent ends: debugpy's last words to the editor are among them. The
 job waits 2 s for its agent."""
@@ -161,12 +163,12 @@ class Agent:
 
     def _open(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
         """A client wants to be connected to a target, or to have a question answered."""
-        if isinstance(event.target, str):
+        if isinstance(event.target, str) and event.target.partition("/")[0] in REQUESTS:
             driver.accept(stream)
             user = str(event.metadata.get("user", "somebody"))
             self._connections.spawn(self._answer(event.target, stream, driver, user), name=f"request {event.target}")
             return
-        target = self._catalog.find(event.target)
+        target = self._catalog.find(event.target) if isinstance(event.target, int) else None
         if target is None:
             logger.warning("refused a connection to %s: not on this agent's list", event.target)
             driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this agent does not serve {event.target}")

@@ -173,7 +173,7 @@ async def test_thread_with_a_debugger():
     async with job(code) as running:
         port = (await running.line()).split()[-1]
         async with await DapClient.connect("127.0.0.1", int(port)) as client:
-            await client.attach({}, within=30)
+            await client.attach({}, justMyCode=False, within=30)
             assert await (await Stop.of(client)).value("secret") == "42"
             await client.request("disconnect", {"terminateDebuggee": False}, within=30)
         status, out, err = await running.finish()
