@@ -106,7 +106,7 @@ class AgentTunnels:
         """Tell every client, and those to come."""
         self.table.info = {**self.table.info, **status}
         for driver in self._drivers.values():
-            driver.send_status(status)
+            driver.send_status(self.table.info)  # a session away keeps the newest status only
 
     async def close(self, text: str) -> None:
         """Say goodbye to every client."""

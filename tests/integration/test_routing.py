@@ -354,3 +354,18 @@ async def test_an_agent_cannot_open_streams_by_itself(relay: LocalRelay) -> None
         _, stream = await asyncio.wait_for(dialling.dialled.get(), 20)
         with pytest.raises(ConnectionLost, match=f"this client does not ask for {port}"):
             await asyncio.wait_for(stream.read(), 20)
+
+
+async def test_what_changes_while_a_client_is_away_reaches_it(relay: LocalRelay) -> None:
+    """A target that comes while the relay is down is known to the client after the tunnel's resume."""
+    port = free_port()
+    async with (
+        node_of(relay, port, name="old") as node,
+        process(port + 1, "new") as late,
+        tunnels(relay) as client,
+    ):
+        await client.discover()
+        await relay.server.kill()
+        node.put(late)
+        await relay.server.start()
+        await until(lambda: client.server_of(Destination(port + 1)) is not None)
