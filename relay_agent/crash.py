@@ -112,7 +112,8 @@ def _stop_with_older_debugpy(error: Exception, traceback: TracebackType) -> None
     innermost = traceback
     while innermost.tb_next is not None:
         innermost = innermost.tb_next
-    debugger.disable_tracing()  # in this thread: what the user evaluates in the frame must not stop in turn
+    debugger.enable_tracing()  # or pydevd would not know this thread, and start with it later
+    debugger.disable_tracing()  # in this thread: else it stops in what follows, here or in what the user evaluates
     state.is_tracing += 1
     try:
         debugger.do_stop_on_unhandled_exception(thread, innermost.tb_frame, {}, (type(error), error, traceback))

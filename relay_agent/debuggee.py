@@ -144,7 +144,7 @@ def _listen(*, follow_children: bool) -> int:
         debugpy.configure(subProcess=follow_children, pythonEnv=_adapter_environment())
         # Left by an adapter that has died, or by the parent of a forked child:
         api.listen.called = False
-        api.pydevd.SetupHolder.setup = None
+        sys.modules["pydevd"].SetupHolder.setup = None  # imported by debugpy.server.api
         port: int = debugpy.listen(("127.0.0.1", 0))[1]
     except (ImportError, ValueError, RuntimeError, OSError) as error:
         raise RelayDebugError(f"debugpy did not start: {error}") from error

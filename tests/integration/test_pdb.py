@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import textwrap
 from pathlib import Path
@@ -397,13 +396,13 @@ async def test_program_that_is_ended(tmp_path, how):
     """A debugger that is told to end, or whose terminal is closed, lets the job go first."""
     async with looping(tmp_path) as found, pdb(found.port) as terminal:
         await terminal.expect(PROMPT)
-        if how.endswith("runs"):
+        if how.endswith("it runs"):
             terminal.type("c\n")
             await found.runs_on()
         if how == "hang up":
             terminal.hang_up()
         else:
-            os.kill(terminal.process.pid, getattr(signal, how.split()[0]))
+            await terminal.kill(getattr(signal, how.split()[0]))
         assert (await terminal.finish())[0] == 0
         await found.runs_on()
 

@@ -51,13 +51,20 @@ class Terminal:
     async def interrupt(self, prompt: str) -> str:
         """Type Ctrl-C until the prompt comes back, and return what is shown.
 
-        Once is not always enough: Python's input() notices a signal that comes just before it waits for a key only when
-        there is a key.
+        Once is not always enough, here and in `kill`: a signal that comes just before Python's input() waits for a key
+        is noticed when there is a key, or another signal.
         """
         while True:
             self.type(CTRL_C)
             with contextlib.suppress(asyncio.TimeoutError):
                 return await asyncio.wait_for(self._find(prompt), 5)
+
+    async def kill(self, number: int) -> None:
+        """Send a signal until the program has ended."""
+        while self.process.poll() is None:
+            self.process.send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(self.process.wait, 5)
 
     async def finish(self) -> tuple[int, str]:
         """Wait for the end of the program, and return its status and what it has shown."""
