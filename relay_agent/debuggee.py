@@ -19,7 +19,7 @@ from typing import Any
 from relay_agent import fork_guard, tracing
 from relay_core.errors import ConfigurationError, RelayDebugError
 
-__all__ = ["arm", "disarm", "find_foreign_port", "is_armed", "is_attached", "release", "wait_for_attach"]
+__all__ = ["arm", "find_foreign_port", "is_armed", "is_attached", "release", "wait_for_attach"]
 
 POLL_INTERVAL = 0.05
 """Seconds between two looks at debugpy, which tells nobody when a debugger has attached."""
@@ -93,10 +93,6 @@ def release() -> None:
             time.sleep(POLL_INTERVAL)
         tracing.stop_tracing()
         _released = True
-
-
-disarm = release
-"""Its older name."""
 
 
 def find_foreign_port() -> int | None:

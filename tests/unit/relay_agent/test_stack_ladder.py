@@ -21,8 +21,8 @@ from pathlib import Path
 from relay_agent import stacks
 
 def answer():
-    for _ in sys.stdin:
-        print(json.dumps(stacks.collect()), flush=True)
+    for number in sys.stdin:
+        print(json.dumps([int(number), stacks.collect()]), flush=True)
 
 number = stacks.register_dump(Path(sys.argv[1]))
 threading.Thread(target=answer, daemon=True).start()
@@ -43,14 +43,21 @@ class Asked:
         self.running = running
         self.pid = running.pid
         self.dump = Dump(path, number)
+        self._asked = 0
 
     @classmethod
     async def of(cls, running, path):
         return cls(running, path, int(await running.line()))
 
     async def ask(self):
-        self.running.process.stdin.write(b"\n")
-        return json.loads(await self.running.line())
+        """Ask the helper thread; an answer to an earlier request that was given up is passed over."""
+        self._asked += 1
+        mine = self._asked
+        self.running.process.stdin.write(b"%d\n" % mine)
+        while True:
+            number, threads = json.loads(await self.running.line())
+            if number == mine:
+                return threads
 
     async def stacks(self, *, dump=True, **options):
         return await stacks_of(self.pid, self.ask, self.dump if dump else None, **options)
@@ -65,13 +72,13 @@ async def silent():
     await asyncio.Event().wait()
 
 
-async def until_it_hangs(asked, how, **options):
-    """Ask until the process has come to where it hangs, and this rung answers."""
+async def until_it_hangs(asked, how, count=1, **options):
+    """Ask until the process has come to where that many of its threads hang, and this rung answers."""
     deadline = asyncio.get_running_loop().time() + TIMEOUT
     while True:
         found = await asked.stacks(**options)
-        functions = [frame["function"] for frame in found["threads"][0]["frames"]] if found["threads"] else []
-        if (found["how"] == how and functions[-1:] == ["hang"]) or asyncio.get_running_loop().time() > deadline:
+        functions = [thread["frames"][-1]["function"] for thread in found["threads"] if thread["frames"]]
+        if (found["how"] == how and functions.count("hang") == count) or asyncio.get_running_loop().time() > deadline:
             return found
 
 
@@ -108,23 +115,24 @@ async def test_hung_process(tmp_path, hang, how):
 async def test_all_threads_by_signal(tmp_path):
     """Faulthandler's answer has all threads of the process."""
     code = """
+        lock = threading.Lock()
+        lock.acquire()
         def hang():
-            threading.Event().wait()
+            lock.acquire()
         for _ in range(3):
             threading.Thread(target=hang, daemon=True).start()
-        print("ready", flush=True)
         hang()
     """
     async with member(tmp_path, code) as running:
         asked = await Asked.of(running, tmp_path / "dump")
-        assert await running.line() == "ready"
+        await until_it_hangs(asked, "helper thread", count=4)
         found = await stacks_of(asked.pid, silent, asked.dump, budget=0)
         assert found["how"] == "faulthandler"
         assert (
             await asyncio.gather(*(stacks_of(asked.pid, silent, asked.dump, budget=0) for _ in range(3))) == [found] * 3
         )
         functions = [[frame["function"] for frame in thread["frames"]] for thread in found["threads"]]
-        assert sum("hang" in stack for stack in functions) >= 3
+        assert [stack[-1] for stack in functions].count("hang") == 4
         assert len(functions) == 5
 
 

@@ -135,8 +135,8 @@ def test_short_texts(value, text):
 def test_module_level_shows_variables_only():
     """At module level, modules, functions, classes and dunder names are not variables."""
     namespace = {"sys": sys, "stacks": stacks, "collect": stacks.collect, "Rude": Rude, "epoch": 3, "look": in_helper}
-    exec("import threading\nseen = look(locals=True)", namespace)
-    frame = next(frame for frame in namespace["seen"][0]["frames"] if frame["file"] == "<string>")
+    exec(compile("import threading\nseen = look(locals=True)", "<a module>", "exec"), namespace)
+    frame = next(frame for frame in namespace["seen"][0]["frames"] if frame["file"] == "<a module>")
     assert frame["locals"] == {"epoch": "3"}
 
 
