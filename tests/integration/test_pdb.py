@@ -325,20 +325,29 @@ async def test_job_in_c_code(tmp_path):
 async def test_job_that_waits(tmp_path):
     """A job that waits for its debugger stops in its own code, not in the library that waits for it."""
     code = """
-        import sys, threading
+        import sys, threading, time
         from relay_agent import debuggee
+        def watch(main=threading.main_thread().ident):
+            while sys._current_frames()[main].f_globals["__name__"] not in ("threading", debuggee.__name__):
+                time.sleep(0.01)
+            open(sys.argv[2], "w").write("it waits")
+        threading.Thread(target=watch, daemon=True).start()
         debuggee.wait_for_attach(60, threading.Event())
         one = 1
         two = 2
+        three = 3
         print("counted")
     """
     async with looping(tmp_path, code) as found:
-        status, out, _ = await scripted(found.port, "n", "n", "p one", "c")
+        await found.runs_on()
+        status, out, _ = await scripted(found.port, "n", "n", "n", "p one", "c")
         assert status == 0
         lines = out.splitlines()
         places = [line for line in lines if line.startswith("> ")]
-        first = 4 if "(4)" in places[0] else 5  # the line of the call, or the next: both are in the job's own code
-        assert places == [f"> {found.script}({line})<module>()" for line in range(first, first + 3)]
+        waits = found.line("debuggee.wait_for_attach(")  # where some debugpy stop once more, on the way out of the call
+        own = [f"> {found.script}({line})<module>()" for line in range(waits, waits + 5)]
+        assert len(places) == 4
+        assert places == sorted(places, key=own.index)
         assert {"1", "counted", "the job has ended"} <= set(lines)
 
 
