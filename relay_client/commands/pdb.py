@@ -6,7 +6,9 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from relay_client.announcement import State
 from relay_client.dap.client import DapClient
+from relay_client.pdb import Reached
 from relay_client.ranks import format_ranks
 from relay_client.roster import Destination
 from relay_client.tunnels import Tunnels
@@ -17,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
-async def session_of_rank(make_tunnels: Callable[[], Awaitable[Tunnels]], rank: int) -> AsyncIterator[DapClient]:
+async def session_of_rank(make_tunnels: Callable[[], Awaitable[Tunnels]], rank: int) -> AsyncIterator[Reached]:
     """Connect to the debugger of a rank, as soon as there is such a rank.
 
     Raises:
@@ -28,6 +30,7 @@ async def session_of_rank(make_tunnels: Callable[[], Awaitable[Tunnels]], rank: 
             lambda: [claim for claim in tunnels.reachable_targets() if claim.target.rank == rank] or None,
             lambda why: logger.info("waiting for %s: %s", format_ranks([rank]), why),
         )
-        stream = await tunnels.open(Destination(claims[0].target.port))
+        target = claims[0].target
+        stream = await tunnels.open(Destination(target.port))
         async with DapClient(stream) as client:
-            yield client
+            yield Reached(client, crashed=target.state is State.CRASHED)

@@ -13,7 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from relay_client.dap.client import DapClient
 from relay_client.pdb import looking, moving  # noqa: F401 - they fill the table of commands
@@ -22,31 +22,38 @@ from relay_client.pdb.debugger import PAUSE_PATIENCE, Debugger
 from relay_client.pdb.screen import Screen
 from relay_core.net.tasks import cancel_and_wait
 
-__all__ = ["local_session", "run_pdb"]
+__all__ = ["Reached", "local_session", "run_pdb"]
 
 T = TypeVar("T")
 REPEATABLE = frozenset({"n", "next", "s", "step", "u", "up", "d", "down", "l", "list", "unt", "until"})
 """What an empty line does again; it must not evaluate anything twice."""
 
 
+class Reached(NamedTuple):
+    """A job that can be debugged."""
+
+    client: DapClient
+    crashed: bool = False
+    """It is held at an exception, and shows that by itself."""
+
+
 @contextlib.asynccontextmanager
-async def local_session(host: str, port: int) -> AsyncIterator[DapClient]:
+async def local_session(host: str, port: int, *, crashed: bool = False) -> AsyncIterator[Reached]:
     """Connect to a debug adapter, or a forwarded port, by its address.
 
     Raises:
         ConnectionLost: on entering, nothing answers there.
     """
     async with await DapClient.connect(host, port) as client:
-        yield client
+        yield Reached(client, crashed)
 
 
 def run_pdb(
-    connection: AbstractAsyncContextManager[DapClient],
+    connection: AbstractAsyncContextManager[Reached],
     *,
     title: str = "job",
     cwd: str = "",
     stop: bool = True,
-    crashed: bool = False,
     breakpoints: Sequence[str] = (),
 ) -> int:
     """Debug at the prompt until the user leaves or the job ends, and return the exit status.
@@ -54,11 +61,10 @@ def run_pdb(
     Must be called in the main thread, with no asyncio loop in it.
 
     Args:
-        connection: Entered and left in a loop of its own, in another thread; yields a connected client.
+        connection: Entered and left in a loop of its own, in another thread.
         title: What the prompt calls the job, for example "rank 0".
         cwd: The job's working directory, if it is known: names of files in `breakpoints` may be relative to it.
         stop: Pause the job at once; without, it runs on until a breakpoint or Ctrl-C.
-        crashed: It is held at an exception; wait for that instead of pausing.
         breakpoints: To be set at once, such as "train.py:12" or "train.py:12, epoch == 3".
 
     Raises:
@@ -68,7 +74,7 @@ def run_pdb(
     lost = None
 
     async def begin(debugger: Debugger) -> None:
-        await debugger.begin(stop=stop, crashed=crashed, breakpoints=list(breakpoints))
+        await debugger.begin(stop=stop, crashed=loop.crashed, breakpoints=list(breakpoints))
 
     with contextlib.suppress(_Ended), _ending_signals(), _Loop(connection, screen, cwd) as loop:
         session = loop.debugger.session
@@ -142,7 +148,7 @@ class _Prompt:
 class _Loop:
     """A thread with an asyncio loop, in which the connection and the debugger live."""
 
-    def __init__(self, connection: AbstractAsyncContextManager[DapClient], screen: Screen, cwd: str) -> None:
+    def __init__(self, connection: AbstractAsyncContextManager[Reached], screen: Screen, cwd: str) -> None:
         self.debugger: Debugger
         self._connection = connection
         self._screen = screen
@@ -178,7 +184,10 @@ class _Loop:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _live(self) -> None:
-        async with self._connection as client, Debugger(client, self._screen, cwd=self._cwd) as self.debugger:
+        async with (
+            self._connection as (client, self.crashed),
+            Debugger(client, self._screen, cwd=self._cwd) as self.debugger,
+        ):
             self._ready.set_result(None)
             await self._leave.wait()
 

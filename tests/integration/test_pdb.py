@@ -19,7 +19,9 @@ from relay_client.pdb import local_session, run_pdb
 from relay_core.console import run_program
 
 def main(arguments):
-    return run_pdb(local_session("127.0.0.1", int(arguments[0])), title="rank 0", **eval(arguments[1]))
+    options = eval(arguments[1])
+    job = local_session("127.0.0.1", int(arguments[0]), crashed=options.pop("crashed", False))
+    return run_pdb(job, title="rank 0", **options)
 
 sys.exit(run_program("relay-client", main))
 """
