@@ -71,11 +71,12 @@ async def test_the_secret_of_a_step_argument(cloud: Azure, identity: FakeManaged
     cloud.vault.secrets[SECRET] = cloud.connection_string("listen")
     code = """
         import relay_agent, time
-        from relay_agent import job
+        from relay_agent import debugging
         relay_agent.start_remote_debugging_from_args()
-        while not job._agent.listening and not job._agent.ended.is_set():
+        member = debugging.current().member
+        while not member.listening.is_set() and not member.hopeless.is_set():
             time.sleep(0.02)
-        print(job._agent.pid, job._agent.listening, "azure" in sys.modules, flush=True)
+        print(member.agent_pid, member.listening.is_set(), "azure" in sys.modules, flush=True)
         sys.stdin.readline()
     """
     arguments = ["--is-debug", "True", "--debug-relay-connection-name", HC, "--debug-port", "5678", "--debug-wait", "0"]

@@ -82,10 +82,10 @@ async def test_bad_settings_do_not_hurt(variables):
 
 @pytest.mark.e2e
 async def test_attach_while_it_serves(relay):
-    """The endpoint serves without a debugger, stops at a breakpoint of one that attaches, and serves on after it."""
+    """The endpoint serves without debugpy, stops at a breakpoint of one that attaches, and serves on after it."""
     port = free_port()
     async with client_of(relay, port), serving(**debug_variables(relay, port)) as server:
-        await server.line("serving True")
+        assert "serving False" == await server.line("serving")
         ask(server)
         assert f"answer {ANSWER}" == await server.line("answer")
         async with attached(port, SCORE, "return score > 0") as debugger:
