@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         "the command.",
     )
     add_run_options(run_command)
-    run_command.set_defaults(command=run_with_debugging)
+    run_command.set_defaults(command=_run)
 
     env = commands.add_parser(
         "env",
@@ -112,6 +112,10 @@ def _serve(arguments: argparse.Namespace) -> int:
         await agent.run()
 
     return run_until_stopped(run())
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    return _explain(arguments) if arguments.explain_auth else run_with_debugging(arguments)
 
 
 def _env(arguments: argparse.Namespace) -> int:

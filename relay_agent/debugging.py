@@ -125,7 +125,7 @@ class DebuggedProcess:
         """Wait until a debugger is attached, and return whether one is: stop after `seconds`, or when none can come."""
         if debuggee.is_attached():
             return True
-        self.member.set_state(state, detail)
+        self.member.set_state(state, detail, until=time.time() + seconds)
         try:
             return debuggee.wait_for_attach(seconds, self.member.hopeless)
         finally:

@@ -89,10 +89,10 @@ class Member:
         """Whether this process is the one that registered; a forked child is not."""
         return os.getpid() == self._owner
 
-    def set_state(self, state: str, detail: str = "") -> None:
-        """Tell the agent, and through it the clients, what this process does."""
-        self._target |= {"state": state, "detail": detail, "since": time.time()}
-        self._send({"state": state, "detail": detail})
+    def set_state(self, state: str, detail: str = "", until: float | None = None) -> None:
+        """Tell the agent, and through it the clients, what this process does, and until when (unix seconds)."""
+        self._target |= {"state": state, "detail": detail, "since": time.time(), "until": until}
+        self._send({"state": state, "detail": detail, "until": until})
 
     def leave(self) -> None:
         """Say goodbye, and give the agent a moment to deliver the last bytes; in a forked child this does nothing."""

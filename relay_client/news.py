@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from relay_client.announcement import AgentInfo, State, TargetInfo
 from relay_client.ports import format_ports
 from relay_client.roster import Conflict
-from relay_client.words import duration
+from relay_client.words import MINUTE, duration
 
 __all__ = ["News", "conflict_text", "describe_agent", "describe_state", "held_texts", "news_of"]
 
@@ -73,16 +73,22 @@ def _changes(old: TargetInfo, new: TargetInfo, agent: AgentInfo, now: float) -> 
     if new.state is State.CRASHED and not new.holder:
         yield _crashed(new, agent, now)
     elif new.state is State.WAITING:
-        yield News(f"{where} waits for a debugger: press F5 on port {new.port}")
+        yield News(f"{where} waits for a debugger: press F5 on port {new.port}{_within(new, now)}")
     elif new.state is State.RUNNING and old.state in {State.WAITING, State.CRASHED}:
         yield News(f"{where} runs")
 
 
 def _crashed(target: TargetInfo, agent: AgentInfo, now: float) -> News:
     why = f": {target.detail}" if target.detail else ""
-    within = f" within {duration(target.until - now)}" if target.until is not None else ""
-    text = f"{_where(target, agent)} crashed{why}; press F5 on port {target.port}{within}"
+    text = f"{_where(target, agent)} crashed{why}; press F5 on port {target.port}{_within(target, now)}"
     return News(text, is_warning=True, is_alarm=True)
+
+
+def _within(target: TargetInfo, now: float) -> str:
+    if target.until is None:
+        return ""
+    left = target.until - now
+    return f" within {duration(left + MINUTE / 2 if left > MINUTE else round(left))}"
 
 
 def describe_agent(agent: AgentInfo, now: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["MAX_TEXT", "clock", "duration", "printable"]
+__all__ = ["MAX_TEXT", "MINUTE", "clock", "duration", "printable"]
 
 MAX_TEXT = 200
 """Characters of a text that came from somewhere else, e.g. the message of an exception."""

@@ -149,7 +149,7 @@ class _Host:
             if "answer" in message:
                 member.answered(message)
             elif "state" in message:
-                member.set_state(str(message["state"]), str(message.get("detail", "")))
+                member.set_state(message)
                 self._members.on_change()
             elif "leave" in message:
                 await self._see_off(member)

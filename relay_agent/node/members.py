@@ -64,9 +64,10 @@ class Member:
         """Return what clients are told about it."""
         return {**self._target, "pid": self.pid}
 
-    def set_state(self, state: str, detail: str) -> None:
+    def set_state(self, message: Message) -> None:
         """Note what it says it does."""
-        self._target |= {"state": state, "detail": detail, "since": time.time()}
+        said = {"state": message["state"], "detail": message.get("detail", ""), "until": message.get("until")}
+        self._target |= {**said, "since": time.time()}
 
     def get(self, field: str) -> object:
         """Return one thing that it said about itself."""

@@ -2,7 +2,7 @@
 
     process -> agent                                     agent -> process
     {"register": {...}, "access": {...}}    first        {"registered": PORT}
-    {"state": "waiting", "detail": ""}                   {"refused": SENTENCE, "hint": ...}      the socket then ends
+    {"state": "waiting", "detail": "", "until": SECONDS} {"refused": SENTENCE, "hint": ...}      the socket then ends
     {"answer": ID, ...}                                  {"ask": "arm" | "release" | ..., "id": ID, ...}
     {"leave": true}                         last         {"listening": true}
                                                          {"failed": SENTENCE, "hint": ...}       the agent then ends

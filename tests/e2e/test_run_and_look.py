@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,7 @@ async def test_crash_is_held_and_inspected(relay: LocalRelay, tmp_path: Path) ->
         ]
         assert (target["rank"], target["port"], target["state"]) == (3, port + 3, "crashed")
         assert target["detail"] == "ValueError: odd"
+        assert 0 < target["until"] - time.time() <= 60
         seen = await run("relay_client", "--hc", HC, "pdb", "--rank", "3", env=client, stdin=b"p loss\nq\n")
         assert seen.status == 0
         assert "'odd'" in seen.stdout

@@ -68,7 +68,7 @@ def test_holding_and_letting_go() -> None:
 
 def test_a_crash_is_an_alarm() -> None:
     """A crash says what happened, what to press and how long there is."""
-    crashed = replace(RANK, state=State.CRASHED, detail="ZeroDivisionError: division by zero", until=NOW + 1800)
+    crashed = replace(RANK, state=State.CRASHED, detail="ZeroDivisionError: division by zero", until=NOW + 1799.5)
     after = replace(NODE, targets=(crashed,))
     text = "rank 3 on node-1 crashed: ZeroDivisionError: division by zero; press F5 on port 5681 within 30 min"
     assert [News(text, is_warning=True, is_alarm=True)] == list(news_of(NODE, after, NOW))
@@ -85,6 +85,8 @@ def test_a_crash_that_is_looked_at_is_no_alarm() -> None:
 def test_waiting_and_running_on() -> None:
     """A process that waits says which port to press F5 on; afterwards it runs."""
     assert ["rank 3 on node-1 waits for a debugger: press F5 on port 5681"] == lines(state=State.WAITING)
+    text = "rank 3 on node-1 waits for a debugger: press F5 on port 5681 within 40 s"
+    assert [text] == lines(state=State.WAITING, until=NOW + 39.9)
     waiting = replace(NODE, targets=(replace(RANK, state=State.WAITING),))
     assert ["rank 3 on node-1 runs"] == [news.text for news in news_of(waiting, NODE, NOW)]
 

@@ -1,0 +1,161 @@
+"""Facts about what breaks a debugpy behind a plain port forward, all the way from relay-client's port to a job."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from relay_client.dap.client import DapClient, RequestFailed
+from tests.support.debuggee import LINE, PROGRAM, Stopped, stopped_at_breakpoint
+from tests.support.ports import free_port
+from tests.support.relay import LocalRelay
+from tests.support.run_job import running_client, running_job
+
+pytestmark = pytest.mark.e2e
+
+STRANGERS = [
+    b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"\x16\x03\x01\x00\xc4\x01\x00\x00\xc0\x03\x03",  # the beginning of a TLS hello
+    b"SSH-2.0-OpenSSH_9.6\r\n",
+]
+HALF_A_MESSAGE = b'Content-Length: 119\r\n\r\n{"seq": 1, "type": "request", "comm'
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """A program that counts."""
+    path = tmp_path / "counting.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+# Who comes to the port:
+
+
+async def test_strangers_leave_the_debugger_usable(relay: LocalRelay, script: Path) -> None:
+    """After 50 connections that are dropped at once, HTTP, TLS, ssh and half a message, F5 attaches and steps."""
+    port = free_port()
+    async with (
+        running_job(relay, script, "--port", str(port)) as job,
+        running_client(relay, script.parent, "--ports", str(port)),
+    ):
+        await job.line("listening on 'myhc'")
+        await asyncio.gather(*(drop_at_once(port) for _ in range(25)))
+        for _ in range(25):
+            await drop_at_once(port)
+        for said in STRANGERS:
+            assert b"" == await answer_to(port, said)
+        await drop_at_once(port, HALF_A_MESSAGE)
+        async with stopped_at_breakpoint(port, script) as session:
+            assert LINE + 1 == await session.step()
+
+
+async def drop_at_once(port: int, said: bytes = b"") -> None:
+    """Connect, and leave without waiting for anything."""
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(said)
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+async def answer_to(port: int, said: bytes) -> bytes:
+    """Say something, and return what comes back up to the end; an end by force is one too."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(said)
+    answer = b""
+    with contextlib.suppress(ConnectionError):
+        answer = await asyncio.wait_for(reader.read(), 30)
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+    return answer
+
+
+# How much is said:
+
+
+async def test_large_values(relay: LocalRelay, script: Path) -> None:
+    """A value of 5 MB arrives whole; one that debugpy cannot carry is an error, and stepping goes on after it."""
+    port = free_port()
+    async with (
+        running_job(relay, script, "--port", str(port)),
+        running_client(relay, script.parent, "--ports", str(port)),
+        stopped_at_breakpoint(port, script) as session,
+    ):
+        assert 5_000_000 == (await copy_value(session, "'x' * 5_000_000")).count("x")
+        with pytest.raises(RequestFailed, match="20,?000,?[0-9]+ bytes"):
+            await copy_value(session, "'x' * 20_000_000")
+        assert LINE + 1 == await session.step()
+
+
+async def copy_value(session: Stopped, expression: str) -> str:
+    """Return a value uncut, as an editor's "copy value" has it."""
+    frame, _ = await session.frame()
+    arguments = {"expression": expression, "frameId": frame, "context": "clipboard"}
+    return (await session.client.request("evaluate", arguments, within=30))["result"]
+
+
+# What the job starts:
+
+POOL = """\
+import multiprocessing
+import sys
+
+def work(number):
+    return number * number
+
+if __name__ == "__main__":
+    with multiprocessing.get_context(sys.argv[1]).Pool(2) as pool:
+        print(pool.map(work, range(4), chunksize=1), flush=True)
+        pool.close()
+        pool.join()
+"""
+IN_WORK = 5
+"""A line that only the children run."""
+RESULT = "[0, 1, 4, 9]\n"
+METHODS = pytest.mark.parametrize("method", ["fork", "spawn"])
+
+
+@METHODS
+async def test_pool_that_nobody_follows(relay: LocalRelay, tmp_path: Path, method: str) -> None:
+    """A pool ends as ever, though its parent is attached to and its workers pass a breakpoint; nobody hears of them."""
+    script, port = write_pool(tmp_path), free_port()
+    async with (
+        running_job(relay, script, "--port", str(port), arguments=[method]) as job,
+        running_client(relay, tmp_path, "--ports", str(port)),
+        await DapClient.connect("127.0.0.1", port) as parent,
+    ):
+        await parent.attach({str(script): [{"line": IN_WORK}]}, within=30)
+        event = await parent.wait_for_event("stopped", "debugpyAttach", "terminated", within=60)
+        assert "terminated" == event["event"]
+        await parent.close()
+        finished = await job.finish()
+        assert (0, RESULT) == (finished.status, finished.stdout)
+
+
+@METHODS
+async def test_pool_that_an_editor_follows(relay: LocalRelay, tmp_path: Path, method: str) -> None:
+    """With --follow-children an editor is sent to the port that it knows, once for each worker, and stops in them."""
+    script, port = write_pool(tmp_path), free_port()
+    async with (
+        running_job(relay, script, "--port", str(port), "--follow-children", arguments=[method]) as job,
+        running_client(relay, tmp_path, "--ports", str(port)),
+        await DapClient.connect("127.0.0.1", port) as parent,
+    ):
+        follower = Follower(script, IN_WORK)
+        # VS Code sends what launch.json says, and debugpy gives it back for each child.
+        await parent.attach(follower.breakpoints, within=30, connect={"host": "127.0.0.1", "port": port})
+        await follower.follow(parent)
+        await parent.close()
+        finished = await job.finish()
+        assert (0, RESULT) == (finished.status, finished.stdout)
+    assert {port} == follower.ports
+    assert 4 == follower.stops
+
+
+def write_pool(directory: Path) -> Path:
+    path = directory / "pool.py"
+    path.write_text(POOL)
+    return path
