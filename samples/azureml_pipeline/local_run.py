@@ -9,40 +9,33 @@ relay-client, so the debugger takes the same way as it would through Azure.
 import contextlib
 import importlib.util
 import json
-import os
 import re
 import shutil
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from relay_agent.pipeline import Step, read_steps
 
 HERE = Path(__file__).resolve().parent
-START_TIMEOUT = 30.0
-"""Seconds for the relay or relay-client to start; each takes one or two."""
-END_TIMEOUT = 5.0
-"""Seconds a program gets to end when it is asked to."""
+sys.path.append(str(HERE.parent / "shared"))
+from local_relay import clean_environment, end_in_order, free_port, start_relay, started  # noqa: E402
 
 OTHER_STEP = re.compile(r"\$\{\{parent\.jobs\.(\w+)\.outputs\.(\w+)\}\}")
 
 
 def run_locally(body: dict, connection_name: str | None) -> int:
     """Run all steps, through a relay with this hybrid connection in a debug run, and return the exit status."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # so that what was started is ended
-        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+    end_in_order()
     steps = read_steps(body)
     with tempfile.TemporaryDirectory(prefix="pipeline-") as name, contextlib.ExitStack() as running:
         folder = Path(name)
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("RELAY_")}
-        environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
+        environment = clean_environment()
         if connection_name:
-            environment |= start_relay(folder, connection_name, steps, environment, running)
+            ports = ",".join(str(step.ports[0]) for step in steps)
+            environment |= start_relay(folder, connection_name, ports, environment, running).agent
             print(f"Open {HERE} in VS Code; its .vscode/launch.json needs this:\n{launch_json(steps)}", flush=True)
         for step in steps:
             if step.processes_per_node > 1 and importlib.util.find_spec("torch") is None:
@@ -136,63 +129,3 @@ def places_of(step: Step) -> list[dict[str, str]]:
         for node in range(step.nodes)
         for local in range(step.processes_per_node)
     ]
-
-
-def start_relay(
-    folder: Path, name: str, steps: list[Step], environment: Mapping[str, str], running: contextlib.ExitStack
-) -> dict[str, str]:
-    """Start a relay with one hybrid connection and relay-client, and return what the steps need to find the relay."""
-    files, ready, log = folder / "relay", folder / "ready.json", folder / "programs.log"
-    relay = [sys.executable, "-m", "relay_server"]
-    arguments = ["init", str(files), "--hc", name, "--port", str(free_port())]
-    subprocess.run([*relay, *arguments], check=True, env=environment, stdout=subprocess.DEVNULL)
-    serve = [*relay, "serve", "--config", str(files / "relay.toml"), "--ready-file", str(ready)]
-    process = running.enter_context(started(serve, cwd=folder, env=environment, log=log))
-    wait_until(ready.exists, process, log)
-    said = json.loads(ready.read_text())
-
-    client = [sys.executable, "-m", "relay_client", "--hc", name, "--ca-file", said["ca_file"]]
-    client += ["--connection-string-file", str(files / f"{name}.client.connection")]
-    client += ["--ports", ",".join(str(step.ports[0]) for step in steps)]
-    process = running.enter_context(started(client, cwd=folder, env=environment, log=log))
-    wait_until(lambda: "relay-client: ready" in log.read_text(), process, log)
-    return {
-        "RELAY_CONNECTION_STRING_FILE": str(files / f"{name}.agent.connection"),
-        "RELAY_CA_FILE": said["ca_file"],
-    }
-
-
-@contextlib.contextmanager
-def started(
-    command: list[str], *, cwd: Path, env: Mapping[str, str], log: Path | None = None
-) -> Iterator[subprocess.Popen]:
-    """Start a program in a process group of its own, and end the whole group at the end of the block."""
-    with contextlib.ExitStack() as files:
-        output = files.enter_context(log.open("ab")) if log else None
-        process = subprocess.Popen(
-            command, cwd=cwd, env=env, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
-        )
-    try:
-        yield process
-    finally:
-        for insist in (signal.SIGTERM, signal.SIGKILL):
-            if process.poll() is None:
-                os.killpg(process.pid, insist)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(END_TIMEOUT)
-
-
-def wait_until(ready: Callable[[], bool], process: subprocess.Popen, log: Path) -> None:
-    """Return when the program is ready; end with what it printed if it never will be."""
-    deadline = time.monotonic() + START_TIMEOUT
-    while not ready():
-        if process.poll() is not None or time.monotonic() > deadline:
-            sys.exit(log.read_text())
-        time.sleep(0.02)
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

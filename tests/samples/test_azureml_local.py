@@ -101,7 +101,7 @@ async def test_breakpoint_in_each_step():
 
 @needs_torch
 async def test_train_under_torchrun(tmp_path):
-    """The PyTorch step also runs under two launches of torchrun, as on two nodes, with its debugger on rank 0 only."""
+    """The PyTorch step also runs under two launches of torchrun, as on two nodes, and goes on if nobody can debug it."""
     features, port = tmp_path / "features", free_ports(1)
     features.mkdir()
     for number in range(4):
@@ -119,5 +119,5 @@ async def test_train_under_torchrun(tmp_path):
     assert 2 == first.output.count("of 4: loss")
     assert 2 == second.output.count("of 4: loss")
     assert "the job goes on without a debugger" in first.output
-    assert "relay-agent" not in second.output
+    assert "relay-agent: " in second.output
     assert {"weights", "bias"} == json.loads((tmp_path / "model" / "model.json").read_text()).keys()

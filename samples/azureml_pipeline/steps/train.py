@@ -27,10 +27,9 @@ def main() -> None:
     relay_agent.add_debug_arguments(parser)
     options = parser.parse_args()
 
-    # All ranks are given the same port, so one of them debugs; the others wait for it in their next collective
-    # operation, which must not lose patience.
-    if int(os.environ["RANK"]) == 0:
-        relay_agent.start_remote_debugging_from_args()
+    # Rank 0 waits for its debugger, and the others for rank 0 in their next collective operation, which must not lose
+    # patience. They can be attached to at any time: rank n has the port of the step plus n.
+    relay_agent.start_remote_debugging_from_args()
     patience = timedelta(days=1) if options.is_debug else timedelta(minutes=10)
 
     on_gpu = torch.cuda.is_available()
