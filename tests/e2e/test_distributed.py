@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import signal
 from collections.abc import AsyncIterator
 
 import pytest
@@ -82,7 +84,7 @@ async def test_one_rank_and_then_all(relay, tmp_path):
             assert await session.step() == REDUCE + 1  # the other three are in the same all_reduce, and go on
             assert await session.value("total[0].item()") == "6.0"
         async with contextlib.AsyncExitStack() as stack:
-            with job.standing():
+            async with job.standing():
                 attaching = (stack.enter_async_context(Session.attached(port + rank, job)) for rank in range(4))
                 sessions = await asyncio.gather(*attaching)
             for session in sessions:
@@ -96,3 +98,26 @@ async def test_one_rank_and_then_all(relay, tmp_path):
         job.stop()
         assert await job.finish() == [0, 0]
         assert job.left_over() == []
+
+
+async def test_killed_rank_and_the_next_job(relay, tmp_path):
+    """SIGKILL of a rank ends the job, nothing is left behind, and the same client reaches that rank of the next job."""
+    port = four_ports()
+    async with client(relay, port):
+        for attempt in ("first", "second"):
+            directory = tmp_path / attempt
+            directory.mkdir()
+            async with torch_job(relay, directory, port, "--debug-ranks", "none") as job:
+                async with Session.attached(port + 3, job) as session:
+                    await session.until_stopped()
+                    assert await session.value("rank") == "3"
+                    pids = job.rank_pids()
+                    assert await session.value("os.getpid()") == str(pids[3])
+                    if attempt == "second":
+                        await session.clear_and_continue(job)
+                        job.stop()
+                if attempt == "first":
+                    os.kill(pids[3], signal.SIGKILL)
+                statuses = await job.finish()
+                assert (statuses == [0, 0]) == (attempt == "second")
+                assert job.left_over() == []

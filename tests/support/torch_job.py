@@ -11,7 +11,7 @@ import importlib.util
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psutil
@@ -37,17 +37,19 @@ import relay_agent
 
 
 def train(rank, steps):
-    total = torch.zeros(2)
+    total = torch.zeros(3)
     step = 0
     while step < steps and not total[1]:
         step += 1
-        value = torch.tensor([float(rank), float(os.path.exists("stop"))])  # the ranks stop in the same step
-        while os.path.exists("gate"):
-            time.sleep(0.01)
+        wishes = [float(os.path.exists(name)) for name in ("stop", "stand")]  # of one rank: all do it in the same step
+        value = torch.tensor([float(rank), *wishes])
         total = value.clone()
         dist.all_reduce(total)
         mean = total[0].item() / dist.get_world_size()
         time.sleep(0.02)
+        while total[2] and os.path.exists("stand"):
+            open(f"standing-{rank}", "w").close()
+            time.sleep(0.01)
     return mean
 
 
@@ -83,13 +85,15 @@ class TorchJob:
         self.script = directory / "train.py"
         self.launchers = launchers
 
-    @contextlib.contextmanager
-    def standing(self) -> Iterator[None]:
-        """Let all ranks meet in front of the same all_reduce for a block."""
-        gate = self.directory / "gate"
-        gate.touch()
+    @contextlib.asynccontextmanager
+    async def standing(self) -> AsyncIterator[None]:
+        """Have all ranks stand between the same two steps for a block."""
+        (self.directory / "stand").touch()
+        async with timeout(60):
+            while len(list(self.directory.glob("standing-*"))) < 4:
+                await asyncio.sleep(0.02)
         yield
-        gate.unlink()
+        (self.directory / "stand").unlink()
 
     def stop(self) -> None:
         """Let every rank leave its loop."""
