@@ -36,8 +36,9 @@ soak: $(READY)
 bench: $(READY)
 	$(BIN)/python -m tests.bench $(BENCH)
 
-# What some tests and samples need and nobody should have to download for the rest: torch, the Azure ML SDK, MPI.
-extras: $(READY) mpi
+# What some tests and samples need and nobody should have to download for the rest: torch, the Azure ML SDK, MPI, and Azure
+# ML's inference server.
+extras: $(READY) mpi .inference-server/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' -e '.[ml]'
 
 # Three real MPI launchers for the tests of ranks, each in an environment of its own: all of them are called mpiexec. Without
@@ -51,6 +52,12 @@ mpi: $(MPI_READY)
 	@$(PYTHON) -m venv --clear .mpi/$*
 	@if .mpi/$*/bin/python -m pip install --quiet --disable-pip-version-check '$(filter $*==%,$(MPI_PACKAGES))'; then touch $@; \
 	else echo "$* cannot be installed: its tests will be skipped"; fi
+
+# It cannot share an environment with the Azure ML SDK.
+.inference-server/.ready: pyproject.toml
+	@$(PYTHON) -m venv --clear .inference-server
+	@if .inference-server/bin/python -m pip install --quiet --disable-pip-version-check azureml-inference-server-http==1.5.1 \
+	-e .; then touch $@; else echo "azmlinfsrv cannot be installed: its test will be skipped"; fi
 
 # The same tests on every supported interpreter that this machine has.
 test-pythons:
@@ -68,4 +75,4 @@ $(NODE_READY): tests/interop/package.json
 	else echo "npm is missing: interop tests will be skipped"; fi
 
 clean:
-	rm -rf .venv-* .mpi build dist tests/interop/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv-* .mpi .inference-server build dist tests/interop/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

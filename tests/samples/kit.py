@@ -5,6 +5,8 @@ import asyncio.subprocess
 import contextlib
 import importlib.util
 import os
+import re
+import shlex
 import signal
 import socket
 import sys
@@ -120,7 +122,7 @@ async def running(*command: str, cwd: Path, env: Mapping[str, str]) -> AsyncIter
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError, asyncio.TimeoutError):
                     os.killpg(process.pid, number)
-                    await program.rest(15)
+                    await program.rest(PATIENCE)  # its agent, too, has its output
         print(program.output)
 
 
@@ -206,3 +208,26 @@ async def client_of(relay: LocalRelay, port: int) -> AsyncIterator[Program]:
 def agent_settings(relay: LocalRelay) -> dict[str, str]:
     """Return the variables that a job needs to find the relay."""
     return {"RELAY_CONNECTION_STRING": relay.connection_string("listen"), "RELAY_CA_FILE": str(relay.ca_file)}
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Return the command lines of a page, in words."""
+    blocks = re.findall(r"^```console\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [words for line in "".join(blocks).splitlines() if (words := shlex.split(line, comments=True))]
+
+
+def on_ports(command: list[str], first: int, last: int | None = None) -> list[str]:
+    """Return a page's command with other ports than 5678 and up, because other tests run at the same time."""
+    words = []
+    for before, word in zip(["", *command], command, strict=False):
+        words.append(word)
+        if word.endswith("local_relay.py"):
+            words += ["--ports", f"{first}-{last or first}"]
+        elif (before, word) == ("relay-agent", "run"):
+            words += ["--port", str(first)]
+    return words
+
+
+async def client_settings(sample: Running) -> dict[str, str]:
+    """Return the variables that a sample with a relay of its own prints for relay-client."""
+    return dict(word.split("=", 1) for word in shlex.split(await sample.line("    export "))[1:])
