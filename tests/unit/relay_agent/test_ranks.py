@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_agent.ranks import _TABLE, SINGLE, ProcessIdentity, explain, identify
+from relay_agent.launchers import TABLE
+from relay_agent.ranks import SINGLE, ProcessIdentity, explain, identify
 
 TORCH = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "10.0.0.4", "MASTER_PORT": "29500"}
 TORCHRUN = TORCH | {"TORCHELASTIC_RUN_ID": "job", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1", "ROLE_RANK": "3"}
@@ -251,7 +252,7 @@ def test_identity(environ, launcher, expected):
 
 def test_every_row_has_a_case():
     """No launcher is in the table without one."""
-    assert {row.launcher for row in _TABLE} == {launcher for _, launcher, _ in ROWS.values()} - {SINGLE}
+    assert {row.launcher for row in TABLE} == {launcher for _, launcher, _ in ROWS.values()} - {SINGLE}
 
 
 NODE_LEVEL = {
@@ -364,7 +365,7 @@ def test_explanation_shows_no_other_variable():
 # Any environment
 
 NAMES = sorted(
-    {name.lstrip("!").replace("*", "X") for row in _TABLE for name in (*row.probes(), *row.variables())}
+    {name.lstrip("!").replace("*", "X") for row in TABLE for name in (*row.probes(), *row.variables())}
     | {"SLURM_JOB_ID", "TORCHELASTIC_RESTART_COUNT", "HOSTNAME", "PAI_TASK_ROLE_TASK_COUNT_worker"}
 )
 JSON = st.recursive(
