@@ -144,7 +144,8 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Drop the TCP connection without a goodbye; the relay tells the peer so."""
-        self._transport.abort()
+        if not self._gone.is_set():  # Python 3.11.0 to 3.11.2 fail when TLS has ended already
+            self._transport.abort()
 
     # What asyncio does:
 

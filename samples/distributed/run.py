@@ -1,0 +1,95 @@
+"""Train with four ranks behind a relay on this machine, and debug them with your editor, or let this script do it.
+
+    python run.py                     every rank waits for you: F5 on `all ranks`
+    python run.py --debug-ranks 3     only rank 3 waits; the others wait for rank 3, and can be debugged at any time
+    python run.py --check             attaches to every rank, and prints where it stands and what it knows
+
+It needs torch. What it runs is `relay-agent run ... -- torchrun ... train.py`.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import importlib.util
+import sys
+from pathlib import Path
+
+from relay_client.dap.client import DapClient
+from relay_client.demo.sample import Sample
+from relay_core.console import print_error
+from relay_core.errors import RelayDebugError
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "shared"))
+from local_relay import HC, behind_relay, exit_status  # noqa: E402
+
+RANKS = range(4)
+BREAKPOINT = "dist.all_reduce(gradient)"
+CONDITION = "step == 3"
+PATIENCE = 90.0
+"""Seconds for four processes to import torch, which is slow under a debugger before Python 3.12."""
+
+
+def main() -> int:
+    """Run the job, and return its exit status, or 1 if `--check` saw something else than it should."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--debug-ranks", default="all", metavar="LIST", help="ranks that wait (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=5678, help="of rank 0; rank n has n more (default: %(default)s)")
+    parser.add_argument("--check", action="store_true", help="debug the job without an editor")
+    options = parser.parse_args()
+    if importlib.util.find_spec("torch") is None:
+        parser.error("torch is missing: pip install torch")
+    first, last = options.port, options.port + RANKS[-1]
+    agent = ["relay-agent", "run", "--hc", HC, "--port", str(first), "--debug-ranks", options.debug_ranks]
+    torchrun = ["torchrun", "--standalone", "--nproc-per-node", str(len(RANKS)), "train.py"]
+    with behind_relay([*agent, "--debug-timeouts", "--", *torchrun], ports=f"{first}-{last}", cwd=HERE) as job:
+        if options.check:
+            try:
+                asyncio.run(look(first))
+            except RelayDebugError as error:
+                print_error("run.py", error)
+                return 1
+        return exit_status(job)
+
+
+async def look(first_port: int) -> None:
+    """Attach to all ranks, print one line about each, and let them go on.
+
+    Raises:
+        RelayDebugError: a rank is not there, or does not stop.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(await DapClient.connect("127.0.0.1", first_port + rank)) for rank in RANKS
+        ]
+        await asyncio.gather(*map(attach, clients))
+        for client in clients:
+            print(await place_of(client), flush=True)
+        for client in clients:
+            await client.request("disconnect", {"terminateDebuggee": False})
+
+
+async def attach(client: DapClient) -> None:
+    """Attach as an editor does, with a conditional breakpoint where the ranks meet."""
+    sample = Sample(HERE)
+    wanted = {str(sample.script): [{"line": sample.line_of(BREAKPOINT), "condition": CONDITION}]}
+    mapping = {"localRoot": str(HERE), "remoteRoot": "."}
+    await client.attach(wanted, within=PATIENCE, pathMappings=[mapping], justMyCode=False)
+
+
+async def place_of(client: DapClient) -> str:
+    """Wait until a rank stands at the breakpoint, and say where that is and what it knows there."""
+    stopped = await client.wait_for_event("stopped", within=PATIENCE)
+    where = {"threadId": stopped["body"]["threadId"], "levels": 1}
+    stack = await client.request("stackTrace", where, within=PATIENCE)
+    top = stack["stackFrames"][0]
+    values = {}
+    for name in ("rank", "step", "loss"):
+        arguments = {"expression": name, "frameId": top["id"], "context": "watch"}
+        values[name] = (await client.request("evaluate", arguments, within=PATIENCE))["result"]
+    place = f"{top['name']}, {Path(top['source']['path']).name}:{top['line']}"
+    return f"rank {values['rank']} stands in {place}: step = {values['step']}, loss = {values['loss']}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

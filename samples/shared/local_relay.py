@@ -1,0 +1,160 @@
+"""A relay and relay-client on this machine, for samples that are tried without Azure.
+
+    python local_relay.py --ports 5678-5681 -- relay-agent run --hc myhc -- torchrun ... train.py
+
+starts both, runs the command with the variables that a job finds the relay with, and ends with the command's exit
+status. Everything is ended then, and on Ctrl-C.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+HC = "myhc"
+START_TIMEOUT = 30.0
+"""Seconds for the relay or relay-client to start; each takes one or two."""
+END_TIMEOUT = 5.0
+"""Seconds a program gets to end when it is asked to."""
+
+
+class Relay(NamedTuple):
+    """The environment variables that lead to a relay."""
+
+    agent: dict[str, str]
+    """For the job."""
+    client: dict[str, str]
+    """For relay-client and its commands."""
+
+
+def main() -> int:
+    """Run the command, and return its exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hc", default=HC, metavar="NAME", help="name of the hybrid connection (%(default)s)")
+    parser.add_argument("--ports", default="5678", metavar="LIST", help="relay-client's ports (%(default)s)")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+    options = parser.parse_args()
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        parser.error("no command is given")
+    with behind_relay(command, hc=options.hc, ports=options.ports) as job:
+        return exit_status(job)
+
+
+@contextlib.contextmanager
+def behind_relay(
+    command: list[str], *, ports: str, hc: str = HC, cwd: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a job with a relay and relay-client of its own; all three are ended at the end of the block."""
+    end_in_order()
+    with tempfile.TemporaryDirectory(prefix="relay-") as name, contextlib.ExitStack() as running:
+        environment = clean_environment()
+        relay = start_relay(Path(name), hc, ports, environment, running)
+        variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in relay.client.items())
+        print(
+            f"relay and relay-client run on this machine; debugger ports: {ports}. F5, or in another terminal:\n"
+            f"    export {variables}\n"
+            f"    relay-client --hc {hc} targets\n"
+            f"The job: {shlex.join(command)}",
+            flush=True,
+        )
+        yield running.enter_context(started(command, cwd=cwd or Path.cwd(), env=environment | relay.agent))
+
+
+def exit_status(job: subprocess.Popen[bytes]) -> int:
+    """Wait for the end of a job, and return its status as a shell would."""
+    status = job.wait()
+    return status if status >= 0 else 128 - status
+
+
+def end_in_order() -> None:
+    """Let SIGINT and SIGTERM raise SystemExit, so that what was started is ended."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+
+
+def clean_environment() -> dict[str, str]:
+    """Return this environment without settings for a relay, and with the programs beside this Python in front."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("RELAY_")}
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
+    return environment
+
+
+def start_relay(
+    folder: Path, name: str, ports: str, environment: Mapping[str, str], running: contextlib.ExitStack
+) -> Relay:
+    """Start a relay with one hybrid connection, and relay-client for these ports.
+
+    Args:
+        folder: For keys and logs.
+        name: Of the hybrid connection.
+        ports: As relay-client's `--ports`.
+        environment: Of both programs.
+        running: Ends them.
+    """
+    files, ready, log = folder / "relay", folder / "ready.json", folder / "programs.log"
+    relay = [sys.executable, "-m", "relay_server"]
+    arguments = ["init", str(files), "--hc", name, "--port", str(free_port())]
+    subprocess.run([*relay, *arguments], check=True, env=environment, stdout=subprocess.DEVNULL)
+    serve = [*relay, "serve", "--config", str(files / "relay.toml"), "--ready-file", str(ready)]
+    process = running.enter_context(started(serve, cwd=folder, env=environment, log=log))
+    wait_until(ready.exists, process, log)
+    ca_file = json.loads(ready.read_text())["ca_file"]
+
+    def access(side: str) -> dict[str, str]:
+        return {"RELAY_CONNECTION_STRING_FILE": str(files / f"{name}.{side}.connection"), "RELAY_CA_FILE": ca_file}
+
+    client = [sys.executable, "-m", "relay_client", "--hc", name, "--ports", ports]
+    process = running.enter_context(started(client, cwd=folder, env={**environment, **access("client")}, log=log))
+    wait_until(lambda: "relay-client: ready" in log.read_text(), process, log)
+    return Relay(agent=access("agent"), client=access("client"))
+
+
+@contextlib.contextmanager
+def started(
+    command: list[str], *, cwd: Path, env: Mapping[str, str], log: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a program in a process group of its own, and end the whole group at the end of the block."""
+    with contextlib.ExitStack() as files:
+        output = files.enter_context(log.open("ab")) if log else None
+        process = subprocess.Popen(
+            command, cwd=cwd, env=env, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        for insist in (signal.SIGTERM, signal.SIGKILL):
+            if process.poll() is None:
+                os.killpg(process.pid, insist)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(END_TIMEOUT)
+
+
+def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    """Return when the program is ready; end with what it printed if it never will be."""
+    deadline = time.monotonic() + START_TIMEOUT
+    while not ready():
+        if process.poll() is not None or time.monotonic() > deadline:
+            sys.exit(log.read_text())
+        time.sleep(0.02)
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""Facts about samples/distributed: four real ranks, debugged with its page's commands."""
+
+import asyncio
+import json
+
+import pytest
+
+from relay_core.net.compat import timeout
+from tests.samples.kit import (
+    PATIENCE,
+    SAMPLES,
+    breakpoint_hit,
+    client_settings,
+    commands,
+    environment,
+    free_ports,
+    line_of,
+    needs_torch,
+    on_ports,
+    running,
+)
+from tests.support.programs import run
+
+SAMPLE = SAMPLES / "distributed"
+SCRIPT = SAMPLE / "train.py"
+REDUCE = "dist.all_reduce(gradient)"
+INSTALL, LOCAL, CHECK, CLUSTER, CLIENT, WAIT, TARGETS, STACKS, ARGUMENTS = commands(SAMPLE / "README.md")
+BEHIND_RELAY = ["python", "../shared/local_relay.py", "--"]
+
+
+def test_one_configuration_for_each_rank():
+    """launch.json attaches to rank n at the first port of the page's relay-client plus n, and to all with one F5."""
+    launch = json.loads((SAMPLE / ".vscode" / "launch.json").read_text())
+    first, last = map(int, CLIENT[-1].split("-"))
+    ports = range(first, last + 1)
+    assert list(ports) == [configuration["connect"]["port"] for configuration in launch["configurations"]]
+    names = [f"rank {rank} ({port})" for rank, port in enumerate(ports)]
+    assert names == [configuration["name"] for configuration in launch["configurations"]]
+    assert ["all ranks", names] == [launch["compounds"][0][field] for field in ("name", "configurations")]
+
+
+@pytest.mark.e2e
+@needs_torch
+async def test_check():
+    """`run.py --check` runs the page's command, stops every rank at the same line and step, and lets the job end."""
+    first = free_ports(4)
+    async with running(*CHECK, "--port", str(first), cwd=SAMPLE, env=environment()) as check:
+        assert 0 == await check.finish()
+    assert f"The job: {' '.join(CLUSTER)}\n" in check.output.replace(f" --port {first}", "")
+    place = f"stands in train_step, train.py:{line_of(SCRIPT, REDUCE)}: step = 3, loss = 0."
+    for rank in range(4):
+        assert f"\nrank {rank} {place}" in check.output
+        assert f"\nrank {rank} {place}" in (SAMPLE / "README.md").read_text()
+    assert 4 == check.output.count(" of 4: loss ")
+
+
+@pytest.mark.e2e
+@needs_torch
+async def test_hold_rank_3():
+    """While rank 3 stands at a breakpoint the page's commands list all ranks, and show the others waiting for it."""
+    first = free_ports(4)
+    options = ["--port", str(first), "--debug-ranks", "3"]
+    async with running(*LOCAL, *options, cwd=SAMPLE, env=environment()) as job:
+        settings = await client_settings(job)
+        async with breakpoint_hit(first + 3, SCRIPT, REDUCE, condition="step == 3") as stop:
+            assert "3" == await stop.evaluate("rank")
+            assert 0 == (await run("relay_client", *WAIT[1:], env=settings)).status
+            _, *rows = (await run("relay_client", *TARGETS[1:], env=settings)).stdout.splitlines()
+            listed = [row.split()[2:4] + row.split()[6:7] for row in rows]
+            assert [[f"{rank}", f"{first + rank}", "running"] for rank in range(3)] == listed[:3]
+            assert [["3", f"{first + 3}", "attached"]] == listed[3:]
+            async with timeout(PATIENCE):  # until they have gone as far as they can
+                while "3 ranks (0-2) in all_reduce" not in (await stacks(settings)):
+                    await asyncio.sleep(0.1)
+        assert 0 == await job.finish()
+
+
+async def stacks(settings: dict[str, str]) -> str:
+    """Return what the page's command shows of the ranks' stacks."""
+    return (await run("relay_client", *STACKS[1:], env=settings)).stdout
+
+
+@pytest.mark.e2e
+@needs_torch
+async def test_arguments_of_the_script():
+    """The script with two calls of relay_agent takes the page's arguments: rank 3 waits, and the others for it."""
+    first = free_ports(4)
+    command = on_ports([*BEHIND_RELAY, *ARGUMENTS], first, first + 3)
+    async with running(*command, "--debug-port", str(first), cwd=SAMPLE, env=environment()) as job:
+        await job.line(f"rank 3: waits up to 600 s for a debugger on port {first + 3}")
+        async with breakpoint_hit(first + 3, SCRIPT, REDUCE) as stop:
+            assert ("3", "1") == (await stop.evaluate("rank"), await stop.evaluate("step"))
+        assert 0 == await job.finish()
+    assert 1 == job.output.count("waits up to")
