@@ -15,13 +15,13 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from relay_agent import debuggee
 
-__all__ = ["Hold", "hold_on_crash", "install"]
+__all__ = ["Hold", "hold_on_crash", "install", "tracebacks"]
 
 Hold = Callable[[str], bool]
 """Waits for a debugger, told what happened in one line; returns whether one is attached."""
@@ -36,6 +36,13 @@ class _Installed(NamedTuple):
 
 
 _installed: _Installed | None = None
+_held: dict[int, TracebackType] = {}
+"""Where the exceptions of threads were raised, by ident, while they are held."""
+
+
+def tracebacks() -> Mapping[int, TracebackType]:
+    """Return where the threads that are held were raising, by ident: their stacks do not tell any more."""
+    return dict(_held)
 
 
 def install(hold: Hold) -> None:
@@ -80,6 +87,8 @@ def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
         return
     if not _installed.crashed.acquire(blocking=False):
         return
+    if error.__traceback__ is not None:
+        _held[threading.get_ident()] = error.__traceback__
     try:
         is_shown = is_uncaught and _stops_at_uncaught()
         if _installed.hold(_describe(error)) and not is_shown:
@@ -87,6 +96,8 @@ def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
     except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - Ctrl-C, for one, ends the hold only
         if sys.stderr is not None:
             print(f"relay-agent: the hold ended: {_describe(failure)}", file=sys.stderr, flush=True)  # noqa: T201
+    finally:
+        _held.pop(threading.get_ident(), None)
 
 
 def _stops_at_uncaught() -> bool:

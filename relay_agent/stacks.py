@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import itertools
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path, PurePath
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
 __all__ = ["MAX_FRAMES", "MAX_THREADS", "collect", "is_helper", "register_dump", "unregister_dump"]
@@ -27,6 +28,9 @@ MAX_THREADS = 100
 """Threads of one process, also faulthandler's limit; a line to the agent holds them."""
 
 _OURS = PurePath(__file__).parent
+_WAITING = {"threading.py", "contextlib.py"}
+"""What relay-agent and debugpy wait in."""
+_Place = tuple[FrameType, "int | None"]
 _FIRST_SIGNAL = 10
 """Offset from SIGRTMIN: the lowest and the highest real-time signals are what other tools take."""
 
@@ -34,7 +38,8 @@ _FIRST_SIGNAL = 10
 def collect(locals: bool = False) -> list[dict[str, Any]]:  # noqa: A002 - so it is called on the wire and on the command line
     """Return what the threads of this process are doing, the main thread first.
 
-    Threads of relay-agent and of debugpy are left out, and so is the calling one unless it is the main thread.
+    Threads of relay-agent and of debugpy are left out, and so is the calling one unless it is the main thread. Of a
+    thread that waits for a debugger, or stands for one, the job's code is shown; after a crash, what raised.
 
     Args:
         locals: Also describe the variables; whatever their `__repr__` does, this takes half a second at most.
@@ -47,12 +52,15 @@ def collect(locals: bool = False) -> list[dict[str, Any]]:  # noqa: A002 - so it
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     threads: list[dict[str, Any]] = []
     described: list[tuple[FrameType, dict[str, Any]]] = []
+    crash = sys.modules.get("relay_agent.crash")
+    raised = crash.tracebacks() if crash is not None else {}
     for ident, top in sorted(sys._current_frames().items(), key=lambda item: item[0] != main):  # noqa: SLF001 - its documented name
         stack = list(_outwards(top))
         if ident != main and (ident == caller or is_helper([frame.f_code.co_filename for frame in reversed(stack)])):
             continue
-        frames = [_describe(frame) for frame in stack[:MAX_FRAMES]]
-        described += zip(stack[:MAX_FRAMES], frames, strict=True)
+        places = _own_places(stack, raised.get(ident))[:MAX_FRAMES]
+        frames = [_describe(*place) for place in places]
+        described += zip((frame for frame, _ in places), frames, strict=True)
         threads.append(
             {
                 "name": names.get(ident, f"thread {ident:#x}"),
@@ -76,8 +84,34 @@ def is_helper(files: list[str]) -> bool:
     Args:
         files: The innermost last.
     """
-    start = next((PurePath(file) for file in files if PurePath(file).name != "threading.py"), PurePath())
-    return start.is_relative_to(_OURS) or "debugpy" in start.parts
+    return _is_debugging(next((file for file in files if PurePath(file).name != "threading.py"), ""))
+
+
+def _is_debugging(file: str) -> bool:
+    path = PurePath(file)
+    return path.is_relative_to(_OURS) or "debugpy" in path.parts
+
+
+def _own_places(stack: list[FrameType], raised: TracebackType | None) -> list[_Place]:
+    """Return where a thread's own code is, the innermost place first.
+
+    Args:
+        stack: As it is now.
+        raised: Of an exception that has left the job's code, and is held.
+    """
+    inner = [frame.f_code.co_filename for frame in stack]
+    waits = list(itertools.takewhile(lambda file: _is_debugging(file) or PurePath(file).name in _WAITING, inner))
+    own = stack[len(waits) :] if any(map(_is_debugging, waits)) else stack
+    if raised is None:
+        return [(frame, frame.f_lineno) for frame in own]
+    places: list[_Place] = []
+    while raised is not None:
+        if not _is_debugging(raised.tb_frame.f_code.co_filename):
+            places.append((raised.tb_frame, raised.tb_lineno))
+        raised = raised.tb_next
+    first = places[0][0] if places else None
+    outer = own[own.index(first) + 1 :] if first in own else own
+    return [*places[::-1], *((frame, frame.f_lineno) for frame in outer)]
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
@@ -86,10 +120,10 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _describe(frame: FrameType) -> dict[str, Any]:
+def _describe(frame: FrameType, line: int | None) -> dict[str, Any]:
     code = frame.f_code
-    line = frame.f_lineno or code.co_firstlineno  # a frame between two lines has none
-    return {"file": code.co_filename, "line": line, "function": code.co_name}
+    # A frame between two lines has none.
+    return {"file": code.co_filename, "line": line or code.co_firstlineno, "function": code.co_name}
 
 
 class _Registered(NamedTuple):

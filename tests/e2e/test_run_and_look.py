@@ -79,6 +79,10 @@ async def test_crash_is_held_and_inspected(relay: LocalRelay, tmp_path: Path) ->
         assert (target["rank"], target["port"], target["state"]) == (3, port + 3, "crashed")
         assert target["detail"] == "ValueError: odd"
         assert 0 < target["until"] - time.time() <= 60
+        stacks = json.loads((await run("relay_client", "--hc", HC, "stacks", "--json", env=client)).stdout)
+        frames = stacks["groups"][0]["threads"][0]["frames"]
+        assert [frame["function"] for frame in frames][-2:] == ["<module>", "train"]
+        assert frames[-1]["line"] == CRASHES.splitlines().index("    raise ValueError(loss)") + 1
         seen = await run("relay_client", "--hc", HC, "pdb", "--rank", "3", env=client, stdin=b"p loss\nq\n")
         assert seen.status == 0
         assert "'odd'" in seen.stdout
@@ -87,7 +91,7 @@ async def test_crash_is_held_and_inspected(relay: LocalRelay, tmp_path: Path) ->
 
 
 async def test_breakpoint_waits_for_its_rank(relay: LocalRelay, tmp_path: Path) -> None:
-    """`relay_agent.breakpoint` holds the chosen rank at the chosen moment, and the debugger stands at the caller."""
+    """`relay_agent.breakpoint` holds the chosen rank at the chosen moment, and debugger and stacks stand at the caller."""
     script = tmp_path / "train.py"
     script.write_text(BREAKS)
     port = free_port()
@@ -105,6 +109,10 @@ async def test_breakpoint_waits_for_its_rank(relay: LocalRelay, tmp_path: Path) 
             assert top["name"] == "train"
             arguments = {"expression": "step", "frameId": top["id"], "context": "watch"}
             assert (await dap.request("evaluate", arguments, within=60))["result"] == "7"
+            client = environment(relay, tmp_path, "send")
+            stacks = json.loads((await run("relay_client", "--hc", HC, "stacks", "--json", env=client)).stdout)
+            frames = stacks["groups"][0]["threads"][0]["frames"]
+            assert [frame["function"] for frame in frames][-2:] == ["<module>", "train"]
             await dap.request("disconnect", {"terminateDebuggee": False}, within=60)
         finished = await asyncio.wait_for(job.finish(), 60)
         assert (finished.status, finished.stdout) == (0, "81\n")

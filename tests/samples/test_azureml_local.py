@@ -101,7 +101,7 @@ async def test_breakpoint_in_each_step():
 
 @needs_torch
 async def test_train_under_torchrun(tmp_path):
-    """The PyTorch step also runs under two launches of torchrun, as on two nodes, and goes on if nobody can debug it."""
+    """The PyTorch step also runs under two launches of torchrun, as on two nodes, and goes on without a relay."""
     features, port = tmp_path / "features", free_ports(1)
     features.mkdir()
     for number in range(4):
