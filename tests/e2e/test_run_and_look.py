@@ -91,7 +91,7 @@ async def test_crash_is_held_and_inspected(relay: LocalRelay, tmp_path: Path) ->
 
 
 async def test_breakpoint_waits_for_its_rank(relay: LocalRelay, tmp_path: Path) -> None:
-    """`relay_agent.breakpoint` holds the chosen rank at the chosen moment, and debugger and stacks stand at the caller."""
+    """`relay_agent.breakpoint` holds the chosen rank at the chosen moment, and the debugger stands at its caller."""
     script = tmp_path / "train.py"
     script.write_text(BREAKS)
     port = free_port()
