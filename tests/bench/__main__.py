@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import sys
 import time
 from collections.abc import Awaitable
@@ -18,10 +19,10 @@ from tests.bench.figures.capacity import capacity
 from tests.bench.figures.footprint import footprint
 from tests.bench.figures.interactive import interactive
 from tests.bench.figures.opening import opening
+from tests.bench.figures.overhead import overhead
 from tests.bench.figures.resuming import resuming
 from tests.bench.figures.stepping import stepping
 from tests.bench.figures.throughput import throughput
-from tests.bench.figures.training import training
 from tests.bench.report import Row, print_rows, to_json
 from tests.bench.stage import Stage, staged
 
@@ -34,7 +35,7 @@ class Figure(Protocol):
     def __call__(self, stage: Stage, *, quick: bool) -> Awaitable[list[Row]]: ...
 
 
-LOOPBACK: list[Figure] = [opening, stepping, interactive, throughput, resuming, footprint, capacity, training]
+LOOPBACK: list[Figure] = [opening, stepping, interactive, throughput, resuming, footprint, capacity, overhead]
 WITH_DELAYS: list[Figure] = [opening, stepping, throughput, resuming]
 PROFILES = {"loopback": LOOPBACK, "Azure-like delays": WITH_DELAYS}
 
@@ -51,7 +52,7 @@ async def measure(only: set[str], *, quick: bool) -> tuple[list[Row], dict[str, 
             for figure in wanted:
                 started = time.monotonic()
                 measured = await figure(stage, quick=quick)
-                rows += [Row(row.figure, row.what, row.unit, row.values, profile, row.detail) for row in measured]
+                rows += [dataclasses.replace(row, profile=profile) for row in measured]
                 _say(f"{figure.__name__}, {profile}: {time.monotonic() - started:.0f} s")
             skipped |= stage.skipped
     return rows, skipped

@@ -17,7 +17,7 @@ import psutil
 from relay_client.demo.child import Child
 from relay_core.net.compat import timeout
 
-__all__ = ["ROOT", "Held", "Programs", "Usage", "holding", "lines_of", "load", "python_json"]
+__all__ = ["ROOT", "Conversation", "Held", "Programs", "Usage", "holding", "lines_of", "load", "python_json"]
 
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT = 60.0
@@ -54,10 +54,55 @@ class Programs:
         self.children.append(child)
         return child
 
+    @contextlib.asynccontextmanager
+    async def talking(self, module: str, *arguments: object) -> AsyncIterator[Conversation]:
+        """Run `python -m module` for a block, in which it is told lines; what it says on stderr is kept in a file."""
+        with (self.directory / f"{module}.err").open("ab") as err:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", module, *map(str, arguments)),
+                cwd=self.directory,
+                env=self._environment | {"PYTHONHASHSEED": "0", "RELAY_NODE_DIR": str(self.directory / "node")},
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=err,
+            )
+        try:
+            yield Conversation(process, Path(err.name))
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.communicate()
+
     async def end(self, child: Child) -> None:
         """End one before the others."""
         await child.end()
         self.children.remove(child)
+
+
+class Conversation:
+    """A program that answers each line with a line of JSON.
+
+    Args:
+        process: With pipes for stdin and stdout.
+        errors: What it says besides.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, errors: Path) -> None:
+        self._process = process
+        self._errors = errors
+
+    async def ask(self, line: object) -> Any:
+        """Tell it a line and return what it answers."""
+        self._process.stdin.write(f"{line}\n".encode())
+        return await self.hear()
+
+    async def hear(self) -> Any:
+        """Return the next thing it says; raises if it ends instead."""
+        async with timeout(START_TIMEOUT):
+            line = await self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a program ended early:\n{self._errors.read_text(errors='replace')}")
+        return json.loads(line)
 
 
 async def lines_of(child: Child, ready: Callable[[str], bool] = bool) -> str:
