@@ -10,16 +10,19 @@ Everything may be called from any thread, again and again. A forked child starts
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
-from relay_agent import fork_guard, tracing
+from relay_agent import fork_guard, message_limit, tracing
 from relay_core.errors import ConfigurationError, RelayDebugError
 
-__all__ = ["arm", "find_foreign_port", "is_armed", "is_attached", "release", "wait_for_attach"]
+__all__ = ["arm", "connect", "find_foreign_port", "is_armed", "is_attached", "release", "wait_for_attach"]
 
 POLL_INTERVAL = 0.05
 """Seconds between two looks at debugpy, which tells nobody when a debugger has attached."""
@@ -34,6 +37,8 @@ _NOT_FOR_THE_ADAPTER = ("PYTHON", "RELAY_", "AZRELAY_", "DEBUGPY_ADAPTER_ENDPOIN
 _lock = threading.Lock()
 _port: int | None = None
 """Where the debugpy that `arm` has started listens."""
+_dialled = False
+"""Whether `connect` has started debugpy, and it has not been released since."""
 _released = False
 """Whether its tracing is off."""
 
@@ -62,8 +67,11 @@ def arm(*, follow_children: bool = False) -> int:
     Raises:
         RelayDebugError: debugpy is missing, did not start, or is in use on a port that cannot be told.
     """
-    global _port, _released  # noqa: PLW0603 - a process has one debugger
+    global _port, _dialled, _released  # noqa: PLW0603 - a process has one debugger
     with _lock:
+        if _dialled:
+            _wait_for_goodbye()
+            _dialled = False
         if _debugger() is None:
             _port = _listen(follow_children=follow_children)
         elif _port is None:
@@ -74,6 +82,30 @@ def arm(*, follow_children: bool = False) -> int:
         return _port
 
 
+def connect(port: int, *, follow_children: bool = False) -> None:
+    """Connect to the debug adapter of an editor that listens on a port of 127.0.0.1.
+
+    Breakpoints are hit from then on. When the connection ends, so does the debugger; `release` gives full speed back.
+
+    Raises:
+        RelayDebugError: debugpy is in use already, missing, or cannot connect.
+    """
+    global _port, _dialled, _released
+    with _lock:
+        if is_attached():
+            raise RelayDebugError("a debugger is attached already")
+        if _dialled:
+            _wait_for_goodbye()
+        if _debugger() is not None:
+            raise RelayDebugError(
+                "debugpy listens in this process already",
+                hint='use a launch configuration with "connect" instead of "listen"',
+            )
+        with _starting(follow_children=follow_children) as debugpy:
+            _connect(debugpy, port)
+        _port, _dialled, _released = None, True, False
+
+
 def release() -> None:
     """Give all threads full speed back, once the debugger has left; `arm` makes this process debuggable again.
 
@@ -82,17 +114,27 @@ def release() -> None:
     Raises:
         RelayDebugError: a debugger is attached, or debugpy does not allow it.
     """
-    global _released  # noqa: PLW0603 - a process has one debugger
+    global _dialled, _released
     with _lock:
-        if _released or "pydevd" not in sys.modules or (_port is None and _debugger() is not None):
+        is_foreign = _port is None and not _dialled and _debugger() is not None
+        if _released or is_foreign or "pydevd" not in sys.modules:
             return
-        deadline = time.monotonic() + GOODBYE_TIME
-        while is_attached():
-            if time.monotonic() > deadline:
-                raise RelayDebugError("a debugger is attached", hint="detach it first")
-            time.sleep(POLL_INTERVAL)
+        _wait_for_goodbye()
         tracing.stop_tracing()
-        _released = True
+        _dialled, _released = False, True
+
+
+def _wait_for_goodbye() -> None:
+    """Wait until this process has noticed that its debugger has left; one that was dialled goes altogether.
+
+    Raises:
+        RelayDebugError: it has not left.
+    """
+    deadline = time.monotonic() + GOODBYE_TIME
+    while is_attached() or (_dialled and _debugger() is not None):
+        if time.monotonic() > deadline:
+            raise RelayDebugError("a debugger is attached", hint="detach it first")
+        time.sleep(POLL_INTERVAL)
 
 
 def find_foreign_port() -> int | None:
@@ -130,6 +172,17 @@ def _debugger() -> Any:
 
 
 def _listen(*, follow_children: bool) -> int:
+    with _starting(follow_children=follow_children) as debugpy:
+        return int(debugpy.listen(("127.0.0.1", 0))[1])
+
+
+@contextlib.contextmanager
+def _starting(*, follow_children: bool) -> Iterator[ModuleType]:
+    """Yield debugpy, configured, to be started in the block.
+
+    Raises:
+        RelayDebugError: it is missing, or does not start.
+    """
     # debugpy reads this when it is imported; its warning about frozen modules is about the standard library only.
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     fork_guard.install(then=_start_anew)
@@ -141,7 +194,7 @@ def _listen(*, follow_children: bool) -> int:
         # Left by an adapter that has died, or by the parent of a forked child:
         api.listen.called = False
         sys.modules["pydevd"].SetupHolder.setup = None  # imported by debugpy.server.api
-        port: int = debugpy.listen(("127.0.0.1", 0))[1]
+        yield debugpy
     except (ImportError, ValueError, RuntimeError, OSError) as error:
         raise RelayDebugError(f"debugpy did not start: {error}") from error
     if _released:
@@ -149,7 +202,18 @@ def _listen(*, follow_children: bool) -> int:
     else:
         tracing.reach_threads()
     _answer_without_delay()
-    return port
+    message_limit.install()
+
+
+def _connect(debugpy: ModuleType, port: int) -> None:
+    """Call `debugpy.connect`, which by itself does not return before an editor has sent all its breakpoints."""
+    api = sys.modules["debugpy.server.api"]
+    settrace = api._settrace  # noqa: SLF001 - `debugpy.listen` calls it with the same argument
+    api._settrace = functools.partial(settrace, wait_for_ready_to_run=False)  # type: ignore[attr-defined] # noqa: SLF001
+    try:
+        debugpy.connect(("127.0.0.1", port))
+    finally:
+        api._settrace = settrace  # type: ignore[attr-defined] # noqa: SLF001
 
 
 def _adapter_environment() -> dict[str, str]:
@@ -179,6 +243,6 @@ def _answer_without_delay() -> None:
 
 def _start_anew() -> None:
     """Forget, in a forked child, the debugger of its parent."""
-    global _lock, _port  # noqa: PLW0603 - a process has one debugger
+    global _lock, _port, _dialled  # noqa: PLW0603 - a process has one debugger
     _lock = threading.Lock()  # which another thread of the parent may have held
-    _port = None
+    _port, _dialled = None, False

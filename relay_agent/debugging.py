@@ -39,9 +39,10 @@ _current: DebuggedProcess | None = None
 
 
 def say(text: str) -> None:
-    """Print a line to the job's stderr."""
-    if sys.stderr is not None:
-        print(f"relay-agent: {text}", file=sys.stderr, flush=True)  # noqa: T201 - the job's only voice before logging
+    """Print a line to the job's stderr, past a debugger that reads along: a developer could step into that."""
+    stream = getattr(sys.stderr, "_redirect_to", [sys.stderr])[0]
+    if stream is not None:
+        print(f"relay-agent: {text}", file=stream, flush=True)
 
 
 def current() -> DebuggedProcess | None:
@@ -126,10 +127,11 @@ class DebuggedProcess:
         if debuggee.is_attached():
             return True
         self.member.set_state(state, detail, until=time.time() + seconds)
+        go_on = self.member.prepare_state("running")
         try:
             return debuggee.wait_for_attach(seconds, self.member.hopeless)
         finally:
-            self.member.set_state("running")
+            go_on()
 
     def attend(self, seconds: float) -> bool:
         """Wait as `wait` does, and say so on stderr."""
@@ -190,9 +192,7 @@ class DebuggedProcess:
         return {"threads": collect(locals=bool(message.get("locals")))}
 
     def _connect(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        from relay_agent.reverse import connect  # noqa: PLC0415
-
-        connect(int(message["port"]), follow_children=self.settings.follow_children)
+        debuggee.connect(int(message["port"]), follow_children=self.settings.follow_children)
         return {}
 
 

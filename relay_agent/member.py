@@ -91,15 +91,25 @@ class Member:
 
     def set_state(self, state: str, detail: str = "", until: float | None = None) -> None:
         """Tell the agent, and through it the clients, what this process does, and until when (unix seconds)."""
-        self._target |= {"state": state, "detail": detail, "since": time.time(), "until": until}
-        self._send({"state": state, "detail": detail, "until": until})
+        self.prepare_state(state, detail, until)()
+
+    def prepare_state(self, state: str, detail: str = "", until: float | None = None) -> Callable[[], None]:
+        """Return what tells it later, without a line of the standard library at which a debugger could stop."""
+        fields = {"state": state, "detail": detail, "until": until}
+        message = encode(fields)
+
+        def tell() -> None:
+            self._target |= {**fields, "since": time.time()}
+            self._send(message)
+
+        return tell
 
     def leave(self) -> None:
         """Say goodbye, and give the agent a moment to deliver the last bytes; in a forked child this does nothing."""
         if not self.is_mine or self._leaving:
             return
         self._leaving = True
-        if self._send({"leave": True}):
+        if self._send(encode({"leave": True})):
             self._done.wait(LEAVE_TIMEOUT)
         if self._process is not None:
             self._process.poll()
@@ -170,20 +180,20 @@ class Member:
             fields = {"error": error.sentence, "hint": error.hint}
         except Exception as error:  # noqa: BLE001 - the agent waits, and the thread must live on
             fields = {"error": f"{type(error).__name__}: {error}"}
-        self._send({"answer": message.get("id"), **fields})
+        self._send(encode({"answer": message.get("id"), **fields}))
 
     def _give_up(self, failure: RelayDebugError) -> None:
         self.failure = failure
         self.hopeless.set()
         self.registered.set()
 
-    def _send(self, message: Message) -> bool:
+    def _send(self, message: bytes) -> bool:
         """Send if there is an agent; one that comes later is told everything by the registration."""
         with self._sending:
             if self._connection is None:
                 return False
             try:
-                self._connection.sendall(encode(message))
+                self._connection.sendall(message)
             except OSError:
                 return False
             return True

@@ -31,6 +31,8 @@ LOOK_INTERVAL = 1.0
 """Seconds between looks whether the editor listens (again)."""
 REQUEST_INTERVAL = 2.0
 """Seconds between requests to the agent."""
+REFUSED_INTERVAL = 15.0
+"""Seconds after one that the job could not fulfil: what it lacks seldom comes by itself."""
 DIAL_TIMEOUT = 5.0
 MAX_REFUSAL = 16 * 1024
 """Bytes of what the agent says instead of making the job dial."""
@@ -68,11 +70,11 @@ class Reverse:
                 while True:
                     while not is_taken(self._port):  # noqa: ASYNC110 - the system gives no event
                         await asyncio.sleep(LOOK_INTERVAL)
-                    await self._serve()
-                    await asyncio.sleep(REQUEST_INTERVAL)
+                    refused = await self._serve()
+                    await asyncio.sleep(REFUSED_INTERVAL if refused else REQUEST_INTERVAL)
 
-    async def _serve(self) -> None:
-        """Let the job dial for as long as the editor wants it."""
+    async def _serve(self) -> bool:
+        """Let the job dial for as long as the editor wants it; True if it cannot."""
         wanted = Destination(self._port)
         agent_id = await self._tunnels.seeker.until(
             lambda: self._tunnels.server_of(wanted),
@@ -88,21 +90,25 @@ class Reverse:
             await request.close()
         except ConnectionLost as lost:
             self._tell(lost.reason or lost.sentence)
+            return False
+        return ended.done() and not ended.cancelled() and bool(ended.result())
 
-    async def _until_refused(self, request: SessionStream) -> None:
-        """Wait until the agent ends the request, and say why it did."""
-        said = b""
+    async def _until_refused(self, request: SessionStream) -> bool:
+        """Wait until the agent ends the request, and say why it did; True if the job cannot dial."""
+        said, refused = b"", False
         try:
             while (data := await request.read()) and len(said) < MAX_REFUSAL:
                 said += data
             answer = json.loads(said or b"{}")
             why = str(answer.get("error", "")) if isinstance(answer, dict) else ""
+            refused = bool(why)
         except ConnectionLost as lost:
             why = lost.reason or lost.sentence
         except ValueError:
             why = "the agent's answer makes no sense"
         if why:
             self._tell(f"the job does not dial: {why}")
+        return refused
 
     def _accept(self, driver: SessionDriver, stream: SessionStream) -> None:
         self._streams.spawn(self._connect(driver, stream), name=f"port {self._port} dialled by the job")

@@ -8,7 +8,6 @@ It brings nobody down: members that lose an agent go on, and one that cannot lis
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
@@ -19,18 +18,20 @@ from pathlib import Path
 from relay_agent.agent import Agent
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.exits import until_exit
+from relay_agent.node.join import STARTER_VARIABLE
 from relay_agent.node.members import Member, Members
 from relay_agent.node.wire import MAX_LINE, Message, decode
 from relay_core.auth import AccessSettings, find_access
 from relay_core.errors import RelayDebugError
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.tasks import TaskSet
 from relay_core.net.tls import client_tls
 
 __all__ = ["serve_node"]
 
 FIRST_MEMBER_TIMEOUT = 30.0
-"""Seconds for the process that started this one to register; it does so at once, unless it was killed."""
+"""Seconds for the process that started this one to register; it does so at once, unless it has ended."""
+QUEUE_TIME = 1.0
+"""Seconds for those who wait in the socket's queue to register."""
 DRAIN_TIMEOUT = 1.5
 """Seconds that a process which leaves waits for what its debugger still has to read."""
 _CREDENTIALS = struct.Struct("3i")
@@ -70,11 +71,21 @@ async def serve_node(root: Path, name: str, listener: int, lock: int) -> None:
 
 
 async def _until_unneeded(members: Members) -> None:
-    with contextlib.suppress(*TIMEOUT_ERRORS):
-        async with timeout(FIRST_MEMBER_TIMEOUT):  # wait_for would lose a cancellation up to Python 3.11
-            await members.any.wait()
+    async with TaskSet() as tasks:
+        first = tasks.spawn(members.any.wait(), name="wait for the first member")
+        alone = tasks.spawn(_until_starter_gone(), name="wait for the end of who started this")
+        await asyncio.wait({first, alone}, timeout=FIRST_MEMBER_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
     if members.any.is_set():
         await members.none_left.wait()
+
+
+async def _until_starter_gone() -> None:
+    """Return when the process that started this one has ended, and whoever else is in the socket's queue has come."""
+    starter = os.environ.get(STARTER_VARIABLE, "")
+    if not starter.isdecimal():
+        await asyncio.Event().wait()
+    await until_exit(int(starter))
+    await asyncio.sleep(QUEUE_TIME)
 
 
 async def _serve_clients(members: Members, host: _Host) -> RelayDebugError | None:

@@ -24,15 +24,15 @@ from typing import Any
 from relay_agent.node.directory import NodeDirectory
 from relay_core.errors import ConfigurationError, RelayUnreachable
 
-__all__ = ["AGENT_VARIABLE", "join"]
+__all__ = ["STARTER_VARIABLE", "join"]
 
 PATIENCE = 15.0
 """Seconds for an agent that is leaving to be gone, or for one that another process starts to be there."""
 LOOK_INTERVAL = 0.05
 BACKLOG = 1024
 """Processes that may queue up: all ranks of a node start at the same moment."""
-AGENT_VARIABLE = "RELAY_AGENT_PROCESS"
-"""Set in the agent's own environment: it is no process to debug."""
+STARTER_VARIABLE = "RELAY_AGENT_STARTER"
+"""Set in the agent's own environment: the process that started it, which may have ended before it registers."""
 
 
 def join(directory: NodeDirectory) -> tuple[socket.socket, subprocess.Popen[bytes] | None]:
@@ -107,7 +107,7 @@ def _unpatched_by_pydevd() -> contextlib.AbstractContextManager[Any]:
 
 def _environment() -> dict[str, str]:
     """Return the job's environment, in which `-m relay_agent` finds this very package and not a file of the job."""
-    environment = dict(os.environ, PYTHONSAFEPATH="1", **{AGENT_VARIABLE: "1"})
+    environment = dict(os.environ, PYTHONSAFEPATH="1", **{STARTER_VARIABLE: str(os.getpid())})
     root = Path(__file__).resolve().parent.parent.parent
     if root.name not in {"site-packages", "dist-packages"}:
         inherited = environment.get("PYTHONPATH")

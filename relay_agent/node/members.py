@@ -12,7 +12,7 @@ from pathlib import Path
 
 from relay_agent.node.wire import Message, encode
 from relay_agent.stack_ladder import Dump, stacks_of
-from relay_agent.target import TargetGone
+from relay_agent.target import Target, TargetGone
 from relay_core.errors import ConfigurationError, ConnectionLost, RelayDebugError
 from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.tunnel.payloads import JsonObject
@@ -52,8 +52,13 @@ class Member:
         return f"<Member port {self.logical_port} pid {self.pid} {self._target.get('state')}>"
 
     def __str__(self) -> str:
+        return f"{self.logical_port} ({self.process})"
+
+    @property
+    def process(self) -> str:
+        """What people know it by on its machine."""
         script = self._target.get("script")
-        return f"pid {self.pid}{f' ({script})' if script else ''}"
+        return f"pid {self.pid}, {script}" if script else f"pid {self.pid}"
 
     @property
     def logical_port(self) -> int:
@@ -171,8 +176,10 @@ class Members:
 
     # The catalog:
 
-    def find(self, port: int) -> Member | None:
-        """Return the member that has a logical port."""
+    def find(self, port: int) -> Member | Target | None:
+        """Return the member that has a logical port, or the forward that some member allows."""
+        if port not in self._members and port in self._forwards():
+            return Target(port, port)
         return self._members.get(port)
 
     def targets(self) -> list[Member]:
@@ -183,10 +190,13 @@ class Members:
         """Return what the members have in common."""
         first = next(iter(self._members.values()), None)
         return {
-            "forwards": sorted({port for member in self._members.values() for port in member.forwards}),
+            "forwards": sorted(self._forwards()),
             "node_rank": first.get("node_rank") if first else None,
             "run": first.get("run") if first else None,
         }
+
+    def _forwards(self) -> set[int]:
+        return {port for member in self._members.values() for port in member.forwards}
 
     async def answer(self, request: str) -> JsonObject:
         """Answer `wake/PORT`, `stacks` and `stacks/locals`."""
@@ -227,11 +237,11 @@ class Members:
         if holder is not None:
             member.send(
                 {
-                    "refused": f"port {port} is taken by {holder} on this node",
+                    "refused": f"port {port} is taken by {holder.process} on this node",
                     "hint": "give this process another --debug-port",
                 }
             )
-            holder.send({"notice": f"port {port} was claimed by {member} as well and refused"})
+            holder.send({"notice": f"port {port} was claimed by {member.process} as well and refused"})
             return False
         member.forwards = [port for port in message.get("forwards", []) if isinstance(port, int)]
         if message.get("dump"):

@@ -31,6 +31,9 @@ async def session_of_rank(make_tunnels: Callable[[], Awaitable[Tunnels]], rank: 
             lambda why: logger.info("waiting for %s: %s", format_ranks([rank]), why),
         )
         target = claims[0].target
-        stream = await tunnels.open(Destination(target.port))
-        async with DapClient(stream) as client:
-            yield Reached(client, crashed=target.state is State.CRASHED)
+
+        async def connect() -> DapClient:
+            return DapClient(await tunnels.open(Destination(target.port)))
+
+        async with await connect() as client:
+            yield Reached(client, connect, crashed=target.state is State.CRASHED)

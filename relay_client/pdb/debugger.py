@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import posixpath
 
 from relay_client.dap.client import DapClient, RequestFailed
 from relay_client.pdb.breakpoints import Breakpoints, parse_wanted
+from relay_client.pdb.children import Connect, let_go
 from relay_client.pdb.screen import Screen
 from relay_client.pdb.session import Frame, NotStopped, Session
 from relay_client.pdb.source import Source
@@ -18,10 +21,12 @@ PAUSE_PATIENCE = 2.0
 CRASH_PATIENCE = 15.0
 """Seconds for a held crash to show itself; the process that is held looks for its debugger now and then."""
 
-MAX_OWN_FRAMES = 8
-"""Frames between a job's own code and what waits for its debugger, with those of `threading` in it."""
+MAX_OWN_STEPS = 8
+"""Lines that are not hidden, between what waits for a debugger and the job's own code; there should be none."""
 
-_OWN_CODE = "/relay_agent/"
+_IS_IN_OWN_CODE = (
+    "any('/relay_agent/' in frame.f_code.co_filename for frame, _ in __import__('traceback').walk_stack(None))"
+)
 _FIND_MODULE = (
     "next((m.__file__ for m in list(__import__('sys').modules.values())"
     " if (getattr(m, '__file__', None) or '').endswith({suffix!r})), '')"
@@ -39,13 +44,14 @@ class Debugger:
 
     Args:
         client: Connected, and not yet attached.
+        connect: Opens another connection to the same adapter.
         screen: Where everything is shown.
         cwd: The job's working directory, which names of files may be relative to; "" if it is not known.
     """
 
-    def __init__(self, client: DapClient, screen: Screen, *, cwd: str = "") -> None:
+    def __init__(self, client: DapClient, connect: Connect, screen: Screen, *, cwd: str = "") -> None:
         self.screen = screen
-        self.session = Session(client, screen.show_output, self.arrive)
+        self.session = Session(client, screen.show_output, self.arrive, functools.partial(let_go, connect))
         self.breakpoints = Breakpoints(self.session)
         self.source = Source(self.session.value)
         self.listed = 0
@@ -99,17 +105,21 @@ class Debugger:
 
     async def _leave_own_code(self) -> bool:
         """Let a job that has waited for its debugger return from that wait; False if it does not."""
-        if self.session.over:
-            return True
-        await self.session.look()
-        for _ in range(MAX_OWN_FRAMES):
-            if self.session.over or not any(_OWN_CODE in frame.path for frame in self.session.frames[:MAX_OWN_FRAMES]):
+        for _ in range(MAX_OWN_STEPS):
+            if self.session.over or not await self._stands_in_own_code():
                 break
-            if not await self.session.resume("stepOut", PAUSE_PATIENCE):
+            if not await self.session.resume("stepIn", PAUSE_PATIENCE):  # to the next line that is not hidden
                 return False
-            if not self.session.over:
-                await self.session.look()
         return True
+
+    async def _stands_in_own_code(self) -> bool:
+        """Whether the job is in what waits for its debugger; debugpy hides that, and there may be nothing else yet."""
+        await self.session.look()
+        if self.session.reason.get("reason") == "exception":
+            return False
+        with contextlib.suppress(RequestFailed):  # it is in C code
+            return not self.session.frames or await self.session.evaluate(_IS_IN_OWN_CODE) == "True"
+        return False
 
     async def arrive(self) -> None:
         """Show where the job has stopped, or how it has ended."""

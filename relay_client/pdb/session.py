@@ -55,10 +55,15 @@ class Session:
         client: Connected, and not yet attached.
         on_output: Takes what the job prints.
         on_stop: Called when the job stops, or ends, while nobody waits for that.
+        on_child: Takes the process id of a child that waits for a debugger.
     """
 
     def __init__(
-        self, client: DapClient, on_output: Callable[[str], None], on_stop: Callable[[], Coroutine[Any, Any, None]]
+        self,
+        client: DapClient,
+        on_output: Callable[[str], None],
+        on_stop: Callable[[], Coroutine[Any, Any, None]],
+        on_child: Callable[[int], Coroutine[Any, Any, None]],
     ) -> None:
         self.attached = False
         self.running = False
@@ -76,6 +81,7 @@ class Session:
         self._client = client
         self._on_output = on_output
         self._on_stop = on_stop
+        self._on_child = on_child
         self._changed = asyncio.Event()
         self._expecting = 0
         self._leaving = False
@@ -138,7 +144,8 @@ class Session:
             NotStopped: it runs already.
             RequestFailed: the adapter refused; the job still stands where it did.
         """
-        self.must_stand()
+        if self.running:  # one that stands in code that is stepped over has no frames
+            self.must_stand()
         frames, self.frames, self.running = self.frames, [], True
         with self._expecting_stop():
             try:
@@ -265,6 +272,8 @@ class Session:
         elif name == "stopped":
             self.running, self.reason = False, body
             self._tell()
+        elif name == "debugpyAttach":
+            self._tasks.spawn(self._on_child(int(body["subProcessId"])), name=f"child {body['subProcessId']}")
         elif name == "exited":
             self._end(f"the job has ended with exit code {body.get('exitCode')}")
         elif name == "terminated":

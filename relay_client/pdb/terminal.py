@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from relay_client.dap.client import DapClient
 from relay_client.pdb import looking, moving  # noqa: F401 - they fill the table of commands
+from relay_client.pdb.children import Connect
 from relay_client.pdb.commands import execute, split
 from relay_client.pdb.debugger import PAUSE_PATIENCE, Debugger
 from relay_client.pdb.screen import Screen
@@ -33,6 +34,7 @@ class Reached(NamedTuple):
     """A job that can be debugged."""
 
     client: DapClient
+    connect: Connect
     crashed: bool = False
     """It is held at an exception, and shows that by itself."""
 
@@ -44,8 +46,12 @@ async def local_session(host: str, port: int, *, crashed: bool = False) -> Async
     Raises:
         ConnectionLost: on entering, nothing answers there.
     """
-    async with await DapClient.connect(host, port) as client:
-        yield Reached(client, crashed)
+
+    async def connect() -> DapClient:
+        return await DapClient.connect(host, port)
+
+    async with await connect() as client:
+        yield Reached(client, connect, crashed)
 
 
 def run_pdb(
@@ -185,8 +191,8 @@ class _Loop:
 
     async def _live(self) -> None:
         async with (
-            self._connection as (client, self.crashed),
-            Debugger(client, self._screen, cwd=self._cwd) as self.debugger,
+            self._connection as (client, connect, self.crashed),
+            Debugger(client, connect, self._screen, cwd=self._cwd) as self.debugger,
         ):
             self._ready.set_result(None)
             await self._leave.wait()

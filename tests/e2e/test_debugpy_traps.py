@@ -8,9 +8,11 @@ import pytest
 
 from relay_client.dap.client import DapClient, RequestFailed
 from tests.support.debuggee import LINE, PROGRAM, Stopped, stopped_at_breakpoint
+from tests.support.follower import Follower
 from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
-from tests.support.run_job import running_client, running_job
+from tests.support.programs import run
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access, running_client, running_job
 
 pytestmark = pytest.mark.e2e
 
@@ -153,6 +155,17 @@ async def test_pool_that_an_editor_follows(relay: LocalRelay, tmp_path: Path, me
         assert (0, RESULT) == (finished.status, finished.stdout)
     assert {port} == follower.ports
     assert 4 == follower.stops
+
+
+@METHODS
+async def test_pool_beside_pdb(relay: LocalRelay, tmp_path: Path, method: str) -> None:
+    """A debugger that looks at one process lets the workers run that --follow-children offers it."""
+    script, port = write_pool(tmp_path), free_port()
+    async with running_job(relay, script, "--port", str(port), "--follow-children", arguments=[method]) as job:
+        command = ("--hc", HC, "pdb", "--rank", "0")
+        seen = await run("relay_client", *command, env=access(relay, tmp_path, "send"), stdin=b"c\n")
+        finished = await job.finish()
+        assert (0, RESULT, 0) == (finished.status, finished.stdout, seen.status)
 
 
 def write_pool(directory: Path) -> Path:

@@ -8,7 +8,9 @@ import pytest
 
 from relay_client.dap.client import DapClient
 from tests.support.jobs import job, run_job
+from tests.support.listening import listening_editor
 from tests.support.ports import free_port
+from tests.support.streams import local_server
 
 ARM = """\
 import threading
@@ -147,3 +149,55 @@ async def test_step_latency_on_one_machine():
         await client.close()
         await running.finish()
     assert sorted(taken)[5] < 0.03
+
+
+async def test_listening_editor_is_dialled_and_leaves_nothing_behind(tmp_path):
+    """`connect` returns before breakpoints are there; after the editor has left, the process is as fast as before."""
+    code = """
+        import pathlib, runpy, sys, threading
+        from relay_agent import debuggee
+        for port in map(int, sys.stdin):
+            debuggee.connect(port)
+            print(debuggee.is_armed(), flush=True)
+            runpy.run_path(sys.argv[1])
+            debuggee.release()
+            print(debuggee.is_armed(), debuggee.is_attached(), sys.gettrace(), threading.gettrace(), flush=True)
+        print(debuggee.arm() > 0, debuggee.is_armed(), flush=True)
+    """
+    script, port = tmp_path / "loop.py", free_port()
+    script.write_text("import time\ngo_on = False\nwhile not go_on:\n    time.sleep(0.01)\n")
+    async with job(code, str(script)) as running:
+        for _ in range(2):
+            async with listening_editor(port, script, 4) as editor:
+                running.process.stdin.write(f"{port}\n".encode())
+                assert await running.line() == "True"
+                await editor.until_stopped()
+                assert await editor.value("globals().update(go_on=True)") == "None"
+                await editor.leave()
+            assert await running.line() == "False False None None"
+        running.process.stdin.close()
+        assert await running.line() == "True True"
+
+
+async def test_stranger_in_the_editors_place():
+    """A program that listens there and is no debug adapter costs nothing: it hangs up, and debuggers can come."""
+    code = """
+        import sys, threading
+        from relay_agent import debuggee
+        debuggee.connect(int(sys.stdin.readline()))
+        print(debuggee.is_attached(), flush=True)
+        sys.stdin.readline()
+        debuggee.release()
+        print(debuggee.is_armed(), sys.gettrace(), debuggee.arm() > 0)
+    """
+    gone = asyncio.Event()
+
+    async def stranger(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await gone.wait()
+        writer.close()
+
+    async with local_server(stranger) as (port, _), job(code) as running:
+        running.process.stdin.write(f"{port}\n".encode())
+        assert await running.line() == "False"
+        gone.set()
+        assert (await running.finish())[:2] == (0, ["False None True"])

@@ -7,6 +7,7 @@ import pytest
 
 from relay_client.dap.client import DapClient, RequestFailed
 from relay_core.errors import ConnectionLost
+from tests.support.follower import Follower
 from tests.support.jobs import Job, gone, job
 
 POOL = """\
@@ -78,36 +79,13 @@ async def test_pool_with_a_debugger_that_follows(tmp_path, method):
     async with starting as running:
         port = int(await running.line())
         async with await DapClient.connect("127.0.0.1", port) as client:
-            await client.attach({str(script): [{"line": LINE}]})
-            follower = Follower(port, script)
+            follower = Follower(script, LINE)
+            await client.attach(follower.breakpoints)
             following = asyncio.create_task(follower.follow(client))
             assert await running.line() == RESULT
             await following
             assert await finished(running, client) == 0
     assert follower.stops == 4
-
-
-class Follower:
-    """Opens a session for each child that debugpy announces, and lets it run on whenever it stops."""
-
-    def __init__(self, port: int, script: Path) -> None:
-        self.stops = 0
-        self._port = port
-        self._breakpoints = {str(script): [{"line": LINE}]}
-        self._sessions: list[asyncio.Task[None]] = []
-
-    async def follow(self, parent: DapClient) -> None:
-        """Stay with the parent and its children until all have ended."""
-        while (event := await parent.wait_for_event("debugpyAttach", "terminated", within=60))["event"] != "terminated":
-            self._sessions.append(asyncio.create_task(self._attend(event["body"]["subProcessId"])))
-        await asyncio.gather(*self._sessions)
-
-    async def _attend(self, pid: int) -> None:
-        async with await DapClient.connect("127.0.0.1", self._port) as client:
-            await client.attach(self._breakpoints, subProcessId=pid)
-            while (event := await client.wait_for_event("stopped", "terminated", within=60))["event"] == "stopped":
-                self.stops += 1
-                await client.request("continue", {"threadId": event["body"]["threadId"]})
 
 
 async def finished(running: Job, client: DapClient) -> int:

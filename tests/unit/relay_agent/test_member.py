@@ -4,11 +4,13 @@ import ast
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
+from relay_agent.node.host import FIRST_MEMBER_TIMEOUT
 from tests.support.jobs import gone, job, run_job
 from tests.support.relay import HC, LocalRelay
 
@@ -92,12 +94,12 @@ async def test_port_that_is_taken(relay, node):
         assert await one.line() == "None"
         async with job(code, **environment) as two:
             assert await two.line() == (
-                f"port 5678 is taken by pid {one.pid} (train.py) on this node. "
+                f"port 5678 is taken by pid {one.pid}, train.py on this node. "
                 "hint: give this process another --debug-port"
             )
             await two.finish()
         _, _, err = await one.finish()
-        assert f"relay-agent: port 5678 was claimed by pid {two.pid} (train.py) as well and refused" in err
+        assert f"relay-agent: port 5678 was claimed by pid {two.pid}, train.py as well and refused" in err
 
 
 async def test_agent_that_is_killed(relay, node):
@@ -223,3 +225,21 @@ async def test_python_that_cannot_be_started(node, executable, sentence):
     status, out, _ = await run_job(code, RELAY_NODE_DIR=str(node))
     assert status == 0
     assert sentence in out[0]
+
+
+async def test_agent_of_a_job_that_ends_before_it_registers(relay, node):
+    """The agent leaves with a job that was over before it could register; nothing keeps the job's stderr open."""
+    code = """
+        import os
+        from relay_agent.node import join
+        from relay_agent.node.directory import NodeDirectory
+        directory = NodeDirectory.of({})
+        print(join._start(directory, directory.try_lock()).pid, flush=True)
+        os._exit(0)
+    """
+    started = time.monotonic()
+    status, out, _ = await run_job(code, **settings(relay, node))  # until its stderr has ended
+    assert status == 0
+    assert await gone(int(out[0]))
+    assert not node.exists()
+    assert time.monotonic() - started < FIRST_MEMBER_TIMEOUT / 2

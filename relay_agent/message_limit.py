@@ -1,0 +1,53 @@
+"""What pydevd says in one message, kept below the size at which debugpy's adapter stops reading for ever.
+
+Beyond it the debug session hangs without a word to anybody. An answer of that size, such as "copy value" of a long
+string, becomes a refusal that the editor shows; text that the job prints is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["MAX_BODY", "install"]
+
+MAX_BODY = 0xFFFFFF
+"""Bytes of JSON; `JsonIOStream.MAX_BODY_SIZE` in `debugpy.common.messaging`."""
+KEPT_OUTPUT = 2_000_000
+"""Characters of printed text that are kept: each may need six bytes of JSON."""
+
+_installed = False
+
+
+def install() -> None:
+    """Guard what this process's pydevd sends; forked children inherit it."""
+    global _installed  # noqa: PLW0603 - what is replaced stays replaced
+    try:
+        from _pydevd_bundle.pydevd_net_command import NetCommand  # noqa: PLC0415 - in debug runs only
+
+        send = NetCommand.send
+    except (ImportError, AttributeError):  # pydevd's inside may change; large messages then hang as ever
+        return
+    if _installed:
+        return
+    _installed = True
+
+    def send_fitting(command: Any, connection: Any) -> None:
+        """Send, in pydevd's own thread: in the job's threads a developer could step into this."""
+        size = len(getattr(command, "_as_bytes", b""))
+        if size > MAX_BODY and isinstance(command.as_dict, dict):
+            command = NetCommand(command.id, command.seq, _shortened(command.as_dict, size), is_json=True)
+        send(command, connection)
+
+    NetCommand.send = send_fitting
+
+
+def _shortened(message: Mapping[str, Any], size: int) -> dict[str, Any]:
+    """Return what is said instead of a message of `size` bytes."""
+    why = f"{size:,} bytes, and debugpy carries less than 16 MiB in one message"
+    if message.get("type") == "response":
+        answers = {name: message.get(name) for name in ("type", "request_seq", "command")}
+        return {**answers, "success": False, "message": f"the answer has {why}; ask for a part of it"}
+    body = message.get("body") or {}
+    text = f"{body.get('output', '')[:KEPT_OUTPUT]}\n[cut by relay-agent: this had {why}]\n"
+    return {"type": "event", "event": "output", "body": {"category": body.get("category", "console"), "output": text}}

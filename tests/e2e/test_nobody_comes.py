@@ -1,0 +1,119 @@
+"""Facts about jobs that are to be debugged and are not: nobody attaches, nobody looks at a crash, the relay is down."""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from relay_client.dap.client import DapClient
+from tests.support.ports import free_port
+from tests.support.programs import Finished, run
+from tests.support.relay import HC, LocalRelay, local_relay
+from tests.support.run_job import access, running_client, running_job
+from tests.support.streams import local_server
+
+pytestmark = pytest.mark.e2e
+
+ONE_ATTEMPT = 10.0
+"""Seconds that an agent gives a relay to answer."""
+LOOP = """\
+import time
+
+step = 0
+while True:
+    step += 1
+    time.sleep(0.01)
+"""
+WAITS_FOR = """\
+import os
+import time
+
+while not os.path.exists("{}"):
+    time.sleep(0.01)
+print("ran")
+"""
+
+
+async def run_script(relay: LocalRelay, directory: Path, code: str, *options: str) -> Finished:
+    """Run a script under `relay-agent run` to its end."""
+    script = directory / "train.py"
+    script.write_text(code)
+    command = ("run", "--hc", HC, "--port", str(free_port()), *options, "--", sys.executable, str(script))
+    return await run("relay_agent", *command, env=access(relay, directory, "listen"))
+
+
+async def test_crash_that_nobody_looks_at(relay: LocalRelay, tmp_path: Path) -> None:
+    """The hold ends in time, and the job as it would have: with its traceback, and its status."""
+    options = ("--debug-ranks", "none", "--debug-on-crash", "--hold", "1")
+    finished = await run_script(relay, tmp_path, "loss = 0\nprint(1 / loss)\n", *options)
+    assert 1 == finished.status
+    assert "crashed: ZeroDivisionError: division by zero; held up to 1 s" in finished.stderr
+    assert "relay-agent: nobody came to look; the process ends" in finished.stderr
+    assert finished.stderr.splitlines()[-1] == "ZeroDivisionError: division by zero"
+
+
+@pytest.mark.parametrize(
+    ("policy", "status", "printed", "told"),
+    [
+        ("continue", 0, "ran\n", "no debugger came within 1 s; the job goes on"),
+        ("abort", 14, "", "nobody came: the process ends, as --debug-on-timeout abort says"),
+    ],
+)
+async def test_wait_that_is_over(
+    relay: LocalRelay, tmp_path: Path, policy: str, status: int, printed: str, told: str
+) -> None:
+    """A rank for which nobody came runs on, or ends with status 14 before its program has begun."""
+    finished = await run_script(relay, tmp_path, "print('ran')\n", "--wait", "1", "--on-timeout", policy)
+    assert (status, printed) == (finished.status, finished.stdout)
+    assert told in finished.stderr
+    assert not (tmp_path / "node").exists()
+
+
+async def test_relay_that_is_down(tls_directory: Path, tmp_path: Path) -> None:
+    """The job waits for its debugger as long as it would, says once that the relay is away, and runs to its end."""
+    async with local_relay(tls_directory) as relay:
+        pass
+    finished = await run_script(relay, tmp_path, "print('ran')\n", "--wait", "3")
+    assert (0, "ran\n") == (finished.status, finished.stdout)
+    assert 1 == finished.stderr.count("not listening, trying again: ")
+    assert 1 == finished.stderr.count("connection refused")
+
+
+async def test_relay_that_does_not_answer(relay: LocalRelay, tmp_path: Path) -> None:
+    """A job on demand runs and ends while its agent still waits for a relay behind a dead network."""
+    dialled = tmp_path / "dialled"
+
+    async def never_answer(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        dialled.touch()
+        while await reader.read(65536):
+            pass
+
+    async with local_server(never_answer) as (port, _):
+        access = tmp_path / "dead.connection"
+        access.touch(mode=0o600)
+        key = f"SharedAccessKeyName=listen;SharedAccessKey={relay.listen_key}"
+        access.write_text(f"Endpoint=sb://localhost:{port};{key}")
+        options = ("--debug-ranks", "none", "--connection-string-file", str(access))
+        finished = await run_script(relay, tmp_path, WAITS_FOR.format(dialled), *options)
+        assert (0, "ran\n") == (finished.status, finished.stdout)
+        assert time.time() - dialled.stat().st_mtime < ONE_ATTEMPT / 2
+        assert not (tmp_path / "node").exists()
+
+
+async def test_relay_that_comes_later(relay: LocalRelay, tmp_path: Path) -> None:
+    """A job that began without a relay is debugged on demand as soon as there is one."""
+    script, port = tmp_path / "train.py", free_port()
+    script.write_text(LOOP)
+    await relay.server.stop()
+    async with running_job(relay, script, "--port", str(port), "--debug-ranks", "none") as job:
+        await job.line("not listening, trying again: ")
+        await relay.server.start()
+        async with (
+            running_client(relay, tmp_path, "--ports", str(port)),
+            await DapClient.connect("127.0.0.1", port) as dap,
+        ):
+            await dap.attach({str(script): [{"line": 5}]}, within=60)
+            await dap.wait_for_event("stopped", within=30)
+            await dap.request("disconnect", {"terminateDebuggee": False}, within=30)

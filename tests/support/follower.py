@@ -1,0 +1,40 @@
+"""An editor that follows a process's children: another session for each that debugpy announces."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from relay_client.dap.client import DapClient
+
+__all__ = ["Follower"]
+
+
+class Follower:
+    """Attaches to each child, with a breakpoint, and lets it run on whenever it stops.
+
+    Args:
+        script: Where the breakpoint is.
+        line: Likewise.
+    """
+
+    def __init__(self, script: Path, line: int) -> None:
+        self.breakpoints = {str(script): [{"line": line}]}
+        self.stops = 0
+        self.ports: set[int] = set()
+        """Where debugpy has sent it."""
+        self._sessions: list[asyncio.Task[None]] = []
+
+    async def follow(self, parent: DapClient) -> None:
+        """Stay with the parent and its children until all have ended."""
+        while (event := await parent.wait_for_event("debugpyAttach", "terminated", within=60))["event"] != "terminated":
+            self._sessions.append(asyncio.create_task(self._attend(event["body"])))
+        await asyncio.gather(*self._sessions)
+
+    async def _attend(self, child: dict[str, Any]) -> None:
+        port = child["connect"]["port"]
+        self.ports.add(port)
+        async with await DapClient.connect("127.0.0.1", port) as client:
+            await client.attach(self.breakpoints, within=30, subProcessId=child["subProcessId"])
+            while (event := await client.wait_for_event("stopped", "terminated", within=60))["event"] == "stopped":
+                self.stops += 1
+                await client.request("continue", {"threadId": event["body"]["threadId"]}, within=30)

@@ -1,0 +1,70 @@
+"""A launch configuration with "listen": an editor that waits for a job to dial."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from relay_client.dap.client import DapClient
+from relay_client.dap.tcp import TcpStream
+from tests.support.debuggee import Stopped
+
+__all__ = ["ListeningEditor", "listening_editor"]
+
+
+class ListeningEditor:
+    """A debug session that waits for a job to dial."""
+
+    def __init__(
+        self, adapter: asyncio.subprocess.Process, client: DapClient, attaching: "asyncio.Task[object]"
+    ) -> None:
+        self._adapter = adapter
+        self._client = client
+        self._attaching = attaching
+        self._stopped: Stopped | None = None
+
+    async def until_stopped(self) -> None:
+        """Wait until a job has dialled, and stands at the breakpoint."""
+        await self._attaching
+        event = await self._client.wait_for_event("stopped", within=30)
+        self._stopped = Stopped(self._client, event["body"]["threadId"])
+
+    async def value(self, expression: str) -> str:
+        """Return the value of an expression where the job stands."""
+        assert self._stopped is not None
+        return await self._stopped.value(expression)
+
+    async def leave(self) -> None:
+        """Let the job run on, and end the adapter, as VS Code does: the port is free then."""
+        await self._client.request("disconnect", {"terminateDebuggee": False}, within=30)
+        self._adapter.kill()
+        await self._adapter.wait()
+
+
+@contextlib.asynccontextmanager
+async def listening_editor(port: int, script: Path, line: int) -> AsyncIterator[ListeningEditor]:
+    """Start debugpy's adapter on pipes, as VS Code does, and let it listen; the block begins when it has the port.
+
+    At the end of the block the adapter is killed.
+
+    Args:
+        port: Where it listens.
+        script: Where it has a breakpoint.
+        line: Likewise.
+    """
+    adapter = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "debugpy.adapter"), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert adapter.stdin is not None
+    assert adapter.stdout is not None
+    try:
+        async with DapClient(TcpStream(adapter.stdout, adapter.stdin)) as client:
+            listen = {"host": "127.0.0.1", "port": port}
+            attaching = asyncio.create_task(client.attach({str(script): [{"line": line}]}, within=60, listen=listen))
+            await client.wait_for_event("debugpyWaitingForServer", within=30)
+            yield ListeningEditor(adapter, client, attaching)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            adapter.kill()
+        await adapter.communicate()

@@ -1,0 +1,76 @@
+"""What users start, on loopback: a job under `relay-agent run`, and a relay-client for it."""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import psutil
+
+from tests.support.jobs import gone
+from tests.support.programs import Program, program
+from tests.support.relay import HC, LocalRelay
+
+__all__ = ["access", "running_client", "running_job"]
+
+
+def access(relay: LocalRelay, directory: Path, rule: str, **extra: str) -> dict[str, str]:
+    """Return the environment of a program that may `listen` or `send`, with a node of its own in `directory`."""
+    return {
+        "RELAY_CONNECTION_STRING_FILE": str(relay.connection_file(directory, rule)),
+        "RELAY_CA_FILE": str(relay.ca_file),
+        "RELAY_NODE_DIR": str(directory / "node"),
+        **extra,
+    }
+
+
+@contextlib.asynccontextmanager
+async def running_job(
+    relay: LocalRelay,
+    script: Path,
+    *options: str,
+    arguments: Sequence[str] = (),
+    launcher: Sequence[str] = (),
+    **variables: str,
+) -> AsyncIterator[Program]:
+    """Run a script under `relay-agent run`; whatever is left of it at the end of the block is killed.
+
+    Args:
+        relay: To listen on.
+        script: What to run; the node's directory is beside it.
+        options: Of `relay-agent run`.
+        arguments: Of the script.
+        launcher: What starts the script instead of this Python.
+        variables: More of its environment.
+    """
+    command = [*(launcher or [sys.executable]), str(script), *arguments]
+    environment = access(relay, script.parent, "listen", **variables)
+    async with program("relay_agent", "run", "--hc", HC, *options, "--", *command, env=environment) as job:
+        try:
+            yield job
+        finally:
+            await _end_family(job.process.pid)
+
+
+@contextlib.asynccontextmanager
+async def running_client(relay: LocalRelay, directory: Path, *arguments: str) -> AsyncIterator[Program]:
+    """Run a relay-client; the block begins when its ports are open."""
+    environment = access(relay, directory, "send")
+    async with program("relay_client", "--hc", HC, *arguments, env=environment) as client:
+        await client.line("ready on")
+        yield client
+
+
+async def _end_family(pid: int) -> None:
+    """Kill a process, if it still runs, and all that it has started, the launchers' own sessions included."""
+    try:
+        family = psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return
+    for member in [pid, *(child.pid for child in family)]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(member, signal.SIGKILL)
+    for child in family:
+        await gone(child.pid)
