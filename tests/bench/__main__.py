@@ -61,7 +61,7 @@ async def measure(only: set[str], *, quick: bool) -> tuple[list[Row], dict[str, 
 def main(argv: list[str]) -> int:
     """Measure and report."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measures relay-debug beside its peers.")
-    parser.add_argument("--quick", action="store_true", help="less of everything, in about a minute")
+    parser.add_argument("--quick", action="store_true", help="less of everything, in a few minutes")
     names = sorted({figure.__name__ for figures in PROFILES.values() for figure in figures})
     parser.add_argument("--only", action="append", choices=names, default=[], help="one figure; repeatable")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything there")

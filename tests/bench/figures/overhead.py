@@ -136,7 +136,7 @@ def row_of(work: Work, rounds: Sequence[Round]) -> Row:
 async def _generation(stage: Stage, work: Work, count: int, *, seed: int) -> list[Round]:
     """Start a process for each state, and let them take turns."""
     order = random.Random(seed)
-    rounds = []
+    rounds: list[Round] = []
     async with contextlib.AsyncExitStack() as stack:
         waiting = [_job(stage, work, state, stack) for state in STATES.values()]
         jobs = dict(zip(STATES, await asyncio.gather(*waiting), strict=True))
