@@ -15,9 +15,10 @@ from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 from tests.support.torch_job import TorchJob, line_of, needs_torch, torch_job
 
-pytestmark = [pytest.mark.e2e, needs_torch]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400), needs_torch]
 REDUCE = line_of("dist.all_reduce(total)")
-PATIENCE = 60.0
+PATIENCE = 150.0
+"""Seconds; six processes import torch on cores that other tests share."""
 
 
 def four_ports() -> int:

@@ -89,7 +89,7 @@ class TorchJob:
     async def standing(self) -> AsyncIterator[None]:
         """Have all ranks stand between the same two steps for a block."""
         (self.directory / "stand").touch()
-        async with timeout(60):
+        async with timeout(150):
             while len(list(self.directory.glob("standing-*"))) < 4:
                 await asyncio.sleep(0.02)
         yield
@@ -101,7 +101,7 @@ class TorchJob:
 
     async def finish(self) -> list[int]:
         """Wait for both launchers, and return their exit statuses."""
-        async with timeout(60):
+        async with timeout(150):
             await asyncio.gather(*(gone(launcher.pid) for launcher in self.launchers))
             return [await launcher.wait() for launcher in self.launchers]
 
@@ -119,6 +119,12 @@ class TorchJob:
     def left_over(self) -> list[Path]:
         """Return what the nodes' agents have left behind."""
         return list(self.directory.glob("node-*"))
+
+
+def show_logs(directory: Path) -> None:
+    """Print what the launchers and their ranks have said, for whoever looks for the cause of a failure."""
+    for log in sorted(directory.glob("log-*")):
+        print(log.name, log.read_text(errors="replace"), sep="\n")
 
 
 @contextlib.asynccontextmanager
@@ -167,3 +173,4 @@ async def torch_job(
             for pid in family:
                 await gone(pid)
             await launcher.wait()
+        show_logs(directory)
