@@ -96,11 +96,11 @@ class Member:
     def prepare_state(self, state: str, detail: str = "", until: float | None = None) -> Callable[[], None]:
         """Return what tells it later, without a line of the standard library at which a debugger could stop."""
         fields = {"state": state, "detail": detail, "until": until}
-        message = encode(fields)
+        line = encode(fields)
 
         def tell() -> None:
             self._target |= {**fields, "since": time.time()}
-            self._send(message)
+            self._send_line(line)
 
         return tell
 
@@ -109,7 +109,7 @@ class Member:
         if not self.is_mine or self._leaving:
             return
         self._leaving = True
-        if self._send(encode({"leave": True})):
+        if self._send({"leave": True}):
             self._done.wait(LEAVE_TIMEOUT)
         if self._process is not None:
             self._process.poll()
@@ -180,20 +180,23 @@ class Member:
             fields = {"error": error.sentence, "hint": error.hint}
         except Exception as error:  # noqa: BLE001 - the agent waits, and the thread must live on
             fields = {"error": f"{type(error).__name__}: {error}"}
-        self._send(encode({"answer": message.get("id"), **fields}))
+        self._send({"answer": message.get("id"), **fields})
 
     def _give_up(self, failure: RelayDebugError) -> None:
         self.failure = failure
         self.hopeless.set()
         self.registered.set()
 
-    def _send(self, message: bytes) -> bool:
+    def _send(self, message: Message) -> bool:
+        return self._send_line(encode(message))
+
+    def _send_line(self, line: bytes) -> bool:
         """Send if there is an agent; one that comes later is told everything by the registration."""
         with self._sending:
             if self._connection is None:
                 return False
             try:
-                self._connection.sendall(message)
+                self._connection.sendall(line)
             except OSError:
                 return False
             return True

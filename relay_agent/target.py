@@ -2,7 +2,8 @@
 
 debugpy's adapter must not be dialled for nothing: one connect-and-close kills its accept thread for ever, and every
 later attach hangs (microsoft/debugpy#1308). So nothing is dialled for a client that is gone already; a client whose
-first bytes start with `Content-Length:` gets debugpy's greeting read before anything can close that connection again;
+first bytes start with `Content-Length:` gets debugpy's greeting read before anything can close that connection again
+(`relay_agent.greeting`);
 and a target that is known to speak DAP is dialled for such clients only.
 """
 
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from relay_agent.greeting import GreetedStream
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError, UsageError
 from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.pump import READ_SIZE, Traffic, pump, set_nodelay
@@ -121,7 +123,7 @@ async def serve_stream(target: Served, stream: ByteStream, traffic: Traffic) -> 
     writer.write(first)
     traffic.received += len(first)
     if is_dap:
-        await _pass_greeting(reader, writer, stream, traffic)
+        stream = await _pass_greeting(reader, writer, stream, traffic)
     await pump(reader, writer, stream, traffic)
 
 
@@ -166,8 +168,12 @@ async def _dial(target: Served, *, patience: float) -> tuple[asyncio.StreamReade
 
 async def _pass_greeting(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: ByteStream, traffic: Traffic
-) -> None:
-    """Read debugpy's first bytes before anything else can happen to its socket, and pass them on."""
+) -> ByteStream:
+    """Read debugpy's first bytes before anything else can happen to its socket, and pass them on.
+
+    Returns:
+        The stream by which the rest is to be carried.
+    """
     try:
         async with timeout(GREETING_TIMEOUT):
             greeting = await reader.read(READ_SIZE)
@@ -178,5 +184,7 @@ async def _pass_greeting(
         stream.abort(error.sentence)
         writer.transport.abort()
         raise error
-    await stream.write(greeting)
+    greeted = GreetedStream(stream)
+    await greeted.write(greeting)
     traffic.sent += len(greeting)
+    return greeted

@@ -1,12 +1,14 @@
 """Facts about how the agent dials what it offers."""
 
 import asyncio
+import contextlib
 import socket
 import struct
 
 import pytest
 
 from relay_agent import target as target_module
+from relay_agent.greeting import GREETING_TIME
 from relay_agent.target import Target, parse_targets, serve_stream
 from relay_core.errors import ConnectionLost, ProtocolError, UsageError
 from relay_core.net.pump import Traffic
@@ -133,6 +135,36 @@ async def test_the_greeting_is_read_before_the_adapter_is_closed() -> None:
         await serve_stream(Target(1, port, dap_only=True), theirs, Traffic())
     assert [1] == connections
     assert not closed_early.is_set()
+
+
+@pytest.mark.parametrize("how", ["closed", "broken"])
+async def test_all_of_the_greeting_is_read_before_the_adapter_is_closed(how: str) -> None:
+    """A debugger that leaves after the beginning of debugpy's greeting is gone for debugpy after its end only."""
+
+    async def greeting_in_parts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(len(INITIALIZE))
+        writer.write(b'{"event": "output"} {"event": "debugpy')
+        await left.wait()
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(reader.read(), 0.1)
+        writer.write(b'Sockets"}')
+        assert b"" == await asyncio.wait_for(reader.read(), GREETING_TIME / 2)
+        greeted.set()
+
+    left, greeted = asyncio.Event(), asyncio.Event()
+    ours, theirs = stream_pair()
+    async with local_server(greeting_in_parts) as (port, _):
+        await ours.write(INITIALIZE)
+        serving = asyncio.ensure_future(serve_stream(Target(1, port, dap_only=True), theirs, Traffic()))
+        await ours.read()
+        if how == "closed":
+            await ours.write_eof()
+        else:
+            ours.abort()
+        left.set()
+        await asyncio.wait_for(greeted.wait(), 10)
+        with contextlib.suppress(ConnectionLost):
+            await serving
 
 
 async def test_a_dead_target_is_explained() -> None:
