@@ -3,8 +3,7 @@
 debugpy's adapter must not be dialled for nothing: one connect-and-close kills its accept thread for ever, and every
 later attach hangs (microsoft/debugpy#1308). So nothing is dialled for a client that is gone already; a client whose
 first bytes start with `Content-Length:` gets debugpy's greeting read before anything can close that connection again
-(`relay_agent.greeting`);
-and a target that is known to speak DAP is dialled for such clients only.
+(`relay_agent.greeting`); and a target that is known to speak DAP is dialled for such clients only.
 """
 
 from __future__ import annotations
