@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from relay_agent import debuggee
 from relay_agent.ranks import ProcessIdentity, identify
 from relay_agent.settings import DebugSettings
-from relay_core.errors import ConfigurationError
+from relay_core.errors import ConfigurationError, RelayDebugError
 
 if TYPE_CHECKING:
     from relay_agent.member import Member
@@ -96,6 +97,8 @@ class DebuggedProcess:
 
         self.settings = settings
         self.identity = identity
+        self._failure_told = threading.Lock()
+        """Taken by who tells it, and never given back."""
         self.port = settings.port + identity.rank
         self.member: Member = Member(
             settings.access,
@@ -107,6 +110,7 @@ class DebuggedProcess:
                 "stacks": self._stacks,
                 "connect": self._connect,
             },
+            on_failure=self._tell_failure,
         )
 
     def __repr__(self) -> str:
@@ -147,8 +151,7 @@ class DebuggedProcess:
             self.say(f"a debugger is attached, after {time.monotonic() - started:.1f} s")
             return True
         if self.member.hopeless.is_set():
-            reason = self.member.failure.sentence if self.member.failure else "its agent has left"
-            self.say(f"the job goes on without a debugger: {reason}")
+            self._tell_failure(self.member.failure)
         elif seconds > 0:
             self.say(
                 f"no debugger came within {seconds:g} s; the job goes on, and one can still attach on {self.where}"
@@ -163,6 +166,11 @@ class DebuggedProcess:
             return True
         self.say("nobody came to look; the process ends")
         return False
+
+    def _tell_failure(self, failure: RelayDebugError | None) -> None:
+        """Say once that no debugger can come, whether somebody waits for one or not."""
+        if self._failure_told.acquire(blocking=False):
+            self.say(f"the job goes on without a debugger: {failure or 'its agent has left'}")
 
     def _describe(self) -> dict[str, Any]:
         identity = self.identity

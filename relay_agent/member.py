@@ -46,6 +46,7 @@ class Member:
         forwards: Ports on this machine that clients may reach besides.
         answers: What the agent may ask for, by name: each is called in the helper thread with the agent's message and
             returns the fields of the answer. One that raises a RelayDebugError answers with that.
+        on_failure: Called in the helper thread, with the reason, once no debugger can come any more.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Member:
         *,
         forwards: list[int],
         answers: dict[str, Callable[[Message], Message]],
+        on_failure: Callable[[RelayDebugError], None] = lambda _failure: None,
     ) -> None:
         self.hopeless = threading.Event()
         """Set when no debugger can come any more; `failure` then says why."""
@@ -69,6 +71,7 @@ class Member:
         self._target = dict(target)
         self._forwards = forwards
         self._answers = answers
+        self._on_failure = on_failure
         self._owner = os.getpid()
         self._sending = threading.Lock()
         self._connection: socket.socket | None = None
@@ -184,6 +187,7 @@ class Member:
 
     def _give_up(self, failure: RelayDebugError) -> None:
         self.failure = failure
+        self._on_failure(failure)
         self.hopeless.set()
         self.registered.set()
 

@@ -27,8 +27,8 @@ from relay_core.errors import ConfigurationError
 __all__ = ["NODE_DIR_VARIABLE", "NodeDirectory"]
 
 NODE_DIR_VARIABLE = "RELAY_NODE_DIR"
-MAX_SOCKET_PATH = 100
-"""Bytes; a Unix socket's address holds 108 on Linux and 104 on macOS."""
+MAX_SOCKET_PATH = 103
+"""Bytes; with the zero behind it, a Unix socket's address holds 108 on Linux and 104 on macOS."""
 _ACCESS_VARIABLES = (
     "RELAY_CONNECTION_STRING",
     "RELAY_NAMESPACE",

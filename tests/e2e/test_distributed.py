@@ -106,9 +106,7 @@ async def test_killed_rank_and_the_next_job(relay, tmp_path):
     port = four_ports()
     async with client(relay, port):
         for attempt in ("first", "second"):
-            directory = tmp_path / attempt
-            directory.mkdir()
-            async with torch_job(relay, directory, port, "--debug-ranks", "none") as job:
+            async with torch_job(relay, tmp_path, port, "--debug-ranks", "none") as job:
                 async with Session.attached(port + 3, job) as session:
                     await session.until_stopped()
                     assert await session.value("rank") == "3"

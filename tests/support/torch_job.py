@@ -118,7 +118,7 @@ class TorchJob:
 
     def left_over(self) -> list[Path]:
         """Return what the nodes' agents have left behind."""
-        return list(self.directory.glob("node-*"))
+        return list(self.directory.glob("n[01]"))
 
 
 def show_logs(directory: Path) -> None:
@@ -154,7 +154,7 @@ async def torch_job(
                     env=environment(
                         PYTHONPATH=str(ROOT),
                         OMP_NUM_THREADS="1",
-                        RELAY_NODE_DIR=str(directory / f"node-{node}"),
+                        RELAY_NODE_DIR=str(directory / f"n{node}"),
                         RELAY_CONNECTION_STRING_FILE=str(relay.connection_file(directory, "listen")),
                         RELAY_CA_FILE=str(relay.ca_file),
                     ),

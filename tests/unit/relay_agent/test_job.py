@@ -170,3 +170,18 @@ async def test_breakpoint_in_an_ordinary_run():
         print(sorted({name.split('.')[0] for name in sys.modules} & {'debugpy', 'socket', 'subprocess', 'threading'}))
     """
     assert await run_job(code, "--epochs", "3") == (0, ["[]"], "")
+
+
+async def test_failure_of_what_nobody_waits_for(tmp_path):
+    """A job on demand is told once why no debugger can come, and what to do."""
+    code = """
+        import relay_agent
+        from relay_agent import debugging
+        relay_agent.start_remote_debugging("myhc", 5678, wait=0)
+        print(debugging.current().member.hopeless.wait(30))
+    """
+    place = tmp_path / ("long" * 25)
+    status, out, err = await run_job(code, RELAY_CONNECTION_STRING="Endpoint=sb://x/", RELAY_NODE_DIR=str(place))
+    assert (status, out) == (0, ["True"])
+    assert err.count("too long for a socket") == 1
+    assert f"{GO_ON}: the path of {place} is too long for a socket. hint: set RELAY_NODE_DIR to a shorter one" in err
