@@ -22,7 +22,7 @@ def train(steps):
     total = sum(range(steps))
     return total
 
-print("trained", train(4))
+print(f"trained {train(4)}")
 """
 
 
@@ -52,4 +52,4 @@ async def test_from_a_script_to_a_breakpoint(terminal, tmp_path: Path) -> None:
                 async with breakpoint_hit(port, script, "return total") as stop:
                     assert ("train", "6") == (stop.function, await stop.evaluate("total"))
                 assert 0 == await job.finish()
-                assert "trained 6\n" in job.output
+                assert "trained 6" in job.output
