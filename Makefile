@@ -32,7 +32,7 @@ soak: $(READY)
 	$(BIN)/python -m pytest -m soak --timeout 5400 tests/soak
 	$(BIN)/python -m pytest -m soak --timeout 14400 -n 2 tests/unit/relay_core/tunnel
 
-# Bench: BENCH=--quick for less than a minute.
+# A quarter of an hour; BENCH=--quick for less of everything, BENCH="--only stepping" for one figure.
 bench: $(READY)
 	$(BIN)/python -m tests.bench $(BENCH)
 
