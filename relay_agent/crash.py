@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from relay_agent import debuggee
+from relay_agent.voice import say
 
 __all__ = ["Hold", "hold_on_crash", "install", "tracebacks"]
 
@@ -94,8 +95,7 @@ def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
         if _installed.hold(_describe(error)) and not is_shown:
             _stop_at(error)
     except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - Ctrl-C, for one, ends the hold only
-        if sys.stderr is not None:
-            print(f"relay-agent: the hold ended: {_describe(failure)}", file=sys.stderr, flush=True)  # noqa: T201
+        say(f"the hold ended: {_describe(failure)}")
     finally:
         _held.pop(threading.get_ident(), None)
 

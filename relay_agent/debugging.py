@@ -4,7 +4,7 @@
           wait()    --> waiting: for a debugger, a bounded time
           hold()    --> held: at a breakpoint() or a crash, likewise
 
-Whatever goes wrong here raises a RelayDebugError; `relay_agent.job` and `relay_agent.startup` turn that into a line.
+Whatever goes wrong here raises a RelayDebugError; `relay_agent.job` turns that into a line.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 from relay_agent import debuggee
 from relay_agent.ranks import ProcessIdentity, identify
 from relay_agent.settings import DebugSettings
+from relay_agent.voice import say
 from relay_core.errors import ConfigurationError, RelayDebugError
 
 if TYPE_CHECKING:
     from relay_agent.member import Member
 
-__all__ = ["DebuggedProcess", "begin", "current", "say"]
+__all__ = ["DebuggedProcess", "begin", "current"]
 
 _VAULT_VARIABLE = "KEY_VAULT_URL"
 _OTHER_SOURCES = (
@@ -37,13 +38,6 @@ _OTHER_SOURCES = (
 
 _current: DebuggedProcess | None = None
 """This process, if it has begun; a forked child inherits the name, not the membership."""
-
-
-def say(text: str) -> None:
-    """Print a line to the job's stderr, past a debugger that reads along: a developer could step into that."""
-    stream = getattr(sys.stderr, "_redirect_to", [sys.stderr])[0]
-    if stream is not None:
-        print(f"relay-agent: {text}", file=stream, flush=True)
 
 
 def current() -> DebuggedProcess | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from relay_agent.settings import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_WAIT, DebugSettings
 from relay_agent.step_arguments import parse_step_arguments
+from relay_agent.voice import say_it_goes_on
 from relay_core.errors import RelayDebugError, TimedOut
 
 if TYPE_CHECKING:
@@ -176,7 +177,5 @@ def _process_if_debugged() -> DebuggedProcess | None:
 
 
 def _go_on(error: RelayDebugError) -> bool:
-    if sys.stderr is not None:
-        print(f"relay-agent: error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - as in `debugging.say`
-        print("relay-agent: the job goes on without a debugger", file=sys.stderr, flush=True)  # noqa: T201
+    say_it_goes_on(error)
     return False

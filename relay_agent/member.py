@@ -13,7 +13,6 @@ import os
 import random
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.join import join
 from relay_agent.node.wire import Message, decode, encode
 from relay_agent.stacks import register_dump
+from relay_agent.voice import say
 from relay_core.errors import RelayDebugError
 
 __all__ = ["Member"]
@@ -170,8 +170,8 @@ class Member:
         elif "refused" in message or "failed" in message:
             sentence = message.get("refused") or message.get("failed")
             self._give_up(RelayDebugError(str(sentence), hint=str(message.get("hint", ""))))
-        elif "notice" in message and sys.stderr is not None:
-            print(f"relay-agent: {message['notice']}", file=sys.stderr, flush=True)  # noqa: T201 - the job's log
+        elif "notice" in message:
+            say(str(message["notice"]))
         elif "done" in message:
             self._done.set()
 

@@ -31,6 +31,7 @@ import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from relay_agent import voice
 from relay_agent.settings import DEFAULT_TIMEOUTS
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def raise_timeouts(
     seconds: float = DEFAULT_TIMEOUTS,
     *,
     environ: MutableMapping[str, str] | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Callable[[str], None] = voice.say,
 ) -> None:
     """Let this process, and those that it starts, wait for a held rank for at least `seconds`.
 
@@ -110,7 +111,7 @@ def raise_timeouts(
     environ = os.environ if environ is None else environ
     environ.update(timeout_variables(seconds, environ))
     _patience.seconds = max(_patience.seconds, seconds)
-    _patience.say = say or _say
+    _patience.say = say
     module = sys.modules.get(C10D)
     if module is not None:
         _patience.give_to(module)
@@ -118,17 +119,12 @@ def raise_timeouts(
         sys.meta_path.insert(0, _Finder())
 
 
-def _say(sentence: str) -> None:
-    if sys.stderr is not None:
-        print(f"relay-agent: {sentence}", file=sys.stderr, flush=True)  # noqa: T201 - the job's only voice before logging
-
-
 class _Patience:
     """What this process's torch.distributed has been given."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.say: Callable[[str], None] = _say
+        self.say: Callable[[str], None] = voice.say
         self._given = False
 
     def at_least(self, timeout: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import NoReturn
 from relay_agent.inject.last_moment import call_before_program
 from relay_agent.launch_environment import from_environment, register_environment, should_register
 from relay_agent.settings import DebugSettings
+from relay_agent.voice import say, say_it_goes_on
 from relay_core.errors import RelayDebugError
 
 __all__ = ["take_part"]
@@ -42,9 +43,9 @@ def take_part(*, is_child: bool) -> None:
             os.environ.update(register_environment(os.environ, os.getpid()))
             call_before_program(lambda: _start(settings))
     except RelayDebugError as error:
-        _go_on(str(error))
+        say_it_goes_on(error)
     except Exception as error:  # noqa: BLE001 - whatever it is, the job is worth more than its debugger
-        _go_on(f"{type(error).__name__}: {error}")
+        say_it_goes_on(f"{type(error).__name__}: {error}")
 
 
 def _raise_timeouts(settings: DebugSettings) -> None:
@@ -58,34 +59,24 @@ def _raise_timeouts(settings: DebugSettings) -> None:
 def _start(settings: DebugSettings) -> None:
     """Register, and wait; a process that is asked to end here ends at once."""
     try:
-        from relay_agent.startup import start  # noqa: PLC0415 - for programs to debug only
+        from relay_agent.job import start_debugging  # noqa: PLC0415 - as late as the rest of what is needed then
 
-        start(settings)
+        start_debugging(settings)
     except SystemExit as wish:
         _leave(wish)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # shells look at how an interrupted program ends
         os.kill(os.getpid(), signal.SIGINT)
     except Exception as error:  # noqa: BLE001 - as above
-        _go_on(f"{type(error).__name__}: {error}")
+        say_it_goes_on(f"{type(error).__name__}: {error}")
 
 
 def _leave(wish: SystemExit) -> NoReturn:
     """End with the wished status: where no program runs yet, Python would take SystemExit for a failed import."""
     if isinstance(wish.code, str):
-        _say(wish.code)
+        say(wish.code)
     atexit._run_exitfuncs()  # noqa: SLF001 - the agent is told goodbye there
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
     os._exit(wish.code if isinstance(wish.code, int) else int(wish.code is not None))
-
-
-def _go_on(sentence: str) -> None:
-    _say(f"error: {sentence}")
-    _say("the job goes on without a debugger")
-
-
-def _say(text: str) -> None:
-    if sys.stderr is not None:
-        print(f"relay-agent: {text}", file=sys.stderr, flush=True)  # noqa: T201 - the job's only voice before logging

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="a process becomes an
 
 TIMEOUT = 60.0
 RECORDER = """
-import json, os, sys, types
+import json, os, sys
 
 def start(settings):
     line = json.dumps({"pid": os.getpid(), "program": sys.orig_argv[1:], "settings": repr(settings)})
@@ -34,9 +34,12 @@ def start(settings):
         record.write(line + "\\n")
     exec(os.environ.get("AT_START", ""), globals())
 
-recorder = types.ModuleType("relay_agent.startup")
-recorder.start = start
-sys.modules["relay_agent.startup"] = recorder
+try:
+    import relay_agent.job
+except ImportError:  # in a Python without it
+    pass
+else:
+    relay_agent.job.start_debugging = start
 """
 
 

@@ -1,0 +1,20 @@
+"""A line on the job's stderr: the only voice that a library has in somebody else's process."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["say", "say_it_goes_on"]
+
+
+def say(text: str) -> None:
+    """Print a line to the job's stderr, past a debugger that reads along: a developer could step into that."""
+    stream = getattr(sys.stderr, "_redirect_to", [sys.stderr])[0]
+    if stream is not None:
+        print(f"relay-agent: {text}", file=stream, flush=True)
+
+
+def say_it_goes_on(error: object) -> None:
+    """Say what is wrong with the debugging of this process, and that nothing else is."""
+    say(f"error: {error}")
+    say("the job goes on without a debugger")
