@@ -13,8 +13,8 @@ from relay_agent.run import add_run_options
 from relay_agent.run import run as run_with_debugging
 from relay_agent.settings import DEFAULT_PORT
 from relay_core.auth.options import access_settings, add_access_options
-from relay_core.console import configure_logging, print_error, run_program
-from relay_core.errors import ConfigurationError, UsageError
+from relay_core.console import configure_logging, run_program
+from relay_core.errors import UsageError
 
 __all__ = ["main", "run"]
 
@@ -124,16 +124,10 @@ def _env(arguments: argparse.Namespace) -> int:
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    from relay_core.auth import Search, explain_access
+    from relay_core.auth.explain import explain_auth
     from relay_core.net.tls import client_tls
 
-    search = Search(access_settings(arguments), side="agent", tls=client_tls(arguments.ca_file))
-    lines, error = asyncio.run(explain_access(search))
-    print(*lines, sep="\n")
-    if error is None:
-        return 0
-    print_error(PROGRAM, error)
-    return ConfigurationError.exit_code
+    return explain_auth(PROGRAM, arguments, side="agent", tls=client_tls(arguments.ca_file))
 
 
 def _attend(arguments: argparse.Namespace) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import logging
 import sys
@@ -12,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from relay_core.auth.options import access_settings, add_access_options
-from relay_core.console import configure_logging, print_error, run_program
-from relay_core.errors import ConfigurationError, UsageError
+from relay_core.console import configure_logging, run_program
+from relay_core.errors import UsageError
 
 if TYPE_CHECKING:
     from relay_client.tunnels import Tunnels
@@ -231,7 +230,7 @@ def _targets(arguments: argparse.Namespace) -> int:
         elif not _print_rich_table(COLUMNS, lines := rows(agents, time.time())):
             print(plain_table(lines))
 
-    logging.getLogger("relay_client").setLevel(logging.DEBUG if arguments.verbose else logging.WARNING)
+    _hush(arguments)
     return _connected(arguments, show)
 
 
@@ -284,7 +283,7 @@ def _stacks(arguments: argparse.Namespace) -> int:
         looks = {"ranks": ranks, "locals": arguments.locals, "all_threads": arguments.all_threads}
         print(show_stacks(replies, **looks, color=sys.stdout.isatty()))
 
-    logging.getLogger("relay_client").setLevel(logging.DEBUG if arguments.verbose else logging.WARNING)
+    _hush(arguments)
     return _connected(arguments, show)
 
 
@@ -292,7 +291,7 @@ def _pdb(arguments: argparse.Namespace) -> int:
     from relay_client.commands.pdb import session_of_rank
     from relay_client.pdb import run_pdb
 
-    logging.getLogger("relay_client").setLevel(logging.DEBUG if arguments.verbose else logging.WARNING)
+    _hush(arguments)
     return run_pdb(
         session_of_rank(lambda: _make_tunnels(arguments), arguments.rank),
         title=f"rank {arguments.rank}",
@@ -308,19 +307,18 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    from relay_core.auth import Search, explain_access
+    from relay_core.auth.explain import explain_auth
     from relay_core.net.tls import client_tls
 
-    search = Search(access_settings(arguments), side="client", tls=client_tls(arguments.ca_file))
-    lines, error = asyncio.run(explain_access(search))
-    print(*lines, sep="\n")
-    if error is None:
-        return 0
-    print_error(PROGRAM, error)
-    return ConfigurationError.exit_code
+    return explain_auth(PROGRAM, arguments, side="client", tls=client_tls(arguments.ca_file))
 
 
 # What they share:
+
+
+def _hush(arguments: argparse.Namespace) -> None:
+    """Leave out the events, where the output is the answer to a question."""
+    logging.getLogger("relay_client").setLevel(logging.DEBUG if arguments.verbose else logging.WARNING)
 
 
 def _connected(arguments: argparse.Namespace, command: Callable[[Tunnels], Awaitable[None]]) -> int:

@@ -14,6 +14,7 @@ from relay_client.tunnels import Tunnels
 from tests.support.ports import free_port
 from tests.support.programs import program, run
 from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access
 
 pytestmark = pytest.mark.e2e
 
@@ -44,15 +45,6 @@ print(train())
 """
 
 
-def environment(relay: LocalRelay, directory: Path, rule: str, **extra: str) -> dict[str, str]:
-    return {
-        "RELAY_CONNECTION_STRING_FILE": str(relay.connection_file(directory, rule)),
-        "RELAY_CA_FILE": str(relay.ca_file),
-        "RELAY_NODE_DIR": str(directory / "node"),
-        **extra,
-    }
-
-
 def run_arguments(script: Path, port: int, *options: str) -> list[str]:
     return ["run", "--hc", HC, "--port", str(port), *options, "--", sys.executable, str(script)]
 
@@ -63,8 +55,8 @@ async def test_crash_is_held_and_inspected(relay: LocalRelay, tmp_path: Path) ->
     script.write_text(CRASHES.replace('"crash"', repr(str(tmp_path / "crash"))))
     port = free_port()
     arguments = run_arguments(script, port, "--debug-ranks", "none", "--debug-on-crash", "--hold", "60")
-    agent = environment(relay, tmp_path, "listen", RELAY_RANK="3", RELAY_WORLD_SIZE="4")
-    client = environment(relay, tmp_path, "send")
+    agent = access(relay, tmp_path, "listen", RELAY_RANK="3", RELAY_WORLD_SIZE="4")
+    client = access(relay, tmp_path, "send")
     async with program("relay_agent", *arguments, env=agent) as job:
         there = await run("relay_client", "--hc", HC, "wait", "--ranks", "3", "--timeout", "50", env=client)
         assert there.status == 0
@@ -95,7 +87,7 @@ async def test_breakpoint_waits_for_its_rank(relay: LocalRelay, tmp_path: Path) 
     script = tmp_path / "train.py"
     script.write_text(BREAKS)
     port = free_port()
-    agent = environment(relay, tmp_path, "listen", RELAY_RANK="3", RELAY_WORLD_SIZE="4")
+    agent = access(relay, tmp_path, "listen", RELAY_RANK="3", RELAY_WORLD_SIZE="4")
     async with (
         program("relay_agent", *run_arguments(script, port, "--debug-ranks", "none"), env=agent) as job,
         Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
@@ -109,7 +101,7 @@ async def test_breakpoint_waits_for_its_rank(relay: LocalRelay, tmp_path: Path) 
             assert top["name"] == "train"
             arguments = {"expression": "step", "frameId": top["id"], "context": "watch"}
             assert (await dap.request("evaluate", arguments, within=60))["result"] == "7"
-            client = environment(relay, tmp_path, "send")
+            client = access(relay, tmp_path, "send")
             stacks = json.loads((await run("relay_client", "--hc", HC, "stacks", "--json", env=client)).stdout)
             frames = stacks["groups"][0]["threads"][0]["frames"]
             assert [frame["function"] for frame in frames][-2:] == ["<module>", "train"]
@@ -123,7 +115,7 @@ async def test_restarted_rank(relay: LocalRelay, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(CRASHES)
     port = free_port()
-    agent = environment(relay, tmp_path, "listen", RELAY_RANK="3", RELAY_WORLD_SIZE="4")
+    agent = access(relay, tmp_path, "listen", RELAY_RANK="3", RELAY_WORLD_SIZE="4")
     arguments = run_arguments(script, port, "--debug-ranks", "none")
     breakpoints = {str(script): [{"line": CRASHES.splitlines().index("        step += 1") + 1}]}
     async with (
