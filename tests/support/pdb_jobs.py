@@ -1,0 +1,93 @@
+"""Jobs for `relay-client pdb`, and the debugger on a terminal or with commands from a pipe."""
+
+import asyncio
+import contextlib
+import textwrap
+
+from tests.support.jobs import TIMEOUT, job
+from tests.support.terminal import on_terminal
+
+PROMPT = "(rank 0) "
+PDB = """
+from relay_client.pdb import local_session, run_pdb
+from relay_core.console import run_program
+
+def main(arguments):
+    options = eval(arguments[1])
+    job = local_session("127.0.0.1", int(arguments[0]), crashed=options.pop("crashed", False))
+    return run_pdb(job, title="rank 0", **options)
+
+sys.exit(run_program("relay-client", main))
+"""
+LOOP = """\
+import sys, time
+from pathlib import Path
+
+def scale(value, factor=2, *, offset=0):
+    scaled = value * factor
+    return scaled + offset
+
+def work(number):
+    total = 0
+    for part in range(3):
+        total += scale(part)
+    return total + number
+
+def run(progress):
+    number = 0
+    while True:
+        number += 1
+        work(number)
+        progress.write_text(str(number))
+        time.sleep(0.005)
+
+run(Path(sys.argv[2]))
+"""
+LISTEN = """
+import debugpy, runpy
+print(debugpy.listen(("127.0.0.1", 0))[1], flush=True)
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+class Looping:
+    """A job that counts for ever, and its progress."""
+
+    def __init__(self, port, script, progress):
+        self.port = port
+        self.script = script
+        self._progress = progress
+
+    def line(self, code):
+        """Return the number of the line with this code."""
+        return next(n for n, line in enumerate(self.script.read_text().splitlines(), 1) if code in line)
+
+    async def runs_on(self):
+        """Wait until it has got on."""
+        before = self._progress.read_text()
+        deadline = asyncio.get_running_loop().time() + TIMEOUT
+        while self._progress.read_text() in {before, ""}:
+            assert asyncio.get_running_loop().time() < deadline, "the job stands still"
+            await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def looping(directory, code=LOOP):
+    script, progress = directory / "looping.py", directory / "progress"
+    script.write_text(textwrap.dedent(code))
+    progress.write_text("")
+    async with job(LISTEN, str(script), str(progress), PYDEVD_DISABLE_FILE_VALIDATION="1") as running:
+        found = Looping(int(await running.line()), script, progress)
+        found.job = running
+        yield found
+
+
+def pdb(port, **options):
+    return on_terminal(PDB, str(port), repr(options))
+
+
+async def scripted(port, *lines, **options):
+    """Run the debugger with commands from a pipe; return its status, stdout and stderr."""
+    async with job(PDB, str(port), repr(options)) as running:
+        out, err = await asyncio.wait_for(running.process.communicate("\n".join(lines).encode()), TIMEOUT)
+        return running.process.returncode, out.decode(), err.decode()
