@@ -1,7 +1,7 @@
 """What a process and the node's agent say to each other: one JSON object per line, over a stream socket.
 
     process -> agent                                     agent -> process
-    {"register": {...}, "access": {...}}    first        {"registered": PORT}
+    {"register": {...}, "access": {...}, ...}  first     {"registered": PORT, "agent": PID}
     {"state": "waiting", "detail": "", "until": SECONDS} {"refused": SENTENCE, "hint": ...}      the socket then ends
     {"answer": ID, ...}                                  {"ask": "arm" | "release" | ..., "id": ID, ...}
     {"leave": true}                         last         {"listening": true}
