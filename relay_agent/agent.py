@@ -15,11 +15,11 @@ from relay_agent.catalog import Catalog, PortCatalog, Served
 from relay_agent.dial_back import dial_back
 from relay_agent.holders import Holders
 from relay_agent.target import Target, TargetGone, serve_stream
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Credential
 from relay_core.hyco.listener import ListenerState
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.listener import HybridConnectionListener
 from relay_core.net.offer import Offer
 from relay_core.net.pump import Traffic

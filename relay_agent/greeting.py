@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
-from relay_core.net.stream import ByteStream
+from relay_core.net.stream import DirectStream
 
 __all__ = ["GreetedStream"]
 
@@ -28,7 +29,7 @@ class GreetedStream:
         stream: The client's.
     """
 
-    def __init__(self, stream: ByteStream) -> None:
+    def __init__(self, stream: DirectStream) -> None:
         self._stream = stream
         self._greeted = asyncio.Event()
         self._tail = b""
@@ -57,6 +58,14 @@ class GreetedStream:
         except ConnectionLost:
             if self._greeted.is_set():
                 raise
+
+    def write_some(self, data: bytes) -> int:
+        """Send debugpy's bytes, but for its greeting, which `write` looks at."""
+        return self._stream.write_some(data) if self._greeted.is_set() else 0
+
+    def offer_to(self, take: Callable[[bytes], bool]) -> None:
+        """Offer the client's bytes."""
+        self._stream.offer_to(take)
 
     async def write_eof(self) -> None:
         """Pass debugpy's own end on."""

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from relay_agent.stacks import is_helper
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 
 __all__ = ["Dump", "parse_dump", "stacks_of"]
 

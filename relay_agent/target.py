@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relay_agent.greeting import GreetedStream
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError, UsageError
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.pump import READ_SIZE, Traffic, pump, set_nodelay
-from relay_core.net.stream import ByteStream
+from relay_core.net.stream import ByteStream, DirectStream
 from relay_core.tunnel.payloads import JsonObject
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _port(text: str, whole: str) -> int:
     return int(text)
 
 
-async def serve_stream(target: Served, stream: ByteStream, traffic: Traffic) -> None:
+async def serve_stream(target: Served, stream: DirectStream, traffic: Traffic) -> None:
     """Carry one client's stream to `target` and back until both have ended.
 
     Raises:
@@ -166,8 +166,8 @@ async def _dial(target: Served, *, patience: float) -> tuple[asyncio.StreamReade
 
 
 async def _pass_greeting(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: ByteStream, traffic: Traffic
-) -> ByteStream:
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: DirectStream, traffic: Traffic
+) -> DirectStream:
     """Read debugpy's first bytes before anything else can happen to its socket, and pass them on.
 
     Returns:

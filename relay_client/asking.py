@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from relay_client.tunnels import Tunnels
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.session_stream import SessionStream
 from relay_core.tunnel.payloads import JsonObject
 

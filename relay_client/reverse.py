@@ -16,8 +16,8 @@ from typing import NoReturn
 
 from relay_client.roster import Destination
 from relay_client.tunnels import Tunnels
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.pump import READ_SIZE, Traffic, pump, set_nodelay
 from relay_core.net.session_driver import SessionDriver
 from relay_core.net.session_stream import SessionStream

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
 from relay_client.discovery import Discovery, Patience
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import TaskSet
 
@@ -101,8 +102,9 @@ class Seeker:
                     told = str(error)
             if (result := found()) is not None:
                 return result
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self.changed.wait(), delay)
+            with contextlib.suppress(*TIMEOUT_ERRORS):
+                async with timeout(delay):
+                    await self.changed.wait()
         raise AssertionError("unreachable")
 
     async def keep_looking(self) -> NoReturn:

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Callable
 
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_server.authorization import Authorizer, Grant
 from relay_server.config import DelayProfile, HybridConnection, RelayConfig, Right
 from relay_server.connection import Connection

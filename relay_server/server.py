@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, LocalPortInUse
 from relay_core.hyco.address import Endpoint
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.tasks import TaskSet
 from relay_server import tls
 from relay_server.authorization import Authorizer, SasVerifier, TokenVerifier

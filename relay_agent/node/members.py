@@ -13,8 +13,8 @@ from pathlib import Path
 from relay_agent.node.wire import Message, encode
 from relay_agent.stack_ladder import Dump, stacks_of
 from relay_agent.target import Target, TargetGone
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, RelayDebugError
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.tunnel.payloads import JsonObject
 
 __all__ = ["Member", "Members"]

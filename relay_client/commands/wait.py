@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from relay_client.announcement import State, TargetInfo
 from relay_client.ranks import format_ranks
 from relay_client.tunnels import Tunnels
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError, TimedOut
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 
 __all__ = ["STATES", "missing_ranks", "wait_for_ranks"]
 

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from relay_client.dap.framing import Message, MessageDecoder, encode
 from relay_client.dap.tcp import TcpStream
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.stream import ByteStream
 from relay_core.net.tasks import TaskSet
 

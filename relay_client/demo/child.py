@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from relay_client.demo.checks import DemoFailed
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 
 __all__ = ["Child"]
 

@@ -20,7 +20,7 @@ from relay_client.chaos import ChaosProxy
 from relay_client.demo.checks import DemoFailed
 from relay_client.demo.child import Child
 from relay_client.demo.sample import Sample
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.tasks import TaskSet
 
 __all__ = ["HYBRID_CONNECTION", "Stage"]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay_client.dap.client import Body, DapClient, RequestFailed
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.tasks import TaskSet
 
 __all__ = ["Frame", "NotStopped", "Session"]

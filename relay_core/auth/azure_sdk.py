@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from relay_core.auth.identity import Identity, managed_client_id
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 
 if TYPE_CHECKING:
     from azure.core.credentials import AccessToken, TokenCredential
@@ -126,8 +127,9 @@ async def acquire(
     started = time.monotonic()
     asking = _ask(identity, scope, ends_at=started + within, environ=environ, tls=tls, options=options or {})
     try:
-        return await asyncio.wait_for(asking, within)
-    except asyncio.TimeoutError:
+        async with timeout(within):
+            return await asking
+    except TIMEOUT_ERRORS:
         raise IdentityFailed(Failure.SILENT, f"no answer within {time.monotonic() - started:.0f} s") from None
 
 

@@ -6,7 +6,6 @@ token of that tenant. Everything together has one deadline.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import ssl
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 
 from relay_core.auth.azure_sdk import brief, open_transport
 from relay_core.auth.entra import DEADLINE, TokenSource
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import (
     ConfigurationError,
     RelayDebugError,
@@ -104,8 +104,9 @@ class KeyVault:
                 hint="letters, digits and '-' only; infra/create_relay.sh prints the names it used",
             )
         try:
-            return await asyncio.wait_for(self._read(name), self._deadline)
-        except asyncio.TimeoutError:
+            async with timeout(self._deadline):
+                return await self._read(name)
+        except TIMEOUT_ERRORS:
             raise self._unreachable(f"no answer within {self._deadline:g} s") from None
 
     async def _read(self, name: str) -> str:

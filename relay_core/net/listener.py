@@ -14,13 +14,13 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import TOKEN_HEADER, Endpoint
 from relay_core.hyco.credential import Credential, Token
 from relay_core.hyco.listener import ListenerState, ListenerStateMachine
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept, parse_server_message, renew_token
 from relay_core.hyco.outcome import closed_error, refused_listen
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.offer import Offer
 from relay_core.net.tasks import TaskSet, cancel_and_wait
 from relay_core.net.tls import client_tls

@@ -11,6 +11,7 @@ import contextlib
 import socket
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import cast
 
 __all__ = ["LocalReader"]
@@ -30,9 +31,10 @@ class LocalReader(asyncio.BufferedProtocol):
 
     Args:
         transport: The connection's.
+        take: Offered what arrives while somebody waits in `read`; returns how many bytes of it `read` need not return.
     """
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    def __init__(self, transport: asyncio.Transport, take: Callable[[bytes], int] = lambda _data: 0) -> None:
         self._transport = transport
         self._streams = cast("asyncio.Protocol", transport.get_protocol())
         self._socket: socket.socket | None = transport.get_extra_info("socket")
@@ -45,6 +47,9 @@ class LocalReader(asyncio.BufferedProtocol):
         self._ended = False
         self._error: Exception | None = None
         self._readable = asyncio.Event()
+        self._reading = False
+        """Somebody waits in `read`."""
+        self._take = take
         transport.set_protocol(self)
 
     def __repr__(self) -> str:
@@ -62,7 +67,11 @@ class LocalReader(asyncio.BufferedProtocol):
             if self._ended:
                 return b""
             self._readable.clear()
-            await self._readable.wait()
+            self._reading = True
+            try:
+                await self._readable.wait()
+            finally:
+                self._reading = False
         data = self._pieces.popleft()
         self._unread -= len(data)
         if self._paused and self._unread < UNREAD_LIMIT:
@@ -82,9 +91,13 @@ class LocalReader(asyncio.BufferedProtocol):
             with contextlib.suppress(OSError):
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         for start in range(0, nbytes, READ_SIZE):
-            self._pieces.append(bytes(self._buffer[start : min(start + READ_SIZE, nbytes)]))
-        self._unread += nbytes
-        self._readable.set()
+            data = bytes(self._buffer[start : min(start + READ_SIZE, nbytes)])
+            if self._reading and not self._pieces:
+                data = data[self._take(data) :]
+            if data:
+                self._pieces.append(data)
+                self._unread += len(data)
+                self._readable.set()
         if self._unread >= UNREAD_LIMIT and not self._paused:
             self._paused = True
             self._transport.pause_reading()

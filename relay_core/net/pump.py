@@ -14,7 +14,7 @@ from typing import cast
 
 from relay_core.errors import ConnectionLost
 from relay_core.net.local_reader import READ_SIZE, LocalReader
-from relay_core.net.stream import ByteStream
+from relay_core.net.stream import DirectStream
 from relay_core.net.tasks import run_together
 
 __all__ = ["READ_SIZE", "Traffic", "close_writer", "pump", "set_nodelay"]
@@ -34,7 +34,7 @@ class Traffic:
 
 
 async def pump(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: ByteStream, traffic: Traffic
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: DirectStream, traffic: Traffic
 ) -> None:
     """Carry bytes until both directions have ended; always leaves both sides closed.
 
@@ -62,12 +62,17 @@ async def pump(
 
 
 async def _local_to_stream(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: ByteStream, traffic: Traffic
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: DirectStream, traffic: Traffic
 ) -> None:
+    def send(data: bytes) -> int:
+        sent = stream.write_some(data)
+        traffic.sent += sent
+        return sent
+
     data = await reader.read(MORE_THAN_BUFFERED)
     local: LocalReader | None = None
     if not reader.at_eof():  # it is empty until the next await
-        local = LocalReader(cast("asyncio.Transport", writer.transport))
+        local = LocalReader(cast("asyncio.Transport", writer.transport), take=send)
     while data:
         await stream.write(data)
         traffic.sent += len(data)
@@ -75,7 +80,15 @@ async def _local_to_stream(
     await stream.write_eof()
 
 
-async def _stream_to_local(stream: ByteStream, writer: asyncio.StreamWriter, traffic: Traffic) -> None:
+async def _stream_to_local(stream: DirectStream, writer: asyncio.StreamWriter, traffic: Traffic) -> None:
+    def receive(data: bytes) -> bool:
+        if writer.transport.is_closing() or writer.transport.get_write_buffer_size():
+            return False
+        writer.write(data)
+        traffic.received += len(data)
+        return True
+
+    stream.offer_to(receive)
     while data := await stream.read():
         writer.write(data)
         traffic.received += len(data)

@@ -5,6 +5,8 @@ Agent and client use the tunnel instead; this is for peers that do not speak it,
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from relay_core.errors import ConnectionLost
 from relay_core.net.websocket import WebSocket
 
@@ -40,6 +42,13 @@ class RendezvousStream:
         """Send bytes as one binary message; an empty message would mean EOF to other clients, so it is never sent."""
         if data:
             await self._websocket.send(data)
+
+    def write_some(self, data: bytes) -> int:  # noqa: ARG002 - nothing
+        """Send nothing: `write` does."""
+        return 0
+
+    def offer_to(self, take: Callable[[bytes], bool]) -> None:
+        """Offer nothing: `read` returns it all."""
 
     async def write_eof(self) -> None:
         """End both directions: this carrier has no half-close."""

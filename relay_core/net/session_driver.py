@@ -1,18 +1,20 @@
 """Runs a session's state machine over whatever transport it has, and hands its streams to those who use them.
 
 Everything here runs in one event loop and never waits between a call of the session and the handling of its events,
-so the session sees a single thread. A transport has a reading and a writing side; the writer asks the session what
-should leave next only when the socket can take it, so that urgent frames overtake bulk.
+so the session sees a single thread. What should leave next is asked of the session only when the socket can take it, so
+that urgent frames overtake bulk. While it can, that happens in the call that gave the session something to send; a task
+takes over where waiting is needed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable
 
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
-from relay_core.net.compat import TIMEOUT_ERRORS
 from relay_core.net.memory import keep_freed_memory
 from relay_core.net.session_stream import SessionStream
 from relay_core.net.tasks import run_together
@@ -88,8 +90,12 @@ class SessionDriver:
         self._on_over = on_over
         self._streams: dict[int, SessionStream] = {}
         self._loop = asyncio.get_running_loop()
+        self._now = self._loop.time
         self._work = asyncio.Event()
-        """Set when the writer should ask the session again."""
+        """Set when a writing task should look again."""
+        self._idle: tuple[Transport, int] | None = None
+        """The transport whose writing task has nothing to do, and its epoch."""
+        self._dispatching = False
         self._transports: dict[int, Transport] = {}
         self._deaths: dict[int, str] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -119,7 +125,8 @@ class SessionDriver:
             if reply:
                 await transport.send([reply])
             self._receive(epoch, first)
-            await run_together(self._read(transport, epoch), self._write(transport, epoch))
+            reading = transport.deliver_to(functools.partial(self._receive, epoch))
+            await run_together(reading, self._write(transport, epoch))
         except RelayDebugError as error:
             code = getattr(error, "code", 1006)
             reason = self._deaths.pop(epoch, "") or getattr(error, "reason", "") or f"{error.sentence} ({code})"
@@ -134,24 +141,30 @@ class SessionDriver:
             transport.abort()
         return reason
 
-    async def _read(self, transport: Transport, epoch: int) -> None:
-        while True:
-            data = await transport.receive()
-            if data:
-                self._receive(epoch, data)
-
     async def _write(self, transport: Transport, epoch: int) -> None:
         """Send what the session wants to send; ends when nothing will ever leave on this transport again."""
         while True:
+            await transport.drain()
             self._work.clear()
-            buffers = self.session.data_to_send(epoch, self._now(), WRITE_SIZE)
-            self._dispatch()
-            if buffers:
-                await transport.send(buffers)
-            elif epoch in self._deaths or self.session.over:
+            self._fill(transport, epoch)
+            if self._has_left(epoch):
                 raise ConnectionLost("the session has left this transport", code=1000)
-            else:
+            if transport.has_room:
+                self._idle = (transport, epoch)
                 await self._work.wait()
+
+    def _fill(self, transport: Transport, epoch: int) -> None:
+        """Send all that can leave now."""
+        size = WRITE_SIZE
+        while size >= WRITE_SIZE and transport.has_room:
+            buffers = self.session.data_to_send(epoch, self._now(), WRITE_SIZE)
+            if buffers:
+                transport.write(buffers)
+            self._dispatch()
+            size = sum(map(len, buffers))
+
+    def _has_left(self, epoch: int) -> bool:
+        return epoch in self._deaths or self.session.over is not None
 
     def _receive(self, epoch: int, data: bytes) -> None:
         self.heard_at = self._now()
@@ -202,7 +215,8 @@ class SessionDriver:
         self._after()
         if self.session.attached:
             with contextlib.suppress(*TIMEOUT_ERRORS):
-                await asyncio.wait_for(self.over.wait(), within)
+                async with timeout(within):
+                    await self.over.wait()
         self.abort(text)
 
     def abort(self, text: str) -> None:
@@ -240,20 +254,40 @@ class SessionDriver:
 
     def consumed(self, stream_id: int, size: int) -> None:
         """Give back credit."""
-        self.session.streams.consumed(stream_id, size)
-        self._work.set()
+        if self.session.streams.consumed(stream_id, size):
+            self._send()
 
     # Events and time:
 
     def _after(self) -> None:
-        """Do what every call of the session asks for: hand out events, wake the writer, arm the timer."""
+        """Do what every call of the session asks for: hand out events, send, arm the timer."""
         self._dispatch()
-        self._work.set()
+        self._send()
         self._arm()
 
     def _dispatch(self) -> None:
-        for event in self.session.events():
-            self._handle(event)
+        """Hand out events; one that causes others is handed out before them."""
+        if self._dispatching:
+            return
+        self._dispatching = True
+        try:
+            while events := self.session.events():
+                for event in events:
+                    self._handle(event)
+        finally:
+            self._dispatching = False
+
+    def _send(self) -> None:
+        """Send now what can leave now, once all events are handed out; leave the rest to the writing task."""
+        if self._dispatching:
+            return
+        if self._idle is not None:
+            transport, epoch = self._idle
+            self._fill(transport, epoch)
+            if transport.has_room and not self._has_left(epoch):
+                return
+            self._idle = None
+        self._work.set()
 
     def _handle(self, event: Event) -> None:  # noqa: C901, PLR0912 - one line for each event
         if isinstance(event, DataReceived):
@@ -321,5 +355,3 @@ class SessionDriver:
         self.session.tick(self._now())
         self._after()
 
-    def _now(self) -> float:
-        return self._loop.time()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from relay_core.errors import ConnectionLost
@@ -33,6 +34,9 @@ class SessionStream:
         self._broken: ConnectionLost | None = None
         self._changed = asyncio.Event()
         """Set when there is something to read."""
+        self._reading = False
+        """Somebody waits in `read`."""
+        self._take: Callable[[bytes], bool] = lambda _data: False
         self._writable = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -48,7 +52,11 @@ class SessionStream:
             if self._eof_received:
                 return b""
             self._changed.clear()
-            await self._changed.wait()
+            self._reading = True
+            try:
+                await self._changed.wait()
+            finally:
+                self._reading = False
         data = self._received.popleft()
         self._unconsumed = len(data)
         return data
@@ -63,6 +71,14 @@ class SessionStream:
                 return
             left = memoryview(left)[taken:]
             await self._writable.wait()
+
+    def write_some(self, data: bytes) -> int:
+        """Hand over as much as the session takes now; nothing if the stream is broken, which `write` tells."""
+        return 0 if self._broken is not None else self._driver.send(self.id, data, None)
+
+    def offer_to(self, take: Callable[[bytes], bool]) -> None:
+        """Offer what arrives while somebody waits in `read` to `take`."""
+        self._take = take
 
     async def write_eof(self) -> None:
         """End this direction; the other one goes on."""
@@ -90,7 +106,7 @@ class SessionStream:
 
     def deliver(self, data: bytes) -> None:
         """The peer sent bytes."""
-        if self._closed:
+        if self._closed or (self._reading and not self._received and self._take(data)):
             self._driver.consumed(self.id, len(data))
             return
         self._received.append(data)

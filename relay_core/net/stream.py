@@ -7,9 +7,10 @@ client know only this.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["ByteStream"]
+__all__ = ["ByteStream", "DirectStream"]
 
 
 class ByteStream(Protocol):
@@ -39,3 +40,17 @@ class ByteStream(Protocol):
 
     def abort(self, reason: str = "") -> None:
         """Drop the stream at once; the peer sees a broken connection, not an end, and the reason if it can be told."""
+
+
+class DirectStream(ByteStream, Protocol):
+    """A stream that can do without a task for each direction while there is nothing to wait for.
+
+    A task costs two turns of the event loop for each message: one to wake it, one to let it wait again. A carrier that
+    cannot do better takes nothing and offers nothing; then the tasks do it all.
+    """
+
+    def write_some(self, data: bytes) -> int:
+        """Send what can be sent without waiting, and return how many bytes that was."""
+
+    def offer_to(self, take: Callable[[bytes], bool]) -> None:
+        """Offer what arrives while somebody waits in `read`: `read` does not return what `take` has taken."""

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import NoReturn
 
-from relay_core.errors import ConnectionLost
+from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.secure_channel import ChannelState, SecureChannel, TunnelIdentity
 from relay_core.net.websocket import WebSocket
+from relay_core.tunnel.frames import Buffer
 
 __all__ = ["Transport"]
 
 
 class Transport:
     """A websocket, and the TLS channel inside it.
+
+    A handshake asks for its bytes with `receive`. The session then has them delivered, which spares the event loop a
+    turn for each message.
 
     Args:
         websocket: Open; owned from now on.
@@ -22,6 +28,9 @@ class Transport:
     def __init__(self, websocket: WebSocket, identity: TunnelIdentity | None) -> None:
         self._websocket = websocket
         self._channel = SecureChannel(identity) if identity is not None else None
+        self._deliver: Callable[[bytes], None] = lambda _plaintext: None
+        self._lost: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
+        """Raises what ended the delivery."""
 
     def __repr__(self) -> str:
         return f"<Transport {self._websocket!r} {self._channel!r}>"
@@ -35,7 +44,7 @@ class Transport:
         """
         plaintext = b""
         if self._channel is not None:
-            await self._flush(self._channel)
+            self._flush(self._channel)
             while self._channel.state is ChannelState.HANDSHAKE:
                 plaintext += await self.receive()
         return plaintext
@@ -47,42 +56,98 @@ class Transport:
             ConnectionLost: the transport has ended.
             ProtocolError, TunnelKeyMissing, WrongTunnelKey: the peer breaks the rules.
         """
-        channel = self._channel
-        if channel is None:
-            return await self._websocket.receive_chunk()
         plaintext = b""
-        if channel.state is not ChannelState.CLOSED:
-            data = await self._websocket.receive_chunk()
-            try:
-                plaintext = channel.feed(data)
-            finally:
-                await self._flush(channel)
-        if channel.state is ChannelState.CLOSED and not plaintext:  # what came before the goodbye comes first
-            raise ConnectionLost("the other side closed the transport", code=1000)
+        if not self._said_goodbye:
+            plaintext = self._decrypted(await self._websocket.receive_chunk())
+        if self._said_goodbye and not plaintext:  # what came before the goodbye comes first
+            raise _goodbye()
         return plaintext
 
-    async def send(self, buffers: Iterable[bytes | bytearray | memoryview]) -> None:
+    async def deliver_to(self, receiver: Callable[[bytes], None]) -> NoReturn:
+        """Hand over what comes, as it comes, until the transport ends.
+
+        Args:
+            receiver: Takes everything, and must not raise.
+
+        Raises:
+            As `receive`.
+        """
+        self._deliver = receiver
+        self._websocket.deliver_to(self._received, lost=self._end)
+        await self._lost
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the transport has not ended and takes more."""
+        return self._websocket.has_room
+
+    def write(self, buffers: Iterable[Buffer]) -> None:
+        """Send buffers, in order, as one message, while there is room."""
+        self._websocket.write(self._encrypted(buffers))
+
+    async def drain(self) -> None:
+        """Wait until there is room.
+
+        Raises:
+            ConnectionLost: the transport has ended.
+        """
+        await self._websocket.drain()
+
+    async def send(self, buffers: Iterable[Buffer]) -> None:
         """Send buffers, in order, as one message; returns when the socket can take more.
 
         Raises:
             ConnectionLost: the transport has ended.
         """
-        await self._websocket.send(b"".join(buffers) if self._channel is None else self._channel.seal(buffers))
+        await self._websocket.send(self._encrypted(buffers))
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """End in order."""
         if self._channel is not None and (goodbye := self._channel.close()):
-            try:
-                await self._websocket.send(goodbye)
-            except ConnectionLost:
-                return
+            self._websocket.write(goodbye)
         await self._websocket.close(code, reason)
 
     def abort(self) -> None:
         """Drop it at once."""
         self._websocket.abort()
 
-    async def _flush(self, channel: SecureChannel) -> None:
-        """Send handshake messages and alerts. No await between taking them and handing them over keeps their order."""
+    @property
+    def _said_goodbye(self) -> bool:
+        return self._channel is not None and self._channel.state is ChannelState.CLOSED
+
+    def _received(self, data: bytes) -> None:
+        if self._lost.done():
+            return
+        try:
+            plaintext = self._decrypted(data)
+        except RelayDebugError as error:
+            self._end(error)
+            return
+        if plaintext:
+            self._deliver(plaintext)
+        if self._said_goodbye:
+            self._end(_goodbye())
+
+    def _end(self, error: RelayDebugError) -> None:
+        if not self._lost.done():
+            self._lost.set_exception(error)
+
+    def _encrypted(self, buffers: Iterable[Buffer]) -> bytes:
+        return b"".join(buffers) if self._channel is None else self._channel.seal(buffers)
+
+    def _decrypted(self, data: bytes) -> bytes:
+        if self._channel is None:
+            return data
+        try:
+            return self._channel.feed(data)
+        finally:
+            self._flush(self._channel)
+
+    def _flush(self, channel: SecureChannel) -> None:
+        """Send handshake messages and alerts, which are few and do not wait for room."""
         if pending := channel.data_to_send():
-            await self._websocket.send(pending)
+            self._websocket.write(pending)
+
+
+def _goodbye() -> ConnectionLost:
+    return ConnectionLost("the other side closed the transport", code=1000)

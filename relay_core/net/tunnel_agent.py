@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.secure_channel import TunnelIdentity
 from relay_core.net.session_driver import SessionDriver
 from relay_core.net.session_stream import SessionStream

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError, RelayUnreachable
-from relay_core.net.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.secure_channel import TunnelKeyMissing
 from relay_core.net.transport import Transport
 from relay_core.tunnel.handshake import Attached, ClientHandshake, NotAttached

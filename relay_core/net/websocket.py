@@ -29,13 +29,13 @@ from websockets.exceptions import (
 from websockets.protocol import State
 from websockets.typing import Subprotocol
 
+from relay_core.compat import TIMEOUT_ERRORS
 from relay_core.errors import (
     ConfigurationError,
     ProtocolError,
     RelayUnreachable,
     UntrustedCertificate,
 )
-from relay_core.net.compat import TIMEOUT_ERRORS
 from relay_core.net.websocket_connection import WebSocket
 
 __all__ = ["HandshakeRefused", "WebSocket", "open_websocket"]

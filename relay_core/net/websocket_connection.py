@@ -1,8 +1,9 @@
 """An open client websocket on an asyncio transport: frames in and out, liveness, and the closing handshake.
 
 It reads into one buffer and hands on whatever has arrived, so one wake-up of its user serves many frames, and it sends
-each message as one frame in one write. Back-pressure goes both ways: beyond `UNREAD_HIGH` bytes that nobody has
-received the socket is not read, beyond `WRITE_HIGH` that the kernel has not taken `send` waits.
+each message as one frame in one write. Its user asks for what has arrived, or has it delivered, which spares a turn of
+the event loop. Back-pressure goes both ways: beyond `UNREAD_HIGH` bytes that nobody has asked for the socket is not
+read, beyond `WRITE_HIGH` that the kernel has not taken `send` waits.
 
 A peer that is silent for `PING_INTERVAL` gets a ping, and `PING_TIMEOUT` to show life. Ours are not judged by silence
 while we do not read.
@@ -14,9 +15,10 @@ import asyncio
 import contextlib
 import os
 from collections import deque
+from collections.abc import Callable
 
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost
-from relay_core.net.compat import TIMEOUT_ERRORS
 from relay_core.net.websocket_frames import (
     BINARY,
     CLOSE,
@@ -64,6 +66,8 @@ class WebSocket(asyncio.BufferedProtocol):
         self._unread = 0
         self._message: list[Chunk] = []
         """The beginning of a message that `receive` waits for the end of."""
+        self._deliver: Callable[[bytes], None] | None = None
+        self._tell: Callable[[ConnectionLost], None] | None = None
         self._reading_paused = False
         self._readable = asyncio.Event()
         self._writable = asyncio.Event()
@@ -110,13 +114,41 @@ class WebSocket(asyncio.BufferedProtocol):
             ConnectionLost: as `receive`.
         """
         while True:
-            if self._unread:
-                data = b"".join([chunk.payload for chunk in self._chunks])
-                self._chunks.clear()
-                self._taken(len(data))
+            if data := self._take_chunks():
                 return data
-            self._chunks.clear()
             await self._until_readable()
+
+    def deliver_to(self, receiver: Callable[[bytes], None], *, lost: Callable[[ConnectionLost], None]) -> None:
+        """Hand over what arrives as `receive_chunk` returns it, at once and from now on, and then the end.
+
+        Args:
+            receiver: Takes everything, and must not raise.
+            lost: Called once.
+        """
+        self._deliver, self._tell = receiver, lost
+        self._hand_over()
+        if self._gone.is_set():
+            lost(self._lost())
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the socket has not ended and takes more."""
+        return self._writable.is_set() and not (self._close_sent or self._gone.is_set())
+
+    def write(self, message: bytes) -> None:
+        """Send one message, or drop it if the socket has ended; whoever sends much looks at `has_room` first."""
+        if not (self._close_sent or self._gone.is_set()):
+            self._write(BINARY, message)
+
+    async def drain(self) -> None:
+        """Wait until there is room.
+
+        Raises:
+            ConnectionLost: the socket has ended.
+        """
+        await self._writable.wait()
+        if self._close_sent or self._gone.is_set():
+            raise self._lost()
 
     async def send(self, message: str | bytes) -> None:
         """Send one message; returns when the socket can take more.
@@ -131,15 +163,14 @@ class WebSocket(asyncio.BufferedProtocol):
         else:
             self._write(BINARY, message)
         if not self._writable.is_set():
-            await self._writable.wait()
-            if self._gone.is_set():
-                raise self._lost()
+            await self.drain()
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Say goodbye and wait, at most `CLOSE_TIMEOUT` seconds, for the peer's."""
         self._say_goodbye(close_payload(code, reason))
         with contextlib.suppress(*TIMEOUT_ERRORS):
-            await asyncio.wait_for(self._gone.wait(), CLOSE_TIMEOUT)
+            async with timeout(CLOSE_TIMEOUT):
+                await self._gone.wait()
         self.abort()
 
     def abort(self) -> None:
@@ -172,6 +203,8 @@ class WebSocket(asyncio.BufferedProtocol):
         self._gone.set()
         self._readable.set()
         self._writable.set()
+        if self._tell is not None:
+            self._tell(self._lost())
 
     # Receiving:
 
@@ -189,11 +222,23 @@ class WebSocket(asyncio.BufferedProtocol):
                 self._say_goodbye(event.payload)
             elif isinstance(event, Violation):
                 self._fail(event.code, event.reason)
-        if self._chunks:
+        if self._deliver is not None:
+            self._hand_over()
+        elif self._chunks:
             self._readable.set()
         if self._unread > UNREAD_HIGH and not self._reading_paused:
             self._reading_paused = True
             self._transport.pause_reading()
+
+    def _hand_over(self) -> None:
+        if self._deliver is not None and (data := self._take_chunks()):
+            self._deliver(data)
+
+    def _take_chunks(self) -> bytes:
+        data = b"".join([chunk.payload for chunk in self._chunks])
+        self._chunks.clear()
+        self._taken(len(data))
+        return data
 
     def _taken(self, size: int) -> None:
         self._unread -= size

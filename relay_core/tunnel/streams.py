@@ -139,17 +139,20 @@ class Streams:
             self._forget(stream)
             self._scheduler.add_control(frames.RST, stream_id, payloads.encode_code(code, text))
 
-    def consumed(self, stream_id: int, size: int) -> None:
+    def consumed(self, stream_id: int, size: int) -> bool:
         """Give back the credit of `size` received bytes that the consumer has passed on; none if the stream is gone.
+
+        Returns:
+            Whether the peer is to be told now.
 
         Raises:
             ValueError: more than was received.
         """
         stream = self._table.find(stream_id)
-        if stream is not None:
-            credit = stream.consumed(size)
-            if credit:
-                self._scheduler.add_credit(stream_id, credit)
+        credit = 0 if stream is None else stream.consumed(size)
+        if credit:
+            self._scheduler.add_credit(stream_id, credit)
+        return credit > 0
 
     # --- what the session does --------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from relay_core.auth import AccessSettings, Search, TokenSource, explain_access, find_access
 from relay_core.auth.identity import IDENTITIES
+from relay_core.compat import timeout
 from relay_core.errors import (
     ConfigurationError,
     RelayDebugError,
@@ -21,7 +22,6 @@ from relay_core.errors import (
     Unauthorized,
     UntrustedCertificate,
 )
-from relay_core.net.compat import timeout
 from relay_core.net.connector import connect
 from relay_core.net.listener import HybridConnectionListener
 from tests.support import secrets

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from relay_core.net.compat import timeout
+from relay_core.compat import timeout
 from tests.samples.kit import (
     PATIENCE,
     SAMPLES,

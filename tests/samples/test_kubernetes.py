@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_core.net.compat import timeout
+from relay_core.compat import timeout
 from tests.samples.kit import (
     PATIENCE,
     SAMPLES,

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay_core.net.compat import timeout
+from relay_core.compat import timeout
 from tests.support import secrets
 
 REPOSITORY = Path(__file__).parents[2]

@@ -34,6 +34,12 @@ class MemoryStream:
         if data:
             await self.peer._incoming.put(data)
 
+    def write_some(self, data: bytes) -> int:
+        return 0
+
+    def offer_to(self, take: Callable[[bytes], bool]) -> None:
+        pass
+
     async def write_eof(self) -> None:
         await self.peer._incoming.put(b"")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from relay_core.net.compat import timeout
+from relay_core.compat import timeout
 from tests.support.jobs import ROOT, gone
 from tests.support.ports import free_port
 from tests.support.programs import environment

@@ -12,7 +12,6 @@ from relay_core.errors import ConfigurationError, ProtocolError, RelayUnreachabl
 from relay_core.net.tasks import run_together
 from relay_core.net.tls import client_tls
 from relay_core.net.websocket import HandshakeRefused, open_websocket
-from relay_core.net.websocket_connection import WebSocket
 from relay_server import tls as relay_tls
 from relay_server.config import TlsSettings
 from tests.support.ports import free_port
@@ -209,29 +208,3 @@ def test_a_ca_file_that_is_none(tmp_path: Path, content: str | None) -> None:
         path.write_text(content)
     with pytest.raises(ConfigurationError, match=f"cannot use the CA file {path}"):
         client_tls(str(path))
-
-
-class EndedTransport(asyncio.Transport):
-    """That of TLS in Python 3.11.0 to 3.11.2, when it has ended."""
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        pass
-
-    def is_closing(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        pass
-
-    def abort(self) -> None:
-        raise AttributeError("'NoneType' object has no attribute '_abort'")
-
-
-async def test_what_has_ended_is_not_aborted() -> None:
-    """A websocket that has ended leaves its transport alone, which need not take an abort any more."""
-    websocket = WebSocket(EndedTransport())
-    websocket.connection_lost(None)
-    websocket.abort()

@@ -1,4 +1,8 @@
-"""The one place that knows what Python 3.10 lacks."""
+"""The one place that knows what older Pythons lack.
+
+Deadlines are `async with timeout(seconds)` everywhere: up to Python 3.11 `asyncio.wait_for` forgets that it was
+cancelled if what it waits for happens at the same moment (python/cpython#86296), and then the task runs on for ever.
+"""
 
 from __future__ import annotations
 
