@@ -185,14 +185,13 @@ class Session:
                 bulk = self._scheduler.pull(limit)
                 for stream in self._scheduler.take_framed():
                     self.streams.progressed(stream)
-        if self._receipts.due or (self._receipts.pending and (urgent or bulk)):
+        if self._receipts.due or (self._receipts.pending and urgent):
             urgent.append(encode_frame(frames.ACK, payloads.encode_u64(self._receipts.take())))
         return urgent + bulk
 
     def events(self) -> list[Event]:
         """Return what happened since the last call."""
-        happened = self._events.copy()
-        self._events.clear()
+        happened, self._events = self._events, []
         return happened
 
     # --- time -------------------------------------------------------------------------------------------------

@@ -1,69 +1,124 @@
 """Steps through tests.bench.debuggee: `python -m tests.bench.steps PORT COUNT [prompt]` prints the times.
 
+After each step it asks what VS Code asks, in its order; each request needs the answer to the one before. The rest of
+the call stack is different: VS Code asks for it 420 ms later (`refreshTopOfCallstack` in debugModel.ts), when the
+variables have long been on the screen. So it is timed apart.
+
 debugpy's adapter leaves Nagle's algorithm on, so a message of its that follows another waits until the editor's system
 has acknowledged that one, which takes 40 ms. With "prompt" the acknowledgement comes at once, as it does from an agent.
+
+A blocking socket and no event loop: next to no work in Python between one answer and the next request.
 """
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import json
+import socket
 import sys
 import time
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
-from relay_client.dap.client import DapClient
-from relay_client.dap.tcp import TcpStream
-from relay_core.net.local_reader import LocalReader
+from relay_client.dap.framing import Message, MessageDecoder, encode
 from tests.bench.debuggee import STEPS
 
 SCRIPT = Path(__file__).with_name("debuggee.py")
 WITHIN = 30.0
 
 
-class PromptStream(TcpStream):
-    """A connection whose bytes are acknowledged at once."""
+class Editor:
+    """A debugger that does one thing at a time."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        super().__init__(reader, writer)
-        self._prompt = LocalReader(writer.transport)
+    def __init__(self, port: int, *, prompt: bool) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), WITHIN)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._prompt = prompt
+        self._decoder = MessageDecoder()
+        self._received: deque[Message] = deque()
+        self._seq = 0
 
-    async def read(self) -> bytes:
-        """Return the next bytes, or b"" at the end."""
-        return await self._prompt.read()
+    def close(self) -> None:
+        self._socket.close()
+
+    def send(self, command: str, **arguments: object) -> int:
+        """Send a request and return its number."""
+        self._seq += 1
+        self._socket.sendall(encode({"seq": self._seq, "type": "request", "command": command, "arguments": arguments}))
+        return self._seq
+
+    def request(self, command: str, **arguments: object) -> Message:
+        """Return what a request is answered with."""
+        return self.answer(self.send(command, **arguments))
+
+    def answer(self, seq: int) -> Message:
+        """Return the answer to the request of that number."""
+        response = self._next(lambda message: message.get("request_seq") == seq)
+        assert response["success"], response
+        return response.get("body") or {}
+
+    def event(self, name: str) -> Message:
+        """Return the next event of that name."""
+        return self._next(lambda message: message.get("event") == name).get("body") or {}
+
+    def _next(self, wanted: Callable[[Message], bool]) -> Message:
+        """Return the first message that is wanted; others are kept."""
+        seen = 0
+        while True:
+            for message in list(self._received)[seen:]:
+                if wanted(message):
+                    self._received.remove(message)
+                    return message
+            seen = len(self._received)
+            data = self._socket.recv(65536)
+            assert data, "the debugger has gone"
+            if self._prompt:
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+            self._received += self._decoder.receive_data(data)
 
 
-async def steps(port: int, count: int, *, prompt: bool) -> dict[str, list[float]]:
-    """Return the seconds of each step, alone and with what an editor asks afterwards."""
+def attach(editor: Editor) -> int:
+    """Stop at the first step and return the thread."""
     line = next(n for n, text in enumerate(SCRIPT.read_text().splitlines(), 1) if text.strip() == STEPS[0])
-    alone, whole = [], []
-    stream = PromptStream if prompt else TcpStream
-    async with DapClient(stream(*await asyncio.open_connection("127.0.0.1", port))) as client:
-        await client.attach({str(SCRIPT): [{"line": line}]}, within=WITHIN, justMyCode=False)
-        stopped = await client.wait_for_event("stopped", within=WITHIN)
-        thread = stopped["body"]["threadId"]
-        await client.set_breakpoints(str(SCRIPT), [], within=WITHIN)
+    source = {"path": str(SCRIPT)}
+    editor.request("initialize", adapterID="debugpy", pathFormat="path")
+    attaching = editor.send("attach", justMyCode=False)
+    editor.event("initialized")
+    editor.request("setBreakpoints", source=source, breakpoints=[{"line": line}])
+    editor.request("configurationDone")
+    editor.answer(attaching)
+    thread = editor.event("stopped")["threadId"]
+    editor.request("setBreakpoints", source=source, breakpoints=[])
+    return int(thread)
+
+
+def steps(port: int, count: int, *, prompt: bool) -> dict[str, list[float]]:
+    """Return the seconds of each step: alone, until the variables are there, and with the rest of the call stack."""
+    alone, shown, whole = [], [], []
+    with contextlib.closing(Editor(port, prompt=prompt)) as editor:
+        thread = attach(editor)
         for _ in range(count):
             started = time.monotonic()
-            await client.request("next", {"threadId": thread}, within=WITHIN)
-            await client.wait_for_event("stopped", within=WITHIN)
+            editor.request("next", threadId=thread)
+            editor.event("stopped")
             alone.append(time.monotonic() - started)
-            await look(client, thread)
+            look(editor, thread)
+            shown.append(time.monotonic() - started)
+            editor.request("stackTrace", threadId=thread, startFrame=1, levels=19)
             whole.append(time.monotonic() - started)
-        await client.request("disconnect", {"terminateDebuggee": False}, within=WITHIN)
-    return {"steps": alone, "whole": whole}
+        editor.request("disconnect", terminateDebuggee=False)
+    return {"steps": alone, "shown": shown, "whole": whole}
 
 
-async def look(client: DapClient, thread: int) -> None:
-    """Ask what VS Code asks after each step, in its order: each request needs the answer to the one before."""
-    await client.request("threads", within=WITHIN)
-    top = await client.request("stackTrace", {"threadId": thread, "startFrame": 0, "levels": 1}, within=WITHIN)
-    await client.request("stackTrace", {"threadId": thread, "startFrame": 1, "levels": 19}, within=WITHIN)
-    scopes = await client.request("scopes", {"frameId": top["stackFrames"][0]["id"]}, within=WITHIN)
-    reference = scopes["scopes"][0]["variablesReference"]
-    await client.request("variables", {"variablesReference": reference}, within=WITHIN)
+def look(editor: Editor, thread: int) -> None:
+    """Ask for what VS Code shows of the topmost frame."""
+    editor.request("threads")
+    top = editor.request("stackTrace", threadId=thread, startFrame=0, levels=1)["stackFrames"][0]
+    scope = editor.request("scopes", frameId=top["id"])["scopes"][0]
+    editor.request("variables", variablesReference=scope["variablesReference"])
 
 
 if __name__ == "__main__":
     port, count = map(int, sys.argv[1:3])
-    print(json.dumps(asyncio.run(steps(port, count, prompt="prompt" in sys.argv[3:]))), flush=True)
+    print(json.dumps(steps(port, count, prompt="prompt" in sys.argv[3:])), flush=True)
