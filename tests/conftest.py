@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import threading
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -13,6 +14,11 @@ import pytest_asyncio
 
 from tests.support import secrets
 from tests.support.relay import LocalRelay, local_relay
+
+RUN_VARIABLE = "TESTS_RUN_ID"
+"""In the environment of all that this run starts."""
+ORPHANS_END_WITHIN = 45.0
+"""Seconds; an agent that nobody has joined stays for 30."""
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +55,28 @@ def _nothing_left_behind() -> Iterator[None]:
 
 def _children() -> list[psutil.Process]:
     return psutil.Process(os.getpid()).children(recursive=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_orphans() -> Iterator[None]:
+    """Fail the last test of a run if a process remains that left the tree of the test that started it, as agents do."""
+    mark = uuid.uuid4().hex
+    os.environ[RUN_VARIABLE] = mark
+    yield
+    del os.environ[RUN_VARIABLE]
+    orphans = [process for process in psutil.process_iter() if _environment(process).get(RUN_VARIABLE) == mark]
+    remaining = psutil.wait_procs(orphans, timeout=ORPHANS_END_WITHIN)[1]
+    told = [f"{process}: {_environment(process).get('PYTEST_CURRENT_TEST')}" for process in remaining]
+    for process in remaining:
+        process.kill()
+    assert not told
+
+
+def _environment(process: psutil.Process) -> dict[str, str]:
+    try:
+        return process.environ()
+    except psutil.Error:  # it has ended, or is not ours
+        return {}
 
 
 @pytest.fixture(scope="session")
