@@ -221,13 +221,13 @@ def _forward(arguments: argparse.Namespace) -> int:
 
 
 def _targets(arguments: argparse.Namespace) -> int:
-    from relay_client.commands.targets import COLUMNS, as_json, collect, plain_table, rows
+    from relay_client.commands.targets import as_json, collect, plain_table, rows
 
     async def show(tunnels: Tunnels) -> None:
         agents = await collect(tunnels)
         if arguments.json:
             print(json.dumps(as_json(agents), indent=2))
-        elif not _print_rich_table(COLUMNS, lines := rows(agents, time.time())):
+        elif not _print_rich_table(lines := rows(agents, time.time())):
             print(plain_table(lines))
 
     _hush(arguments)
@@ -362,18 +362,15 @@ def _ring() -> None:
         sys.stderr.flush()
 
 
-def _print_rich_table(columns: tuple[str, ...], lines: list[tuple[str, ...]]) -> bool:
+def _print_rich_table(lines: list[tuple[str, ...]]) -> bool:
     """Print a table for people; False if stdout is no terminal or rich is not installed."""
     if not sys.stdout.isatty():
         return False
     try:
         from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
     except ImportError:
         return False
-    table = Table(*columns, box=None, pad_edge=False)
-    for line in lines:
-        table.add_row(*(Text(cell) for cell in line))
-    Console().print(table)
+    from relay_client.live_table import make_table
+
+    Console().print(make_table(lines))
     return True

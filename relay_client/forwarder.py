@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 
 from relay_client.forwards import LocalPort, debugger_ports
+from relay_client.live_table import live_table
 from relay_client.local_connection import carry
 from relay_client.port_lock import PortLock, PortLocked
 from relay_client.ports import format_ports
@@ -51,7 +52,8 @@ async def forward(tunnels: Tunnels, ports: Sequence[int | LocalPort], *, may_rev
             opened = f"port {format_ports(forwarder.opened)}" if forwarder.opened else "no port"
             logger.info("ready on %s, %s: %s", LOCAL_HOST, opened, seen)
             tunnels.keep_looking()
-            await asyncio.Event().wait()
+            async with live_table(tunnels.roster):
+                await asyncio.Event().wait()
 
 
 class Forwarder:

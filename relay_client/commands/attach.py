@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from relay_client.asking import ask
 from relay_client.forwarder import LOCAL_HOST, Forwarder
 from relay_client.forwards import LocalPort
+from relay_client.live_table import live_table
 from relay_client.ranks import format_ranks
 from relay_client.roster import Claim, Destination
 from relay_client.tunnels import Tunnels
@@ -44,7 +45,8 @@ async def attach(tunnels: Tunnels, ranks: Sequence[int], *, port: int | None) ->
         attaching = [
             tasks.spawn(_attach(tunnels, rank, port, failures), name=f"attach to rank {rank}") for rank in ranks
         ]
-        await asyncio.wait(attaching, return_when=asyncio.FIRST_COMPLETED)  # they end with an error only
+        async with live_table(tunnels.roster):
+            await asyncio.wait(attaching, return_when=asyncio.FIRST_COMPLETED)  # they end with an error only
         raise failures[0]
 
 

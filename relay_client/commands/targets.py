@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from relay_client.announcement import AgentInfo, TargetInfo
 from relay_client.tunnels import Tunnels
 from relay_client.words import duration
 
-__all__ = ["COLUMNS", "as_json", "collect", "plain_table", "rows"]
+__all__ = ["COLUMNS", "as_json", "by_node", "collect", "plain_table", "rows"]
 
 COLUMNS = ("node", "rank", "port", "pid", "script", "state", "since", "held by")
 
@@ -23,7 +23,12 @@ async def collect(tunnels: Tunnels) -> list[AgentInfo]:
     """
     async with tunnels:
         await tunnels.discover_all()
-        return sorted(tunnels.roster, key=lambda agent: (agent.node_rank is None, agent.node_rank, agent.name))
+        return by_node(tunnels.roster)
+
+
+def by_node(agents: Iterable[AgentInfo]) -> list[AgentInfo]:
+    """Return agents in the order of their nodes."""
+    return sorted(agents, key=lambda agent: (agent.node_rank is None, agent.node_rank, agent.name))
 
 
 def rows(agents: Sequence[AgentInfo], now: float) -> list[tuple[str, ...]]:

@@ -354,4 +354,3 @@ class SessionDriver:
         self._timer = None
         self.session.tick(self._now())
         self._after()
-

@@ -3,9 +3,7 @@
 import asyncio
 import contextlib
 import json
-import os
 import signal
-import sys
 import time
 from base64 import b64encode
 from collections.abc import AsyncIterator
@@ -17,8 +15,9 @@ from relay_client.words import clock
 from relay_core.errors import RelayDebugError
 from tests.support.fleet import DAP_START, KEY, DiallingAgent, Node, agent, node_of, process, who_serves
 from tests.support.ports import free_port
-from tests.support.programs import DEADLINE, Finished, Program, environment, program, run
+from tests.support.programs import DEADLINE, Finished, Program, program, run
 from tests.support.relay import LocalRelay
+from tests.support.screen import client_on, screen
 
 pytestmark = pytest.mark.e2e
 
@@ -89,11 +88,14 @@ async def test_targets_without_an_agent(env: dict[str, str]) -> None:
 async def test_targets_on_a_terminal(relay: LocalRelay, env: dict[str, str], tmp_path: Path) -> None:
     """A terminal gets a table too."""
     port = free_port()
-    async with node_of(relay, port, rank=3, script="train.py"), terminal() as (shown, descriptor):
-        status = await _run_on(descriptor, env, "targets")
-        assert 0 == status
-        await shown.until("train.py")
-        assert str(port) in shown.text
+    async with (
+        node_of(relay, port, rank=3, script="train.py"),
+        screen() as (shown, descriptor),
+        client_on(descriptor, env, "targets") as client,
+    ):
+        assert 0 == await asyncio.wait_for(client.wait(), DEADLINE)
+        await shown.when(lambda: len(shown.lines) == 2)
+        assert ["3", str(port), "train.py"] == shown.lines[1].split()[-3:]
 
 
 # wait
@@ -330,11 +332,11 @@ async def test_a_crash_rings_the_bell_of_a_terminal(relay: LocalRelay, env: dict
     port = free_port()
     async with (
         node_of(relay, port, fields={"host": "node-1"}, rank=3, state="running") as node,
-        terminal() as (shown, descriptor),
+        screen() as (shown, descriptor),
         program("relay_client", "--ports", str(port), env=env) as piped,
+        client_on(descriptor, env, "--ports", str(free_port())),
     ):
         await piped.line("ready on")
-        ringing = asyncio.ensure_future(_run_on(descriptor, env, "--ports", str(free_port())))
         await shown.until("ready on")
         node.change(port, state="crashed", detail="ZeroDivisionError: division by zero", until=time.time() + 605)
         text = f"rank 3 on node-1 crashed: ZeroDivisionError: division by zero; press F5 on port {port} within 10 min"
@@ -342,54 +344,3 @@ async def test_a_crash_rings_the_bell_of_a_terminal(relay: LocalRelay, env: dict
         await shown.until("\a")
         await piped.line(text)
         assert "\a" not in (await stop(piped)).stderr
-        ringing.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await ringing
-
-
-class Shown:
-    """What a program writes to a terminal."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self._more = asyncio.Event()
-
-    def add(self, data: bytes) -> None:
-        self.text += data.decode()
-        self._more.set()
-
-    async def until(self, part: str) -> None:
-        while part not in self.text:
-            self._more.clear()
-            await asyncio.wait_for(self._more.wait(), DEADLINE)
-
-
-@contextlib.asynccontextmanager
-async def terminal() -> AsyncIterator[tuple[Shown, int]]:
-    """Yield what is shown on a pseudo-terminal, and its descriptor for programs."""
-    ours, theirs = os.openpty()
-    shown, loop = Shown(), asyncio.get_running_loop()
-    loop.add_reader(ours, lambda: shown.add(os.read(ours, 65536)))
-    try:
-        yield shown, theirs
-    finally:
-        loop.remove_reader(ours)
-        os.close(ours)
-        os.close(theirs)
-
-
-async def _run_on(descriptor: int, env: dict[str, str], *arguments: str) -> int:
-    """Run relay-client with a terminal for its output; cancelling kills it."""
-    started = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "relay_client", *arguments),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=descriptor,
-        stderr=descriptor,
-        env=environment(**env, TERM="xterm", COLUMNS="120"),
-    )
-    try:
-        return await asyncio.wait_for(started.wait(), DEADLINE)
-    finally:
-        if started.returncode is None:
-            started.kill()
-            await started.wait()

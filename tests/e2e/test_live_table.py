@@ -1,0 +1,93 @@
+"""Facts about the table that relay-client keeps on a terminal, seen as a person sees it."""
+
+import asyncio
+import signal
+import time
+from base64 import b64encode
+
+import pytest
+
+from tests.support.fleet import KEY, node_of
+from tests.support.ports import free_port
+from tests.support.programs import DEADLINE
+from tests.support.relay import LocalRelay
+from tests.support.screen import WIDTH, Screen, client_on, screen
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def env(relay: LocalRelay) -> dict[str, str]:
+    """The environment of a client of these agents."""
+    access = f"{relay.connection_string('send')};TunnelKey={b64encode(KEY).decode()}"
+    return {"RELAY_CONNECTION_STRING": access, "RELAY_CA_FILE": str(relay.ca_file)}
+
+
+def table(shown: Screen) -> list[list[str]]:
+    """The words of what stands below the last event line."""
+    events = [number for number, line in enumerate(shown.lines) if line.startswith("relay-client: ")]
+    return [line.split() for line in shown.lines[max(events, default=-1) + 1 :]]
+
+
+async def test_the_table_follows_the_ranks(relay: LocalRelay, env: dict[str, str]) -> None:
+    """Each rank has a line that says what it does now; who leaves is gone, and each event line stands above, once."""
+    first, second = free_port(), free_port()
+    async with (
+        node_of(relay, first, second, fields={"host": "node-1"}, script="train.py", state="running") as node,
+        screen() as (shown, descriptor),
+        client_on(descriptor, env, "--ports", f"{first},{second}"),
+    ):
+        heading = ["node", "rank", "port", "pid", "script", "state", "since", "held", "by"]
+        rows = [["node-1", str(port), "train.py", "running"] for port in sorted([first, second])]
+        await shown.when(lambda: table(shown) == [heading, *rows])
+        node.change(second, state="crashed", detail="ValueError: no", until=time.time() + 605)
+        crashed = ["node-1", str(second), "train.py", "crashed:", "ValueError:", "no"]
+        await shown.when(lambda: any(row[: len(crashed)] == crashed for row in table(shown)))
+        node.remove(second)
+        await shown.when(lambda: table(shown) == [heading, ["node-1", str(first), "train.py", "running"]])
+        ready = [line for line in shown.lines if line.startswith("relay-client: ready on 127.0.0.1, port")]
+        assert 1 == len(ready)
+
+
+async def test_an_event_line_is_not_cut(relay: LocalRelay, env: dict[str, str]) -> None:
+    """A sentence longer than the terminal is wide arrives with all its words, in one piece."""
+    port = free_port()
+    async with (
+        node_of(relay, port, fields={"host": "node-1"}, rank=3, state="running") as node,
+        screen() as (shown, descriptor),
+        client_on(descriptor, env, "--ports", str(port)),
+    ):
+        await shown.when(lambda: any("running" in row for row in table(shown)))
+        detail = "ValueError: " + "x" * WIDTH
+        node.change(port, state="crashed", detail=detail, until=time.time() + 605)
+        await shown.until(f"relay-client: warning: rank 3 on node-1 crashed: {detail}; press F5 on port {port}")
+
+
+async def test_the_table_goes_with_the_client(relay: LocalRelay, env: dict[str, str]) -> None:
+    """After Ctrl-C the event lines remain, and nothing that would look like the present state."""
+    port = free_port()
+    async with (
+        node_of(relay, port, rank=3, script="train.py"),
+        screen() as (shown, descriptor),
+        client_on(descriptor, env, "--ports", str(port)) as client,
+    ):
+        await shown.when(lambda: any("train.py" in row for row in table(shown)))
+        client.send_signal(signal.SIGINT)
+        assert 0 == await asyncio.wait_for(client.wait(), DEADLINE)
+        await shown.when(lambda: not table(shown))
+        assert any("ready on" in line for line in shown.lines)
+
+
+async def test_elsewhere_there_are_lines_only(relay: LocalRelay, env: dict[str, str]) -> None:
+    """A terminal on which nothing can be erased gets event lines, without control codes."""
+    port = free_port()
+    async with (
+        node_of(relay, port, rank=3, script="train.py", state="running") as node,
+        screen() as (shown, descriptor),
+        client_on(descriptor, {**env, "TERM": "dumb"}, "--ports", str(port)),
+    ):
+        await shown.until("ready on")
+        node.change(port, state="crashed", detail="ValueError: no", until=time.time() + 605)
+        await shown.until("within 10 min\r\n")
+        assert "\x1b" not in shown.text
+        assert not table(shown)

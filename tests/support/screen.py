@@ -1,0 +1,83 @@
+"""A terminal for a program's output, as a person sees it: `pyte` carries out what moves the cursor and erases."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import struct
+import sys
+import termios
+from collections.abc import AsyncIterator, Callable
+
+import pyte
+
+from tests.support.programs import DEADLINE, environment
+
+WIDTH, HEIGHT = 120, 40
+
+
+class Screen:
+    """What a program has written to its terminal."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        """All of it, control codes included."""
+        self._display = pyte.Screen(WIDTH, HEIGHT)
+        self._stream = pyte.ByteStream(self._display)
+        self._more = asyncio.Event()
+
+    def add(self, data: bytes) -> None:
+        self.text += data.decode()
+        self._stream.feed(data)
+        self._more.set()
+
+    @property
+    def lines(self) -> list[str]:
+        """What can be read now, without empty lines."""
+        return [line.rstrip() for line in self._display.display if line.strip()]
+
+    async def until(self, part: str) -> None:
+        """Wait until something was written, if only for a moment."""
+        await self.when(lambda: part in self.text)
+
+    async def when(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds."""
+        while not holds():
+            self._more.clear()
+            try:
+                await asyncio.wait_for(self._more.wait(), DEADLINE)
+            except asyncio.TimeoutError:
+                raise AssertionError("the screen shows\n" + "\n".join(self.lines)) from None
+
+
+@contextlib.asynccontextmanager
+async def screen() -> AsyncIterator[tuple[Screen, int]]:
+    """Yield what is shown on a pseudo-terminal, and its descriptor for programs."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
+    shown, loop = Screen(), asyncio.get_running_loop()
+    loop.add_reader(ours, lambda: shown.add(os.read(ours, 65536)))
+    try:
+        yield shown, theirs
+    finally:
+        loop.remove_reader(ours)
+        os.close(ours)
+        os.close(theirs)
+
+
+@contextlib.asynccontextmanager
+async def client_on(descriptor: int, env: dict[str, str], *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run relay-client with a terminal for its output during a block."""
+    started = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "relay_client", *arguments),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=descriptor,
+        stderr=descriptor,
+        env=environment(**{"TERM": "xterm", **env}),
+    )
+    try:
+        yield started
+    finally:
+        if started.returncode is None:
+            started.kill()
+            await started.wait()
