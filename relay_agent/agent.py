@@ -23,7 +23,7 @@ from relay_core.hyco.listener import ListenerState
 from relay_core.net.listener import HybridConnectionListener
 from relay_core.net.offer import Offer
 from relay_core.net.pump import Traffic
-from relay_core.net.secure_channel import TunnelIdentity
+from relay_core.net.secure_channel import NO_TUNNEL_KEY, TunnelIdentity
 from relay_core.net.session_driver import SessionDriver
 from relay_core.net.session_stream import SessionStream
 from relay_core.net.tasks import TaskSet
@@ -119,10 +119,7 @@ class Agent:
             RelayDebugError: listening has become impossible, and why.
         """
         if not self._encrypted:
-            logger.warning(
-                "no TunnelKey: the relay, and whoever holds its keys, can read and use what passes through; "
-                "add ;TunnelKey=<32 bytes of base64> to the connection strings of both sides, or set RELAY_TUNNEL_KEY"
-            )
+            logger.warning(NO_TUNNEL_KEY)
         async with self._connections:
             try:
                 async with self._listener:

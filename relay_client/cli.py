@@ -335,16 +335,14 @@ async def _make_tunnels(arguments: argparse.Namespace) -> Tunnels:
     """Find credentials, and return the tunnels that the command line describes, not yet entered."""
     from relay_client.tunnels import CLIENT_GRACE, Tunnels
     from relay_core.auth import find_access
+    from relay_core.net.secure_channel import NO_TUNNEL_KEY
     from relay_core.net.timers import tunnel_settings
     from relay_core.net.tls import client_tls
 
     settings, tls = access_settings(arguments), client_tls(arguments.ca_file)
     access = await find_access(settings, side="client", tls=tls)
     if access.tunnel_key is None:
-        logger.warning(
-            "no TunnelKey: the relay, and whoever holds its keys, can read and use what passes through; "
-            "add ;TunnelKey=<32 bytes of base64> to the connection strings of both sides, or set RELAY_TUNNEL_KEY"
-        )
+        logger.warning(NO_TUNNEL_KEY)
     return Tunnels(
         access.endpoint,
         access.credential,

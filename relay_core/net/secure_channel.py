@@ -39,8 +39,13 @@ from relay_core.tunnel.frames import FIRST_FRAMES, Buffer
 from relay_core.tunnel.messages import Refused
 from relay_core.tunnel.outcomes import Refusal, Role
 
-__all__ = ["ChannelState", "SecureChannel", "TunnelIdentity", "TunnelKeyMissing", "WrongTunnelKey"]
+__all__ = ["NO_TUNNEL_KEY", "ChannelState", "SecureChannel", "TunnelIdentity", "TunnelKeyMissing", "WrongTunnelKey"]
 
+NO_TUNNEL_KEY = (
+    "no TunnelKey: the relay, and whoever holds its keys, can read and use what passes through; "
+    "add ;TunnelKey=<32 bytes of base64> to the connection strings of both sides, or set RELAY_TUNNEL_KEY"
+)
+"""What a side without one warns of."""
 TUNNEL_KEY_SIZE = 32
 _INFO = b"relay-debug tunnel v1 "
 """HKDF info, followed by the role; a new derivation gets a new number."""

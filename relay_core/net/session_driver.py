@@ -134,6 +134,8 @@ class SessionDriver:
             reason = self._deaths.pop(epoch, "") or "the session is over"
         finally:
             self._transports.pop(epoch, None)
+            if self._idle == (transport, epoch):
+                self._idle = None
             self.session.transport_lost(epoch, self._now())
             self._after()
             if self.session.over:

@@ -73,8 +73,11 @@ class SessionStream:
             await self._writable.wait()
 
     def write_some(self, data: bytes) -> int:
-        """Hand over as much as the session takes now; nothing if the stream is broken, which `write` tells."""
-        return 0 if self._broken is not None else self._driver.send(self.id, data, None)
+        """Hand over as much as the session takes now; that is nothing if the stream is broken, which `write` tells."""
+        try:
+            return self._driver.send(self.id, data, self._broken)
+        except ConnectionLost:
+            return 0
 
     def offer_to(self, take: Callable[[bytes], bool]) -> None:
         """Offer what arrives while somebody waits in `read` to `take`."""
