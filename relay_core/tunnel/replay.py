@@ -95,7 +95,7 @@ class Receipts:
         self.received = 0
         """Sequence number of the last frame; every one before it has come too."""
         self.due = False
-        """An ACK should leave now; otherwise it may ride along with a PING, PONG or STATUS."""
+        """An ACK should leave now; otherwise it may ride along with other frames."""
         self.deadline: float | None = None
         """When an ACK becomes due."""
         self._settings = settings

@@ -185,7 +185,7 @@ class Session:
                 bulk = self._scheduler.pull(limit)
                 for stream in self._scheduler.take_framed():
                     self.streams.progressed(stream)
-        if self._receipts.due or (self._receipts.pending and urgent):
+        if self._receipts.due or (self._receipts.pending and (urgent or bulk)):
             urgent.append(encode_frame(frames.ACK, payloads.encode_u64(self._receipts.take())))
         return urgent + bulk
 

@@ -273,8 +273,7 @@ class Link:
     def _tick_acks(self) -> bool:
         """Let a delayed acknowledgement become due, if one is waiting."""
         sessions = [side.session for side in (self.client, self.agent) if side.session and side.session.attached]
-        deadlines = [session._receipts.deadline for session in sessions if not session.over]
-        waiting = [deadline for deadline in deadlines if deadline is not None]
+        waiting = [session._receipts.deadline for session in sessions if session._receipts.deadline is not None]
         if waiting:
             self.now = max(self.now, *waiting)
             for session in sessions:
