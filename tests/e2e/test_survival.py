@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.agent import Agent
 from relay_agent.target import Target
 from relay_client.chaos import ChaosProxy
 from relay_client.forwarder import Forwarder
@@ -20,13 +19,12 @@ from relay_client.tunnels import Tunnels
 from relay_core.auth.sas import SasKeyCredential
 from relay_core.hyco import listener as listener_rules
 from relay_core.hyco.address import Endpoint
-from relay_core.net.tasks import TaskSet
 from relay_server.config import Limits
 from tests.support.debuggee import LINE, Stopped, debuggee, stopped_at_breakpoint
 from tests.support.ports import free_port
 from tests.support.programs import program
 from tests.support.relay import HC, LocalRelay, local_relay
-from tests.support.tunnel import QUICK
+from tests.support.tunnel import QUICK, running_agent
 
 pytestmark = pytest.mark.e2e
 
@@ -49,29 +47,19 @@ class Scene:
 @contextlib.asynccontextmanager
 async def at_breakpoint(relay: LocalRelay, directory: Path, *, lifetime: int = 3600) -> AsyncIterator[Scene]:
     """Stop a real program at a breakpoint, through agent, relay, a bad network and client."""
-    key, port, up = os.urandom(32), free_port(), asyncio.Event()
+    key, port = os.urandom(32), free_port()
+    listener = SasKeyCredential("listen", relay.listen_key, lifetime=lifetime)
     async with (
         debuggee(directory) as (_, target_port, script),
-        TaskSet() as tasks,
         ChaosProxy("127.0.0.1", relay.server.port) as chaos,
         Tunnels(
             Endpoint("localhost", chaos.port, HC), relay.sender, relay.tls, tunnel_key=key, settings=QUICK
         ) as tunnels,
         Forwarder(tunnels, [port]),
+        running_agent(relay, Target(port, target_port, dap_only=True), tunnel_key=key, credential=listener),
+        stopped_at_breakpoint(port, script) as session,
     ):
-        agent = Agent(
-            relay.endpoint,
-            SasKeyCredential("listen", relay.listen_key, lifetime=lifetime),
-            {port: Target(port, target_port, dap_only=True)},
-            tunnel_key=key,
-            tls=relay.tls,
-            settings=QUICK,
-            on_listening=up.set,
-        )
-        tasks.spawn(agent.run(), name="agent")
-        await asyncio.wait_for(up.wait(), 10)
-        async with stopped_at_breakpoint(port, script) as session:
-            yield Scene(session, relay, chaos)
+        yield Scene(session, relay, chaos)
 
 
 async def test_the_relay_is_restarted(relay: LocalRelay, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import logging
 import os
@@ -11,16 +12,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from relay_agent.agent import Agent
 from relay_agent.target import Target
 from relay_client.forwarder import Forwarder
 from relay_client.tunnels import Tunnels
 from relay_core.errors import LocalPortInUse, Rejected
 from relay_core.net import connect
-from relay_core.net.tasks import TaskSet
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 from tests.support.streams import Handler, echo, local_server
+from tests.support.tunnel import running_agent
 
 TUNNEL_KEY = os.urandom(32)
 
@@ -33,21 +33,7 @@ class Path:
     target_connections: list[int]
 
 
-@contextlib.asynccontextmanager
-async def agent_running(relay: LocalRelay, *targets: Target) -> AsyncIterator[None]:
-    up = asyncio.Event()
-    agent = Agent(
-        relay.endpoint,
-        relay.listener,
-        {target.logical_port: target for target in targets},
-        tls=relay.tls,
-        tunnel_key=TUNNEL_KEY,
-        on_listening=up.set,
-    )
-    async with TaskSet() as tasks:
-        tasks.spawn(agent.run(), name="agent")
-        await asyncio.wait_for(up.wait(), 10)
-        yield
+agent_running = functools.partial(running_agent, tunnel_key=TUNNEL_KEY)
 
 
 def client_tunnels(relay: LocalRelay) -> Tunnels:

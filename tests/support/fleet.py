@@ -11,11 +11,10 @@ from relay_client.tunnels import Tunnels
 from relay_core.errors import RelayDebugError
 from relay_core.net.session_driver import SessionDriver
 from relay_core.net.session_stream import SessionStream
-from relay_core.net.tasks import TaskSet
 from relay_core.tunnel.events import StreamOpened
 from tests.support.relay import LocalRelay
 from tests.support.streams import local_server
-from tests.support.tunnel import QUICK
+from tests.support.tunnel import QUICK, running_agent
 
 KEY = b"k" * 32
 DAP_START = b"Content-Length: "
@@ -120,20 +119,8 @@ async def process(port: int, name: str = "", **fields: Any) -> AsyncIterator[Pro
 @contextlib.asynccontextmanager
 async def agent(relay: LocalRelay, node: Node, kind: type[Agent] = Agent) -> AsyncIterator[Agent]:
     """Run an agent; the block begins when it listens, and it says goodbye at its end."""
-    up = asyncio.Event()
-    running = kind(
-        relay.endpoint,
-        relay.listener,
-        node,
-        tunnel_key=KEY,
-        tls=relay.tls,
-        settings=QUICK,
-        on_listening=up.set,
-    )
-    node.publish = running.publish
-    async with TaskSet() as tasks:
-        tasks.spawn(running.run(), name="agent")
-        await asyncio.wait_for(up.wait(), 20)
+    async with running_agent(relay, node, tunnel_key=KEY, kind=kind) as running:
+        node.publish = running.publish
         yield running
 
 

@@ -7,13 +7,16 @@ import os
 import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
 from relay_agent.agent import Agent
+from relay_agent.catalog import Catalog
 from relay_agent.target import Target
 from relay_client.chaos import ChaosProxy
 from relay_client.forwarder import Forwarder
 from relay_client.tunnels import Tunnels
 from relay_core.hyco.address import Endpoint
+from relay_core.hyco.credential import Credential
 from relay_core.net.tasks import TaskSet
 from relay_core.net.tunnel_agent import Grace
 from relay_core.tunnel.limits import Settings
@@ -39,26 +42,30 @@ class TunnelPath:
 @contextlib.asynccontextmanager
 async def running_agent(
     relay: LocalRelay,
-    *targets: Target,
+    catalog: Catalog | Target,
+    *others: Target,
     tunnel_key: bytes | None,
     settings: Settings = QUICK,
-    grace: Grace | None = None,
+    credential: Credential | None = None,
+    kind: type[Agent] = Agent,
+    **options: Any,
 ) -> AsyncIterator[Agent]:
-    """Run an agent; the block begins when it listens."""
+    """Run an agent for a catalog, or for targets; the block begins when it listens, and it says goodbye at its end."""
     up = asyncio.Event()
-    agent = Agent(
+    ports = [catalog, *others] if isinstance(catalog, Target) else []
+    agent = kind(
         relay.endpoint,
-        relay.listener,
-        {target.logical_port: target for target in targets},
+        credential or relay.listener,
+        {target.logical_port: target for target in ports} or catalog,
         tunnel_key=tunnel_key,
         tls=relay.tls,
         settings=settings,
-        grace=grace,
         on_listening=up.set,
+        **options,
     )
     async with TaskSet() as tasks:
         tasks.spawn(agent.run(), name="agent")
-        await asyncio.wait_for(up.wait(), 10)
+        await asyncio.wait_for(up.wait(), 20)
         yield agent
 
 
