@@ -256,7 +256,7 @@ class SessionDriver:
 
     def consumed(self, stream_id: int, size: int) -> None:
         """Give back credit."""
-        if self.session.streams.consumed(stream_id, size):
+        if self.session.streams.consumed(stream_id, size, self._now()):
             self._send()
 
     # Events and time:

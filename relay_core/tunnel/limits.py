@@ -40,6 +40,8 @@ through a forward, and a limit for a program that dials in a loop."""
 MAX_REPEATED_BREACHES = 3
 """Transports lost to a protocol breach without progress between them, before the session is given up."""
 
+MAX_WIDENING = 16 * MIB
+"""Bytes by which all streams of a session together may be wider than they were at first."""
 COMPANY_RATE = 16 * MIB
 """Bytes per second that streams which are not alone may have under way over the round trip of their path."""
 
@@ -75,6 +77,8 @@ class Settings:
     """How one side behaves; nothing here but `limits` is told to the peer."""
 
     limits: Limits = field(default_factory=Limits)
+    max_window: int = 4 * MIB
+    """Where the window of a stream stops growing whose peer waits for credit: 270 Mbit/s at a round trip of 120 ms."""
     replay_bytes: int = 8 * MIB
     """Unacknowledged frames kept for a resume, headers included; beyond that no stream data leaves its queue."""
     control_reserve: int = 256 * KIB

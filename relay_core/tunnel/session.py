@@ -70,6 +70,8 @@ class Session:
         self.streams = Streams(
             StreamTable(role, settings=settings, peer=peer.limits, now=now),
             self._scheduler,
+            max_window=settings.max_window,
+            round_trip=lambda: self._liveness.round_trip,
             emit=self._emit,
             counters=self.counters,
         )

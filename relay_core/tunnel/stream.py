@@ -6,7 +6,7 @@
 A stream is finished when both directions have ended, and gone at once after a RST of either side. Credit is counted
 on both sides: `credit` is what the peer lets us take from our writers, `allowance` what we let it send. It goes back to
 the peer when the consumer has passed the bytes on (`consumed`), half a window at a time: earlier makes buffers
-unbounded, later makes streams stall (rust-yamux's lessons).
+unbounded, later makes streams stall (rust-yamux's lessons). A window that the path is too long for is widened.
 """
 
 from __future__ import annotations
@@ -96,9 +96,11 @@ class Stream:
         "id",
         "incoming",
         "queue",
+        "returned_at",
         "scheduled",
         "unread",
         "unreturned",
+        "widened",
     )
 
     def __init__(self, stream_id: int, *, incoming: bool, window: int, credit: int, queue_limit: int) -> None:
@@ -119,6 +121,10 @@ class Stream:
         self.unreturned = 0
         """Bytes consumed whose credit the peer does not have back."""
         self.eof_received = False
+        self.returned_at: float | None = None
+        """When credit went back last."""
+        self.widened = 0
+        """Bytes by which the window is wider than at first."""
         self._window = window
         self._queue_limit = queue_limit
 
@@ -187,3 +193,11 @@ class Stream:
         credit, self.unreturned = self.unreturned, 0
         self.allowance += credit
         return credit
+
+    def widen(self, most: int, left: int) -> int:
+        """Let the peer send twice as much ahead, at most `most` bytes and `left` more; returns the credit for that."""
+        extra = max(0, min(self._window, most - self._window, left))
+        self._window += extra
+        self.allowance += extra
+        self.widened += extra
+        return extra

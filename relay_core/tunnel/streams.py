@@ -22,7 +22,7 @@ from relay_core.tunnel.events import (
     StreamWritable,
 )
 from relay_core.tunnel.frames import Frame
-from relay_core.tunnel.limits import MAX_U31
+from relay_core.tunnel.limits import MAX_U31, MAX_WIDENING
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach, ResetCode, StreamLimitReached
 from relay_core.tunnel.payloads import JsonObject, Target
 from relay_core.tunnel.scheduler import Scheduler
@@ -38,6 +38,8 @@ class Streams:
     Args:
         table: Which streams exist.
         scheduler: Sends what they have to say.
+        max_window: Where a window stops growing.
+        round_trip: Returns that of the path, in seconds; 0 while it is not known.
         emit: Takes events.
         counters: Counts what is refused to the peer.
     """
@@ -47,6 +49,8 @@ class Streams:
         table: StreamTable,
         scheduler: Scheduler,
         *,
+        max_window: int,
+        round_trip: Callable[[], float],
         emit: Callable[[Event], None],
         counters: Counter[Breach | ResetCode],
     ) -> None:
@@ -62,6 +66,9 @@ class Streams:
         }
         self._table = table
         self._scheduler = scheduler
+        self._max_window = max_window
+        self._round_trip = round_trip
+        self._widened = 0
         self._emit = emit
         self._counters = counters
 
@@ -139,8 +146,11 @@ class Streams:
             self._forget(stream)
             self._scheduler.add_control(frames.RST, stream_id, payloads.encode_code(code, text))
 
-    def consumed(self, stream_id: int, size: int) -> bool:
+    def consumed(self, stream_id: int, size: int, now: float) -> bool:
         """Give back the credit of `size` received bytes that the consumer has passed on; none if the stream is gone.
+
+        A consumer that passes on half a window within one round trip is faster than the credit for more: then the
+        window is widened.
 
         Returns:
             Whether the peer is to be told now.
@@ -150,9 +160,10 @@ class Streams:
         """
         stream = self._table.find(stream_id)
         credit = 0 if stream is None else stream.consumed(size)
-        if credit:
-            self._scheduler.add_credit(stream_id, credit)
-        return credit > 0
+        if stream is None or not credit:
+            return False
+        self._scheduler.add_credit(stream_id, credit + self._widen(stream, now))
+        return True
 
     # --- what the session does --------------------------------------------------------------------------------
 
@@ -241,7 +252,16 @@ class Streams:
         self.reset(stream.id, code, text)
         self._emit(StreamReset(stream.id, code, text))
 
+    def _widen(self, stream: Stream, now: float) -> int:
+        last, stream.returned_at = stream.returned_at, now
+        if last is None or now - last >= self._round_trip():
+            return 0
+        extra = stream.widen(self._max_window, MAX_WIDENING - self._widened)
+        self._widened += extra
+        return extra
+
     def _forget(self, stream: Stream) -> None:
+        self._widened -= stream.widened
         self._scheduler.drop(stream)
         self._table.remove(stream)
 

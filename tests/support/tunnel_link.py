@@ -50,8 +50,9 @@ def pattern(key: int, start: int, size: int) -> bytes:
 class Side:
     """One end: its session, and everything that it has been told."""
 
-    def __init__(self, *, accept: bool = True, consume: bool = True) -> None:
+    def __init__(self, clock: Callable[[], float], *, accept: bool = True, consume: bool = True) -> None:
         self.session: Session | None = None
+        self.clock = clock
         self.accept = accept
         self.consume = consume
         self.opened: dict[int, tuple[object, dict]] = {}
@@ -78,7 +79,7 @@ class Side:
     def read(self, stream: int, size: int) -> None:
         """The consumer passes on some of what it holds."""
         self.unread[stream] -= size
-        self.session.streams.consumed(stream, size)
+        self.session.streams.consumed(stream, size, self.clock())
 
     def read_all(self) -> None:
         for stream, size in self.unread.items():
@@ -227,8 +228,8 @@ class Link:
         self.client_settings = client or Settings()
         self.client_info = client_info
         self.table = SessionTable(agent or Settings(), info=info)
-        self.client = Side()
-        self.agent = Side()
+        self.client = Side(lambda: self.now)
+        self.agent = Side(lambda: self.now)
         self.wires: list[Wire] = []
 
     @property

@@ -130,7 +130,7 @@ def test_a_late_owner_is_ignored(link):
     streams.accept(stream)
     streams.refuse(stream, ResetCode.CANCELLED)
     streams.reset(stream, ResetCode.CANCELLED)
-    streams.consumed(stream, 5)
+    streams.consumed(stream, 5, link.now)
     for write in (lambda: streams.send(stream, b"x"), lambda: streams.send_eof(stream)):
         with pytest.raises(ConnectionLost, match="the stream has ended"):
             write()
