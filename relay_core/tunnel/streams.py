@@ -170,6 +170,7 @@ class Streams:
     def end(self) -> None:
         """Forget every stream: the session is over."""
         self.closed = True
+        self._widened = 0
         for stream in self._table.clear():
             self._scheduler.drop(stream)
 

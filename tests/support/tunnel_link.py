@@ -150,6 +150,7 @@ class Wire:
     def deliver_up(self, size: int | None = None) -> int:
         """Let the agent have at most `size` of the bytes under way, and return how many it were."""
         data = _take(self.up, size)
+        self.link.now += self.link.latency
         if self.agent_outcome is None:
             self.agent_outcome = self._agent.receive_data(data, self.link.now)
             if self.agent_outcome is not None:
@@ -165,6 +166,7 @@ class Wire:
     def deliver_down(self, size: int | None = None) -> int:
         """Let the client have at most `size` of the bytes under way, and return how many it were."""
         data = _take(self.down, size)
+        self.link.now += self.link.latency
         if self.client_outcome is None:
             self.client_outcome = self._client.receive_data(data, self.link.now)
             if isinstance(self.client_outcome, Attached):
@@ -225,6 +227,8 @@ class Link:
         client_info: dict | None = None,
     ) -> None:
         self.now = 1000.0
+        self.latency = 0.0
+        """Seconds that each delivery takes."""
         self.client_settings = client or Settings()
         self.client_info = client_info
         self.table = SessionTable(agent or Settings(), info=info)

@@ -21,18 +21,22 @@ choices = st.integers(0, 15)
 
 PAYLOADS = [1, 100, 300]
 WINDOWS = [1, 64, 1000]
+MAX_WINDOWS = [1, 300, 5000]
 REPLAYS = [700, 2000, 1 << 20]
 QUEUES = [1, 100, 1000]
 ACK_BYTES = [100, 1 << 20]
 ACK_FRAMES = [1, 64]
 LIMITS = [1, 500, 1 << 20]
 SIZES = [1, 19, 21, 150, 5000, None]
+LATENCY = 0.01
+"""Seconds that each delivery takes: round trips are measured, and windows grow."""
 PAUSES = [0.01, 0.2, 3.0, 11.0, 26.0, 60.0]
 
 small = partial(Settings, control_reserve=8192, turn=50, grace=1e9)
 small_settings = st.builds(
     small,
     st.builds(Limits, max_payload=st.sampled_from(PAYLOADS), window=st.sampled_from(WINDOWS), max_streams=st.just(4)),
+    max_window=st.sampled_from(MAX_WINDOWS),
     replay_bytes=st.sampled_from(REPLAYS),
     send_queue=st.sampled_from(QUEUES),
     ack_bytes=st.sampled_from(ACK_BYTES),
@@ -53,6 +57,7 @@ class AnyNetwork(RuleBasedStateMachine):
     @initialize(client=small_settings, agent=small_settings)
     def begin(self, client: Settings, agent: Settings) -> None:
         self.link = Link(client, agent)
+        self.link.latency = LATENCY
         for side in (self.link.client, self.link.agent):
             side.accept = side.consume = False
         assert isinstance(self.link.connect(), Attached)
@@ -118,6 +123,16 @@ class AnyNetwork(RuleBasedStateMachine):
         unread = [stream for stream, unread in side.unread.items() if unread]
         for stream in unread[choice:][:1] or unread[:1]:
             side.read(stream, min(size, side.unread[stream]))
+
+    @rule(name=side_names, choice=choices)
+    def move_bulk(self, name: str, choice: int) -> None:
+        """Write, and read at the other end in halves: what makes a window grow."""
+        other = "agent" if name == "client" else "client"
+        for size in (3000, 3000, 3000):
+            self.write(name, choice, size)
+            self.everything_moves()
+            for _ in range(2):
+                self.read(other, choice, size // 2)
 
     @rule(name=side_names, number=st.integers(0, 9))
     def status(self, name: str, number: int) -> None:
@@ -193,8 +208,12 @@ class AnyNetwork(RuleBasedStateMachine):
             for stream in session.streams._table._live.values():
                 assert 0 <= stream.queue.size <= own.send_queue
                 assert stream.unread == side.unread[stream.id]
-                assert stream.allowance + stream.unread + stream.unreturned <= own.limits.window
+                window = own.limits.window + stream.widened
+                assert stream.allowance + stream.unread + stream.unreturned <= window
+                assert window <= max(own.limits.window, own.max_window)
                 assert stream.scheduled == stream.wants_turn == (stream in scheduler._ready)
+            live = session.streams._table._live.values()
+            assert session.streams._widened == sum(stream.widened for stream in live)
 
     @invariant()
     def nobody_is_blamed(self) -> None:
@@ -251,6 +270,7 @@ def walk(seed: int, steps: int) -> None:
         lambda: network.end(name(), choice() % 3): 3,
         lambda: network.reset(name(), choice()): 1,
         lambda: network.read(name(), choice() % 3, rng.randint(1, 1500)): 10,
+        lambda: network.move_bulk(name(), choice() % 3): 3,
         lambda: network.status(name(), choice()): 1,
         lambda: network.push_up(choice(), limit()): 8,
         lambda: network.push_down(choice(), limit()): 8,
@@ -273,6 +293,7 @@ def _any_settings(rng: random.Random) -> Settings:
     limits = Limits(max_payload=rng.choice(PAYLOADS), window=rng.choice(WINDOWS), max_streams=4)
     return small(
         limits,
+        max_window=rng.choice(MAX_WINDOWS),
         replay_bytes=rng.choice(REPLAYS),
         send_queue=rng.choice(QUEUES),
         ack_bytes=rng.choice(ACK_BYTES),
