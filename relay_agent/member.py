@@ -74,6 +74,8 @@ class Member:
         self._on_failure = on_failure
         self._owner = os.getpid()
         self._sending = threading.Lock()
+        self._gate = threading.Lock()
+        """Held while an agent is started; taken for good when this process ends."""
         self._connection: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._leaving = False
@@ -112,6 +114,7 @@ class Member:
         if not self.is_mine or self._leaving:
             return
         self._leaving = True
+        self._gate.acquire(timeout=LEAVE_TIMEOUT)
         if self._send({"leave": True}):
             self._done.wait(LEAVE_TIMEOUT)
         if self._process is not None:
@@ -137,7 +140,7 @@ class Member:
 
     def _serve(self, directory: NodeDirectory) -> None:
         """Stay with one agent until it ends."""
-        connection, process = join(directory)
+        connection, process = join(directory, self._gate)
         if process is not None:
             self._process = process
         with connection, connection.makefile("rb") as lines:

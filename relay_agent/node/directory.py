@@ -7,8 +7,9 @@
 The name stands for what the agent listens to: processes with the same hybrid connection and the same credentials share
 an agent. It is a digest, so it says nothing about either.
 
-A lock that nobody holds means that no agent lives, whatever else lies around. Whoever removes a lock file holds it, and
-whoever has just locked one checks that it is still the file of that name.
+A lock that nobody holds means that no agent lives, whatever else lies around: that is from one that was killed, and
+the next agent of this user that leaves takes it along. Whoever removes a lock file holds it, and whoever has just
+locked one checks that it is still the file of that name.
 """
 
 from __future__ import annotations
@@ -113,6 +114,14 @@ class NodeDirectory:
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # others are in it
             self.root.rmdir()
+
+    def sweep(self) -> None:
+        """Remove what agents with other names have left that cannot clean up any more."""
+        for path in list(self.root.glob("*.lock")):
+            other = NodeDirectory(self.root, path.stem)
+            if (lock := other.try_lock()) is not None:
+                other.clean()
+                os.close(lock)
 
     def _is_current(self, descriptor: int) -> bool:
         try:

@@ -61,6 +61,7 @@ async def serve_node(root: Path, name: str, listener: int, lock: int) -> None:
             serving = tasks.spawn(_serve_clients(members, host), name="agent")
             leaving = tasks.spawn(_until_unneeded(members), name="wait for the last member")
             await asyncio.wait({serving, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            directory.sweep()
             directory.clean()
             os.close(lock)  # the next process starts the next agent, while this one says goodbye
             server.close()

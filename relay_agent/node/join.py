@@ -17,6 +17,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,13 @@ STARTER_VARIABLE = "RELAY_AGENT_STARTER"
 """Set in the agent's own environment: the process that started it, which may have ended before it registers."""
 
 
-def join(directory: NodeDirectory) -> tuple[socket.socket, subprocess.Popen[bytes] | None]:
+def join(directory: NodeDirectory, gate: threading.Lock) -> tuple[socket.socket, subprocess.Popen[bytes] | None]:
     """Return a connection to the node's agent, and the agent's process if it was started for it.
+
+    Args:
+        directory: Where it is met.
+        gate: Held while an agent is started, which must not be left half done; who takes it for good, because this
+            process ends, keeps agents from being started.
 
     Raises:
         ConfigurationError: no agent can be started here.
@@ -46,14 +52,10 @@ def join(directory: NodeDirectory) -> tuple[socket.socket, subprocess.Popen[byte
     while True:
         if connection := _connect(directory):
             return connection, None
-        lock = directory.try_lock()
-        if lock is not None:
-            try:
-                process = _start(directory, lock)
-            finally:
-                os.close(lock)
-            if connection := _connect(directory):
-                return connection, process
+        with gate:
+            process = _start_if_alone(directory)
+        if process is not None and (connection := _connect(directory)):
+            return connection, process
         if time.monotonic() > deadline:
             raise RelayUnreachable("the node's agent process does not answer", hint="look for its last words above")
         time.sleep(LOOK_INTERVAL)
@@ -67,6 +69,20 @@ def _connect(directory: NodeDirectory) -> socket.socket | None:
         connection.close()
         return None
     return connection
+
+
+def _start_if_alone(directory: NodeDirectory) -> subprocess.Popen[bytes] | None:
+    """Start the agent unless there is one."""
+    lock = directory.try_lock()
+    if lock is None:
+        return None
+    try:
+        return _start(directory, lock)
+    except BaseException:
+        directory.clean()
+        raise
+    finally:
+        os.close(lock)
 
 
 def _start(directory: NodeDirectory, lock: int) -> subprocess.Popen[bytes]:

@@ -1,6 +1,7 @@
 """Facts about a process as a member of its node: real agents, started by real processes that play the job."""
 
 import ast
+import asyncio
 import os
 import signal
 import sys
@@ -220,11 +221,24 @@ async def test_files_of_the_job_do_not_get_in_the_way(tmp_path, node):
     ],
 )
 async def test_python_that_cannot_be_started(node, executable, sentence):
-    """Where no agent can be started, the failure says so."""
+    """Where no agent can be started, the failure says so, and nothing is left of the attempt."""
     code = START + f"sys.executable = {executable!r}; member = start(); member.hopeless.wait(20); print(member.failure)"
     status, out, _ = await run_job(code, RELAY_NODE_DIR=str(node))
     assert status == 0
     assert sentence in out[0]
+    assert not node.exists()
+
+
+@pytest.mark.parametrize("milliseconds", [0, 1, 2, 4, 8, 16])
+async def test_job_that_ends_while_its_agent_is_started(relay, node, milliseconds):
+    """However early the job ends, there is no agent and no file a moment later."""
+    status, _, err = await run_job(START + f"start(); time.sleep({milliseconds} / 1000)", **settings(relay, node))
+    assert status == 0
+    assert "Traceback" not in err
+    deadline = time.monotonic() + FIRST_MEMBER_TIMEOUT / 2
+    while node.exists() and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+    assert not node.exists()
 
 
 async def test_agent_of_a_job_that_ends_before_it_registers(relay, node):

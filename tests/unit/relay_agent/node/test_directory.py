@@ -92,6 +92,18 @@ def test_lock_whose_file_was_removed(tmp_path):
     os.close(new)
 
 
+def test_sweep(tmp_path):
+    """What dead agents have left goes, what belongs to living ones stays."""
+    own, dead, living = (NodeDirectory(tmp_path / "node", name) for name in ("own", "dead", "living"))
+    locks = [own.try_lock(), living.try_lock()]
+    for path in (dead.lock_path, dead.socket_path, dead.root / "dead-7.stacks", living.socket_path):
+        path.touch()
+    own.sweep()
+    assert {own.lock_path, living.lock_path, living.socket_path} == set(own.root.iterdir())
+    for lock in locks:
+        os.close(lock)
+
+
 def test_clean(tmp_path):
     """Everything of one agent goes, what belongs to another stays, and so does the directory then."""
     one, other = NodeDirectory(tmp_path / "node", "one"), NodeDirectory(tmp_path / "node", "other")
