@@ -133,11 +133,11 @@ class WebSocket(asyncio.BufferedProtocol):
     @property
     def has_room(self) -> bool:
         """Whether the socket has not ended and takes more."""
-        return self._writable.is_set() and not (self._close_sent or self._gone.is_set())
+        return self._writable.is_set() and not self._is_ending
 
     def write(self, message: bytes) -> None:
         """Send one message, or drop it if the socket has ended; whoever sends much looks at `has_room` first."""
-        if not (self._close_sent or self._gone.is_set()):
+        if not self._is_ending:
             self._write(BINARY, message)
 
     async def drain(self) -> None:
@@ -147,7 +147,7 @@ class WebSocket(asyncio.BufferedProtocol):
             ConnectionLost: the socket has ended.
         """
         await self._writable.wait()
-        if self._close_sent or self._gone.is_set():
+        if self._is_ending:
             raise self._lost()
 
     async def send(self, message: str | bytes) -> None:
@@ -156,14 +156,13 @@ class WebSocket(asyncio.BufferedProtocol):
         Raises:
             ConnectionLost: the socket has ended.
         """
-        if self._close_sent or self._gone.is_set():
+        if self._is_ending:
             raise self._lost()
         if isinstance(message, str):
             self._write(TEXT, message.encode())
         else:
             self._write(BINARY, message)
-        if not self._writable.is_set():
-            await self.drain()
+        await self.drain()
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Say goodbye and wait, at most `CLOSE_TIMEOUT` seconds, for the peer's."""
@@ -265,6 +264,10 @@ class WebSocket(asyncio.BufferedProtocol):
             raise self._lost() from None
 
     # Sending and ending:
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._close_sent is not None or self._gone.is_set()
 
     def _write(self, opcode: int, payload: bytes) -> None:
         self._transport.write(encode_masked(opcode, payload, os.urandom(4)))

@@ -74,11 +74,6 @@ class ReplayBuffer:
         """Everything not acknowledged has to leave again, on a new transport."""
         self._again = self._kept.copy()
 
-    @property
-    def has_again(self) -> bool:
-        """Whether frames have to leave again."""
-        return bool(self._again)
-
     def next_again(self) -> SentFrame | None:
         """Return the next frame that has to leave again; None once there is none."""
         return self._again.popleft() if self._again else None

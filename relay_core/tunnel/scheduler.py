@@ -57,13 +57,6 @@ class Scheduler:
         return len(self._control) >= MAX_PENDING_CONTROL
 
     @property
-    def has_work(self) -> bool:
-        """Whether there may be something to send."""
-        return bool(self._ready or self._control or self._credit or self.replay.has_again) or (
-            self._goodbye is not None
-        )
-
-    @property
     def goodbye_acked(self) -> bool:
         """Whether the peer has our GOAWAY."""
         return self._goodbye_seq is not None and self.replay.acked >= self._goodbye_seq

@@ -182,11 +182,10 @@ class Session:
         bulk: list[Buffer] = []
         if not self.over:
             urgent = self._unsequenced_frames(now)
-            if self._scheduler.has_work:
-                self._scheduler.share(len(self.streams), self._liveness.round_trip)
-                bulk = self._scheduler.pull(limit)
-                for stream in self._scheduler.take_framed():
-                    self.streams.progressed(stream)
+            self._scheduler.share(len(self.streams), self._liveness.round_trip)
+            bulk = self._scheduler.pull(limit)
+            for stream in self._scheduler.take_framed():
+                self.streams.progressed(stream)
         if self._receipts.due or (self._receipts.pending and (urgent or bulk)):
             urgent.append(encode_frame(frames.ACK, payloads.encode_u64(self._receipts.take())))
         return urgent + bulk

@@ -9,21 +9,35 @@ from relay_agent.node.join import join
 from relay_core.errors import RelayUnreachable
 
 
+class Gate:
+    """A lock that says when somebody comes to it."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self.reached.set()
+        self.lock.acquire()
+
+    def __exit__(self, *_exc_info: object) -> None:
+        self.lock.release()
+
+
 def test_nothing_is_started_past_a_gate(tmp_path, monkeypatch):
-    """While somebody else holds the gate, an agent is neither started nor begun to be."""
+    """Who comes to a gate that somebody else holds has not even begun to start an agent."""
     monkeypatch.setattr("relay_agent.node.join.PATIENCE", 0.0)
     directory = NodeDirectory(tmp_path / "node", "name")
-    gate = threading.Lock()
+    gate = Gate()
 
     def try_to_join() -> None:
         with contextlib.suppress(RelayUnreachable):
             join(directory, gate)
 
-    with gate:
+    with gate.lock:
         joining = threading.Thread(target=try_to_join)
         joining.start()
-        joining.join(0.2)
-        assert joining.is_alive()
+        assert gate.reached.wait(10)
         assert [] == list(directory.root.iterdir())
         lock = directory.try_lock()
     assert lock is not None
