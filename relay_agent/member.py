@@ -114,7 +114,7 @@ class Member:
         if not self.is_mine or self._leaving:
             return
         self._leaving = True
-        self._gate.acquire(timeout=LEAVE_TIMEOUT)
+        self._gate.acquire(timeout=LEAVE_TIMEOUT)  # an agent that is being started is started; no other will be
         if self._send({"leave": True}):
             self._done.wait(LEAVE_TIMEOUT)
         if self._process is not None:

@@ -56,7 +56,7 @@ async def at_breakpoint(relay: LocalRelay, directory: Path, *, lifetime: int = 3
             Endpoint("localhost", chaos.port, HC), relay.sender, relay.tls, tunnel_key=key, settings=QUICK
         ) as tunnels,
         Forwarder(tunnels, [port]),
-        running_agent(relay, Target(port, target_port, dap_only=True), tunnel_key=key, credential=listener),
+        running_agent(relay, {port: Target(port, target_port, dap_only=True)}, tunnel_key=key, credential=listener),
         stopped_at_breakpoint(port, script) as session,
     ):
         yield Scene(session, relay, chaos)

@@ -49,7 +49,7 @@ async def test_keys_that_do_not_match_are_explained(
     relay: LocalRelay, client_key: bytes | None, agent_key: bytes | None, error: type[RelayDebugError], sentence: str
 ) -> None:
     """Different keys, and a key on one side only, end with a sentence that says which side lacks it."""
-    async with running_agent(relay, Target(1, 1), tunnel_key=agent_key):
+    async with running_agent(relay, {1: Target(1, 1)}, tunnel_key=agent_key):
         with pytest.raises(error, match=sentence):
             await asyncio.wait_for(begin(relay, client_key), 10)
 

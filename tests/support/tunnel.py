@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,21 +42,20 @@ class TunnelPath:
 @contextlib.asynccontextmanager
 async def running_agent(
     relay: LocalRelay,
-    catalog: Catalog | Target,
-    *others: Target,
+    targets: Catalog | Mapping[int, Target],
+    *,
     tunnel_key: bytes | None,
     settings: Settings = QUICK,
     credential: Credential | None = None,
     kind: type[Agent] = Agent,
     **options: Any,
 ) -> AsyncIterator[Agent]:
-    """Run an agent for a catalog, or for targets; the block begins when it listens, and it says goodbye at its end."""
+    """Run an agent; the block begins when it listens, and it says goodbye at its end."""
     up = asyncio.Event()
-    ports = [catalog, *others] if isinstance(catalog, Target) else []
     agent = kind(
         relay.endpoint,
         credential or relay.listener,
-        {target.logical_port: target for target in ports} or catalog,
+        targets,
         tunnel_key=tunnel_key,
         tls=relay.tls,
         settings=settings,
@@ -84,7 +83,9 @@ async def tunnelled(
     port = free_port()
     async with (
         local_server(handler) as (target_port, connections),
-        running_agent(relay, Target(port, target_port), tunnel_key=key, settings=settings, grace=grace) as agent,
+        running_agent(
+            relay, {port: Target(port, target_port)}, tunnel_key=key, settings=settings, grace=grace
+        ) as agent,
         ChaosProxy("127.0.0.1", relay.server.port, seed=seed) as chaos,
         Tunnels(
             Endpoint("localhost", chaos.port, HC), relay.sender, relay.tls, tunnel_key=key, settings=settings
