@@ -1,89 +1,121 @@
-"""Facts about windows that grow: only where the path is so long that a consumer waits for its peer."""
+"""Facts about the streams of a session: what their owners do, and what the peer does to them."""
 
 import pytest
 
-from relay_core.tunnel.limits import MAX_WIDENING, MIB, Settings
-from tests.support.tunnel_link import Link, connected
-
-WINDOW = Settings().limits.window
-MAX_WINDOW = Settings().max_window
-ROUND_TRIP = 1.0
-QUICK_ACKS = Settings(ack_delay=0.001)
-"""`settle` lets delayed acknowledgements become due, which should take next to no time here."""
+from relay_core.errors import ConnectionLost
+from relay_core.tunnel import ResetCode
+from relay_core.tunnel.limits import KIB, MIB
+from tests.support.tunnel_link import pattern
 
 
-def far_apart(agent: Settings = QUICK_ACKS) -> Link:
-    """A link whose agent has measured its round trip."""
-    link = connected(QUICK_ACKS, agent)
-    link.agent.session.probe(link.now, 5.0)
-    link.wire.push_down()
-    link.now += ROUND_TRIP
+def test_bytes_go_both_ways_before_and_after_the_answer(link):
+    """Data may follow an OPEN at once, and either side may open."""
+    for opener, other in ((link.client, link.agent), (link.agent, link.client)):
+        stream = opener.session.streams.open("tensorboard", {"who": "ada@laptop"})
+        assert opener.session.streams.send(stream, b"request") == 7
+        link.settle()
+        assert other.opened[stream] == ("tensorboard", {"who": "ada@laptop"})
+        assert other.received[stream] == b"request"
+        assert stream in opener.accepted
+        other.session.streams.send(stream, b"response")
+        link.settle()
+        assert opener.received[stream] == b"response"
+
+
+@pytest.mark.parametrize("first", ["client", "agent"])
+def test_half_close_works_in_both_directions(link, first):
+    """Whoever ends first still hears the other, and the stream is gone when both have ended."""
+    stream = link.client.session.streams.open(5678)
     link.settle()
-    assert [0.0, pytest.approx(ROUND_TRIP)] == link.agent.round_trips[-2:]
-    return link
+    one, other = (link.client, link.agent) if first == "client" else (link.agent, link.client)
+    one.session.streams.send(stream, b"last words")
+    one.session.streams.send_eof(stream)
+    link.settle()
+    assert other.received[stream] == b"last words"
+    assert stream in other.ended
+    with pytest.raises(ConnectionLost):
+        one.session.streams.send(stream, b"more")
+    other.session.streams.send(stream, b"answer")
+    link.settle()
+    assert one.received[stream] == b"answer"
+    other.session.streams.send_eof(stream)
+    link.settle()
+    assert stream in one.ended
+    assert len(one.session.streams) == len(other.session.streams) == 0
 
 
-def move(link: Link, stream: int, size: int, *, pause: float) -> None:
-    """The client sends so many bytes, as many after each pause as its queue takes; the agent consumes them."""
-    left = size
-    while left:
-        left -= link.client.session.streams.send(stream, bytes(min(left, MIB)))
-        link.settle()
-        link.now += pause
+@pytest.mark.parametrize("size", [0, 10, 300_000])
+def test_an_answer_and_its_end_may_leave_together(link, size):
+    """After the peer's end, any answer may be written and ended at once; the stream is gone once, on both sides."""
+    stream = link.client.session.streams.open(5678)
+    link.client.session.streams.send_eof(stream)
+    link.settle()
+    taken = link.agent.session.streams.send(stream, pattern(1, 0, size))
+    link.agent.session.streams.send_eof(stream)
+    link.settle()
+    assert link.client.received[stream] == pattern(1, 0, taken)
+    assert stream in link.client.ended
+    assert len(link.client.session.streams) == len(link.agent.session.streams) == 0
 
 
-def window(link: Link, stream: int) -> int:
-    """Return how much the client may send ahead once everything is consumed and settled."""
-    link.agent.consume = False
-    sent = 0
-    while size := link.client.session.streams.send(stream, bytes(64 * 1024)):
-        sent += size
-        link.settle()
-    return sent
-
-
-def test_a_window_grows_on_a_long_path():
-    """A consumer that is done with half a window within a round trip gets more and more sent ahead, up to a limit."""
-    link = far_apart()
-    stream = link.client.session.streams.open(1)
-    move(link, stream, 16 * MIB, pause=ROUND_TRIP / 8)
-    assert MAX_WINDOW * 3 // 4 < window(link, stream) <= MAX_WINDOW
-
-
-def test_a_window_stays_where_the_consumer_is_slow():
-    """More would only fill memory."""
-    link = far_apart()
-    stream = link.client.session.streams.open(1)
-    move(link, stream, 16 * MIB, pause=ROUND_TRIP * 2)
-    assert window(link, stream) <= WINDOW
-
-
-def test_a_window_stays_where_the_round_trip_is_not_known():
-    """The first measurement comes with the answer to the first PING."""
-    link = connected(QUICK_ACKS, QUICK_ACKS)
-    stream = link.client.session.streams.open(1)
-    move(link, stream, 16 * MIB, pause=0.0)
-    assert window(link, stream) <= WINDOW
-
-
-def test_all_streams_share_what_windows_may_grow_by():
-    """Memory is bounded however many streams are fast; who ends leaves its share to the others."""
-    link = far_apart()
-    streams = [link.client.session.streams.open(1) for _ in range(8)]
+def test_a_reset_hurts_only_its_own_stream(link):
+    """What the others carry arrives, what the reset stream had queued does not."""
+    streams = [link.client.session.streams.open(port) for port in (5678, 5679, 5680)]
+    link.settle()
     for stream in streams:
-        move(link, stream, 16 * MIB, pause=ROUND_TRIP / 8)
-    table = link.agent.session.streams
-    assert table._widened == MAX_WIDENING
-    link.client.session.streams.reset(streams[0], 0)
+        link.client.session.streams.send(stream, pattern(stream, 0, 1000))
+    link.client.session.streams.reset(streams[1], ResetCode.CANCELLED, "the editor has gone")
     link.settle()
-    assert table._widened == MAX_WIDENING - (MAX_WINDOW - WINDOW)
-    move(link, streams[-1], 16 * MIB, pause=ROUND_TRIP / 8)
-    assert table._widened == MAX_WIDENING
+    assert link.agent.resets == {streams[1]: ResetCode.CANCELLED}
+    assert [len(link.agent.received[stream]) for stream in streams] == [1000, 0, 1000]
+    assert len(link.client.session.streams) == 2
 
 
-def test_a_small_window_can_be_fixed():
-    """A limit below the first window means that it never grows."""
-    link = far_apart(Settings(ack_delay=0.001, max_window=1))
+def test_a_refused_open_is_told_with_its_reason(link):
+    """The opener sees a reset with the code, the agent counts it, and its neighbours live."""
+    link.agent.accept = False
+    stream = link.client.session.streams.open(22)
+    link.settle()
+    link.agent.session.streams.refuse(stream, ResetCode.NOT_ALLOWED, "port 22 is not on the list")
+    link.settle()
+    assert link.client.resets == {stream: ResetCode.NOT_ALLOWED}
+    assert link.agent.session.counters == {ResetCode.NOT_ALLOWED: 1}
+    assert link.client.session.attached
+
+
+def test_a_slow_reader_stops_its_writer_and_nobody_else(link):
+    """A writer gets one window ahead of its reader; other streams and acknowledgements go on."""
+    link.agent.consume = False
+    slow, fast = link.client.session.streams.open(1), link.client.session.streams.open(2)
+    total = 0
+    while taken := link.client.session.streams.send(slow, bytes(100_000)):
+        total += taken
+        link.settle()
+    assert total == len(link.agent.received[slow]) == MIB
+    assert link.client.session._scheduler.replay.size == 0
+    link.client.session.streams.send(fast, b"hello")
+    link.settle()
+    assert link.agent.received[fast] == b"hello"
+    assert link.client.writable == []
+    link.agent.read(slow, MIB // 2)
+    link.settle()
+    assert link.client.writable == [slow]
+    assert link.client.session.streams.send(slow, bytes(MIB)) == 256 * KIB
+
+
+def test_a_late_owner_is_ignored(link):
+    """Whatever is done to a stream that the peer has just reset has no effect, except that writing says so."""
     stream = link.client.session.streams.open(1)
-    move(link, stream, 16 * MIB, pause=ROUND_TRIP / 8)
-    assert window(link, stream) <= WINDOW
+    link.settle()
+    link.agent.session.streams.reset(stream, ResetCode.GONE)
+    link.settle()
+    streams = link.client.session.streams
+    streams.accept(stream)
+    streams.refuse(stream, ResetCode.CANCELLED)
+    streams.reset(stream, ResetCode.CANCELLED)
+    streams.consumed(stream, 5, link.now)
+    for write in (lambda: streams.send(stream, b"x"), lambda: streams.send_eof(stream)):
+        with pytest.raises(ConnectionLost, match="the stream has ended"):
+            write()
+    assert link.wire.push_up() == 0
+    assert link.client.session.counters == {}

@@ -1,0 +1,11 @@
+"""What most tests of the tunnel begin with."""
+
+import pytest
+
+from tests.support.tunnel_link import Link, connected
+
+
+@pytest.fixture
+def link() -> Link:
+    """A session on its first transport."""
+    return connected()
