@@ -47,17 +47,16 @@ class NodeDirectory:
     """The meeting place of one agent.
 
     Args:
-        root: The directory; made if it is missing.
+        root: The directory; whoever takes the lock makes it, if it is missing.
         name: Of the agent in it.
 
     Raises:
-        ConfigurationError: the directory is not safe, or cannot be had.
+        ConfigurationError: the path is too long.
     """
 
     def __init__(self, root: Path, name: str) -> None:
         self.root = root
         self.name = name
-        _make_private(root)
         if len(os.fsencode(self.socket_path)) > MAX_SOCKET_PATH:
             raise ConfigurationError(
                 f"the path of {root} is too long for a socket", hint=f"set {NODE_DIR_VARIABLE} to a shorter one"
@@ -85,11 +84,25 @@ class NodeDirectory:
         """What the agent holds."""
         return self.root / f"{self.name}.lock"
 
+    def require_private(self) -> None:
+        """Make sure that no other user can pose as the agent here.
+
+        Raises:
+            ConfigurationError: others can enter the directory, or it is none.
+            FileNotFoundError: it is not there.
+        """
+        found = self.root.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != _user_id() or found.st_mode & 0o077:
+            raise ConfigurationError(
+                f"{self.root} is not a private directory of this user",
+                hint=f"remove it, or set {NODE_DIR_VARIABLE} to a directory with mode 0700",
+            )
+
     def try_lock(self) -> int | None:
         """Return a descriptor that holds the lock until it is closed, or None if an agent lives.
 
         Raises:
-            ConfigurationError: this system has no such locks.
+            ConfigurationError: the directory is not safe, or cannot be had; this system has no such locks.
         """
         try:
             import fcntl  # noqa: PLC0415 - not there on Windows
@@ -98,7 +111,10 @@ class NodeDirectory:
                 "debugging a job needs file locks and Unix sockets", hint="run it on Linux"
             ) from None
         while True:
-            descriptor = os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                descriptor = self._open_lock()
+            except FileNotFoundError:  # an agent that leaves has taken the directory along
+                continue
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -123,6 +139,18 @@ class NodeDirectory:
                 other.clean()
                 os.close(lock)
 
+    def _open_lock(self) -> int:
+        try:
+            with contextlib.suppress(FileExistsError):
+                self.root.mkdir(mode=0o700, parents=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self.root} cannot be made: {error.strerror}",
+                hint=f"set {NODE_DIR_VARIABLE} to a directory of your own",
+            ) from error
+        self.require_private()
+        return os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
     def _is_current(self, descriptor: int) -> bool:
         try:
             return os.path.samestat(os.fstat(descriptor), self.lock_path.stat())
@@ -132,19 +160,3 @@ class NodeDirectory:
 
 def _user_id() -> int:
     return os.getuid() if hasattr(os, "getuid") else 0
-
-
-def _make_private(root: Path) -> None:
-    """Make a directory that nobody else can enter, or make sure that it is one."""
-    try:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = root.lstat()
-    except OSError as error:
-        raise ConfigurationError(
-            f"{root} cannot be used: {error.strerror}", hint=f"set {NODE_DIR_VARIABLE} to a directory of your own"
-        ) from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != _user_id() or found.st_mode & 0o077:
-        raise ConfigurationError(
-            f"{root} is not a private directory of this user",
-            hint=f"remove it, or set {NODE_DIR_VARIABLE} to a directory with mode 0700",
-        )

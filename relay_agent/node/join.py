@@ -62,13 +62,16 @@ def join(directory: NodeDirectory, gate: threading.Lock) -> tuple[socket.socket,
 
 
 def _connect(directory: NodeDirectory) -> socket.socket | None:
-    connection = socket.socket(socket.AF_UNIX)
-    try:
-        connection.connect(str(directory.socket_path))
-    except (FileNotFoundError, ConnectionRefusedError):
-        connection.close()
-        return None
-    return connection
+    """Return a connection to the agent; None if nobody is there, or a directory in which nobody can be."""
+    with contextlib.ExitStack() as at_failure:
+        connection = at_failure.enter_context(socket.socket(socket.AF_UNIX))
+        try:
+            connection.connect(str(directory.socket_path))
+            directory.require_private()
+        except OSError:
+            return None
+        at_failure.pop_all()
+        return connection
 
 
 def _start_if_alone(directory: NodeDirectory) -> subprocess.Popen[bytes] | None:

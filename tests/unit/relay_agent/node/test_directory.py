@@ -2,6 +2,7 @@
 
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -10,9 +11,13 @@ from relay_core.errors import ConfigurationError
 
 
 def test_it_is_private(tmp_path):
-    """The directory is made with mode 0700, and says where it is."""
+    """The directory is made with mode 0700 by who takes the lock, and says where it is."""
     directory = NodeDirectory(tmp_path / "a" / "node", "name")
+    assert not directory.root.exists()
+    lock = directory.try_lock()
     assert stat.S_IMODE(directory.root.stat().st_mode) == 0o700
+    assert lock is not None
+    os.close(lock)
     assert repr(directory) == f"<NodeDirectory {tmp_path}/a/node/name>"
 
 
@@ -22,7 +27,7 @@ def test_directory_that_others_can_enter(tmp_path, mode):
     (tmp_path / "node").mkdir()
     (tmp_path / "node").chmod(mode)
     with pytest.raises(ConfigurationError, match="is not a private directory of this user"):
-        NodeDirectory(tmp_path / "node", "name")
+        NodeDirectory(tmp_path / "node", "name").try_lock()
 
 
 def test_link_in_its_place(tmp_path):
@@ -30,7 +35,7 @@ def test_link_in_its_place(tmp_path):
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / "node").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ConfigurationError, match="is not a private directory"):
-        NodeDirectory(tmp_path / "node", "name")
+        NodeDirectory(tmp_path / "node", "name").try_lock()
 
 
 def test_path_that_is_too_long(tmp_path):
@@ -40,10 +45,12 @@ def test_path_that_is_too_long(tmp_path):
 
 
 def test_file_in_its_place(tmp_path):
-    """What is no directory is told with its path."""
+    """What is no directory is told with its path, whether it lies in the place or on the way there."""
     (tmp_path / "node").touch()
-    with pytest.raises(ConfigurationError, match=f"{tmp_path}/node cannot be used"):
-        NodeDirectory(tmp_path / "node", "name")
+    with pytest.raises(ConfigurationError, match=f"{tmp_path}/node is not a private directory"):
+        NodeDirectory(tmp_path / "node", "name").try_lock()
+    with pytest.raises(ConfigurationError, match=f"{tmp_path}/node/x cannot be made: Not a directory"):
+        NodeDirectory(tmp_path / "node" / "x", "name").try_lock()
 
 
 def test_one_agent_for_the_same_access(tmp_path, monkeypatch):
@@ -92,6 +99,25 @@ def test_lock_whose_file_was_removed(tmp_path):
     os.close(new)
 
 
+def test_lock_while_others_take_the_directory_along(tmp_path):
+    """A lock is had, or held by another, also while agents that leave remove the directory again and again."""
+    directory = NodeDirectory(tmp_path / "node", "name")
+
+    def come_and_go() -> int:
+        held = 0
+        for _ in range(500):
+            if (lock := directory.try_lock()) is not None:
+                held += 1
+                directory.clean()
+                os.close(lock)
+        return held
+
+    with ThreadPoolExecutor(3) as agents:
+        counts = [agents.submit(come_and_go) for _ in range(3)]
+    assert sum(count.result() for count in counts) > 0
+    assert not directory.root.exists()
+
+
 def test_sweep(tmp_path):
     """What dead agents have left goes, what belongs to living ones stays."""
     own, dead, living = (NodeDirectory(tmp_path / "node", name) for name in ("own", "dead", "living"))
@@ -107,6 +133,7 @@ def test_sweep(tmp_path):
 def test_clean(tmp_path):
     """Everything of one agent goes, what belongs to another stays, and so does the directory then."""
     one, other = NodeDirectory(tmp_path / "node", "one"), NodeDirectory(tmp_path / "node", "other")
+    one.root.mkdir()
     for path in (one.lock_path, one.socket_path, one.root / "one-7.stacks", other.lock_path):
         path.touch()
     one.clean()
