@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import signal
 import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -19,6 +20,12 @@ RUN_VARIABLE = "TESTS_RUN_ID"
 """In the environment of all that this run starts."""
 ORPHANS_END_WITHIN = 45.0
 """Seconds; an agent that nobody has joined stays for 30."""
+
+
+def pytest_configure() -> None:
+    """Let what the tests start hear Ctrl-C: a shell keeps it from a run in its background (`make test &`)."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
