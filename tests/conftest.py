@@ -23,9 +23,10 @@ ORPHANS_END_WITHIN = 45.0
 
 
 def pytest_configure() -> None:
-    """Let what the tests start hear Ctrl-C: a shell keeps it from a run in its background (`make test &`)."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Let what the tests start hear the signals that a shell keeps from this run: `make test &`, `nohup make test`."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)  # handlers are not inherited, as ignoring is
 
 
 @pytest.fixture(autouse=True)
