@@ -16,6 +16,7 @@ from relay_agent.dial_back import dial_back
 from relay_agent.holders import Holders
 from relay_agent.target import Target, TargetGone, serve_stream
 from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.dap.ahead import ASKS_AHEAD
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Credential
@@ -88,6 +89,7 @@ class Agent:
                 "host": socket.gethostname(),
                 "cwd": os.getcwd(),  # noqa: PTH109 - text for people
                 GENERATION: 0,
+                ASKS_AHEAD: True,
                 **self._describe(),
             },
             on_open=self._open,
@@ -176,14 +178,17 @@ class Agent:
             driver.refuse(stream, ResetCode.HELD, held)
             return
         driver.accept(stream)
-        self._connections.spawn(self._serve(target, stream, driver, user), name=f"port {target}")
+        serving = self._serve(target, stream, driver, user, ask_ahead=event.metadata.get(ASKS_AHEAD) is True)
+        self._connections.spawn(serving, name=f"port {target}")
 
-    async def _serve(self, target: Served, stream: SessionStream, driver: SessionDriver, user: str) -> None:
+    async def _serve(
+        self, target: Served, stream: SessionStream, driver: SessionDriver, user: str, *, ask_ahead: bool
+    ) -> None:
         traffic = Traffic()
         logger.info("port %s: connected", target)
         try:
             async with self._holders.holding(target, driver, user):
-                await serve_stream(target, stream, traffic)
+                await serve_stream(target, stream, traffic, ask_ahead=ask_ahead)
         except ProtocolError as error:
             logger.warning("port %s: refused: %s", target, error)
         except TargetGone as gone:

@@ -13,9 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from relay_agent.ask_ahead import AskAhead
 from relay_agent.greeting import GreetedStream
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError, UsageError
+from relay_core.net.interposed_stream import InterposedStream
 from relay_core.net.pump import READ_SIZE, Traffic, pump, set_nodelay
 from relay_core.net.stream import ByteStream, DirectStream
 from relay_core.tunnel.payloads import JsonObject
@@ -98,8 +100,14 @@ def _port(text: str, whole: str) -> int:
     return int(text)
 
 
-async def serve_stream(target: Served, stream: DirectStream, traffic: Traffic) -> None:
+async def serve_stream(target: Served, stream: DirectStream, traffic: Traffic, *, ask_ahead: bool = False) -> None:
     """Carry one client's stream to `target` and back until both have ended.
+
+    Args:
+        target: What is dialled.
+        stream: The client's.
+        traffic: Counts what is carried.
+        ask_ahead: Whether the client can do with answers to what its editor has not asked yet.
 
     Raises:
         ProtocolError: the client of a DAP target does not speak DAP; nothing was dialled.
@@ -107,6 +115,8 @@ async def serve_stream(target: Served, stream: DirectStream, traffic: Traffic) -
         TargetGone: the target has just ended; the stream is left to the caller to refuse.
         RelayDebugError: the target cannot be woken.
     """
+    interposed = InterposedStream(stream, AskAhead()) if ask_ahead else None
+    stream = interposed or stream
     try:
         first = await _first_bytes(stream, patience=FIRST_BYTES_TIMEOUT if target.dap_only else SERVER_FIRST_DELAY)
         is_dap = first.startswith(DAP_PREFIX)
@@ -119,6 +129,8 @@ async def serve_stream(target: Served, stream: DirectStream, traffic: Traffic) -
         stream.abort(error.sentence if isinstance(error, RelayDebugError) else "")
         raise
     set_nodelay(writer)
+    if interposed is not None:
+        interposed.inject_into(writer)
     writer.write(first)
     traffic.received += len(first)
     if is_dap:

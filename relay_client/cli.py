@@ -62,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="a port of --ports that another program holds is an error, not an editor that listens for the job",
     )
+    _add_ask_ahead(parser, default=True)
     add_access_options(parser)
     parser.add_argument("--verbose", action="store_true", help="also log what only developers of relay-debug need")
     parser.set_defaults(command=_forward)
@@ -137,6 +138,17 @@ def _add_attach(commands: _Commands[argparse.ArgumentParser]) -> None:
         "--rank", action="append", required=True, metavar="LIST", help="global rank, or several as in 4-5; repeatable"
     )
     parser.add_argument("--port", default=None, metavar="PORT", help="local port (default: the rank's logical port)")
+    _add_ask_ahead(parser, default=argparse.SUPPRESS)
+
+
+def _add_ask_ahead(parser: argparse.ArgumentParser, *, default: object) -> None:
+    parser.add_argument(
+        "--no-ask-ahead",
+        dest="ask_ahead",
+        action="store_false",
+        default=default,
+        help="let each question of the editor at a stop travel to the job by itself",
+    )
 
 
 def _add_tensorboard(commands: _Commands[argparse.ArgumentParser]) -> None:
@@ -349,6 +361,7 @@ async def _make_tunnels(arguments: argparse.Namespace) -> Tunnels:
         tls,
         tunnel_key=access.tunnel_key,
         settings=tunnel_settings(grace=CLIENT_GRACE),
+        ask_ahead=arguments.ask_ahead,
         alarm=_ring,
     )
 

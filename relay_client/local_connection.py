@@ -23,7 +23,7 @@ from relay_client.tunnels import Tunnels
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.pump import READ_SIZE, Traffic, close_writer, pump, set_nodelay
 from relay_core.net.session_driver import StreamBroken
-from relay_core.net.session_stream import SessionStream
+from relay_core.net.stream import DirectStream
 from relay_core.net.tasks import TaskSet, cancel_and_wait
 from relay_core.tunnel.outcomes import ResetCode
 
@@ -103,7 +103,7 @@ class _LocalConnection:
         self._early = bytearray()
         self._told = ""
 
-    async def opened(self) -> SessionStream | None:
+    async def opened(self) -> DirectStream | None:
         """Return a stream that has answered, however long it takes; None once the local side has left.
 
         Raises:
@@ -112,7 +112,7 @@ class _LocalConnection:
         for delay in itertools.chain(RETRY_DELAYS, itertools.repeat(RETRY_DELAYS[-1])):
             changed = self._tunnels.seeker.changed
             try:
-                stream = await self._tunnels.open(self._local.destination)
+                stream = await self._tunnels.open_for(self._writer, self._local.destination)
                 return stream if await self._answered(stream) else None
             except StreamBroken as broken:
                 if broken.reset not in GONE:
@@ -132,7 +132,7 @@ class _LocalConnection:
             logger.warning("%s: waiting: %s", self._name, why)
             self._told = why
 
-    async def _answered(self, stream: SessionStream) -> bool:
+    async def _answered(self, stream: DirectStream) -> bool:
         """Carry what the local side says until the other side answers; False if the local side left without a word.
 
         Raises:
@@ -152,7 +152,7 @@ class _LocalConnection:
             raise
         return True
 
-    async def _said(self, stream: SessionStream, tasks: TaskSet, answer: asyncio.Task[bytes | Exception]) -> bool:
+    async def _said(self, stream: DirectStream, tasks: TaskSet, answer: asyncio.Task[bytes | Exception]) -> bool:
         """Pass on what the local side says until there is an answer, or so much that no more can be kept.
 
         Returns:
@@ -174,7 +174,7 @@ class _LocalConnection:
             await self._send(stream, data)
         return True
 
-    async def _send(self, stream: SessionStream, data: bytes) -> None:
+    async def _send(self, stream: DirectStream, data: bytes) -> None:
         self.traffic.sent += len(data)
         await stream.write(data)
 

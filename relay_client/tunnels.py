@@ -17,18 +17,22 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 
 from relay_client.announcement import AgentInfo
+from relay_client.answer_ahead import AnswerAhead
 from relay_client.bulletin import Bulletin
 from relay_client.discovery import Discovery
 from relay_client.news import describe_agent
 from relay_client.roster import Claim, Destination, Roster
 from relay_client.seeking import Seeker
+from relay_core.dap.ahead import ASKS_AHEAD
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Credential
 from relay_core.net.connector import connect
+from relay_core.net.interposed_stream import InterposedStream
 from relay_core.net.secure_channel import TunnelIdentity
 from relay_core.net.session_driver import SessionDriver
 from relay_core.net.session_stream import SessionStream
+from relay_core.net.stream import DirectStream
 from relay_core.net.tasks import TaskSet
 from relay_core.net.tunnel_client import ClientTunnel, LinkStatus
 from relay_core.net.websocket import WebSocket
@@ -55,6 +59,7 @@ class Tunnels:
         tls: Decides about trust in the relay.
         tunnel_key: 32 bytes shared with the agents, or None for tunnels in the clear.
         settings: Limits and timers of the tunnels.
+        ask_ahead: Whether agents are to ask debuggers what an editor is going to ask; see `relay_core.dap.ahead`.
         alarm: Called when somebody should come now, e.g. because a process is held at an exception.
     """
 
@@ -66,6 +71,7 @@ class Tunnels:
         *,
         tunnel_key: bytes | None = None,
         settings: Settings | None = None,
+        ask_ahead: bool = True,
         alarm: Callable[[], None] = lambda: None,
     ) -> None:
         self._endpoint = endpoint
@@ -73,6 +79,7 @@ class Tunnels:
         self._tls = tls
         self._identity = TunnelIdentity(Role.CLIENT, tunnel_key) if tunnel_key is not None else None
         self._settings = settings or Settings(grace=CLIENT_GRACE)
+        self._ask_ahead = ask_ahead
         self._client_id = str(uuid.uuid4())
         self._tunnels: dict[str, ClientTunnel] = {}
         self._tasks = TaskSet()
@@ -106,11 +113,26 @@ class Tunnels:
             RelayDebugError: any other reason.
         """
         wanted = destination if isinstance(destination, Destination) else Destination(destination)
-        try:
-            agent_id = await self.seeker.seek(lambda: self.server_of(wanted))
-        except NoListener as error:
-            raise self.why_not(wanted, error) from None
-        return self._tunnels[agent_id].driver.open(wanted.port, {"user": _user()})
+        tunnel = await self._tunnel_to(wanted)
+        return tunnel.driver.open(wanted.port, {"user": _user()})
+
+    async def open_for(self, writer: asyncio.StreamWriter, destination: Destination) -> DirectStream:
+        """Return such a stream for a local program, which may be an editor: what it asks may be answered on the way.
+
+        Args:
+            writer: Leads to the program.
+            destination: What serves the port.
+
+        Raises:
+            As `open`.
+        """
+        tunnel = await self._tunnel_to(destination)
+        metadata = {"user": _user()}
+        if not self._ask_ahead or destination.is_forward or tunnel.agent_info.get(ASKS_AHEAD) is not True:
+            return tunnel.driver.open(destination.port, metadata)
+        stream = InterposedStream(tunnel.driver.open(destination.port, {**metadata, ASKS_AHEAD: True}), AnswerAhead())
+        stream.inject_into(writer)
+        return stream
 
     def open_named(self, agent_id: str, request: str) -> SessionStream:
         """Return a stream for a named request to one agent, e.g. `stacks` or `wake/5678`.
@@ -131,6 +153,13 @@ class Tunnels:
             yield
         finally:
             del self._handlers[port]
+
+    async def _tunnel_to(self, wanted: Destination) -> ClientTunnel:
+        try:
+            agent_id = await self.seeker.seek(lambda: self.server_of(wanted))
+        except NoListener as error:
+            raise self.why_not(wanted, error) from None
+        return self._tunnels[agent_id]
 
     # Agents:
 

@@ -1,1 +1,1 @@
-"""The Debug Adapter Protocol, as far as this project speaks it: framing, and a small client."""
+"""A small client of the debug adapter protocol."""

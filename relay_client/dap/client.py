@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from relay_client.dap.framing import Message, MessageDecoder, encode
 from relay_client.dap.tcp import TcpStream
 from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.stream import ByteStream
 from relay_core.net.tasks import TaskSet

@@ -2,7 +2,7 @@
 
 After each step it asks what VS Code asks, in its order; each request needs the answer to the one before. The rest of
 the call stack is different: VS Code asks for it 420 ms later (`refreshTopOfCallstack` in debugModel.ts), when the
-variables have long been on the screen. So it is timed apart.
+variables have long been on the screen. So does this editor, now and then, and the time between does not count.
 
 debugpy's adapter leaves Nagle's algorithm on, so a message of its that follows another waits until the editor's system
 has acknowledged that one, which takes 40 ms. With "prompt" the acknowledgement comes at once, as it does from an agent.
@@ -21,11 +21,15 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from relay_client.dap.framing import Message, MessageDecoder, encode
+from relay_core.dap.framing import Message, MessageDecoder, encode
 from tests.bench.debuggee import STEPS
 
 SCRIPT = Path(__file__).with_name("debuggee.py")
 WITHIN = 30.0
+LATER = 0.42
+"""Seconds."""
+LATER_EVERY = 4
+"""Steps."""
 
 
 class Editor:
@@ -98,15 +102,18 @@ def steps(port: int, count: int, *, prompt: bool) -> dict[str, list[float]]:
     alone, shown, whole = [], [], []
     with contextlib.closing(Editor(port, prompt=prompt)) as editor:
         thread = attach(editor)
-        for _ in range(count):
+        for number in range(count):
             started = time.monotonic()
             editor.request("next", threadId=thread)
             editor.event("stopped")
             alone.append(time.monotonic() - started)
             look(editor, thread)
             shown.append(time.monotonic() - started)
-            editor.request("stackTrace", threadId=thread, startFrame=1, levels=19)
-            whole.append(time.monotonic() - started)
+            if number % LATER_EVERY == 0:
+                time.sleep(LATER)
+                asked = time.monotonic()
+                editor.request("stackTrace", threadId=thread, startFrame=1, levels=19)
+                whole.append(shown[-1] + time.monotonic() - asked)
         editor.request("disconnect", terminateDebuggee=False)
     return {"steps": alone, "shown": shown, "whole": whole}
 

@@ -17,7 +17,7 @@ from tests.support.streams import local_server
 from tests.support.tunnel import QUICK, running_agent
 
 KEY = b"k" * 32
-DAP_START = b"Content-Length: "
+DAP_START = b"Content-Length: 2\r\n\r\n{}"
 """What a debugger sends first; an agent connects nobody else to a debuggee."""
 
 

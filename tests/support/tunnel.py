@@ -79,20 +79,38 @@ async def tunnelled(
     seed: int = 0,
 ) -> AsyncIterator[TunnelPath]:
     """Carry a free port to a local server that runs `handler`."""
-    key = os.urandom(32) if encrypted else None
-    port = free_port()
     async with (
         local_server(handler) as (target_port, connections),
-        running_agent(
-            relay, {port: Target(port, target_port)}, tunnel_key=key, settings=settings, grace=grace
-        ) as agent,
+        tunnelled_to(relay, target_port, encrypted=encrypted, settings=settings, grace=grace, seed=seed) as path,
+    ):
+        path.target_connections = connections
+        yield path
+
+
+@contextlib.asynccontextmanager
+async def tunnelled_to(
+    relay: LocalRelay,
+    target_port: int,
+    *,
+    dap_only: bool = False,
+    encrypted: bool = True,
+    settings: Settings = QUICK,
+    grace: Grace | None = None,
+    seed: int = 0,
+) -> AsyncIterator[TunnelPath]:
+    """Carry a free port to another port of this machine."""
+    key = os.urandom(32) if encrypted else None
+    port = free_port()
+    target = Target(port, target_port, dap_only=dap_only)
+    async with (
+        running_agent(relay, {port: target}, tunnel_key=key, settings=settings, grace=grace) as agent,
         ChaosProxy("127.0.0.1", relay.server.port, seed=seed) as chaos,
         Tunnels(
             Endpoint("localhost", chaos.port, HC), relay.sender, relay.tls, tunnel_key=key, settings=settings
         ) as tunnels,
         Forwarder(tunnels, [port]),
     ):
-        yield TunnelPath(port, chaos, agent, tunnels, connections)
+        yield TunnelPath(port, chaos, agent, tunnels, [])
 
 
 class EchoClient:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from relay_client.dap.client import DapClient, RequestFailed
-from relay_client.dap.framing import MessageDecoder, encode
+from relay_core.dap.framing import MessageDecoder, encode
 from relay_core.errors import ConnectionLost, ProtocolError
 from tests.support.jobs import job
 from tests.support.ports import free_port

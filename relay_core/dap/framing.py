@@ -10,7 +10,16 @@ from typing import Any
 
 from relay_core.errors import ProtocolError
 
-__all__ = ["MAX_BODY", "MAX_HEADER", "Message", "MessageDecoder", "encode"]
+__all__ = [
+    "END_OF_HEADER",
+    "MAX_BODY",
+    "MAX_HEADER",
+    "Message",
+    "MessageDecoder",
+    "encode",
+    "encode_body",
+    "read_header",
+]
 
 Message = dict[str, Any]
 """A request, a response or an event."""
@@ -20,13 +29,17 @@ MAX_HEADER = 4096
 MAX_BODY = 16 * 1024 * 1024
 """Bytes of JSON. debugpy stops reading for ever at 16 MiB, so nothing larger is ever useful."""
 
-_END_OF_HEADER = b"\r\n\r\n"
+END_OF_HEADER = b"\r\n\r\n"
 _NOT_DAP = "the debug adapter protocol is not spoken here"
 
 
 def encode(message: Message) -> bytes:
     """Return a message as it goes over the wire."""
-    body = json.dumps(message, separators=(",", ":")).encode()
+    return encode_body(json.dumps(message, separators=(",", ":")).encode())
+
+
+def encode_body(body: bytes) -> bytes:
+    """Return a message whose JSON is there already."""
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
@@ -75,15 +88,15 @@ class MessageDecoder:
         return self._take(self._expected)
 
     def _next_length(self) -> int | None:
-        end = self._buffer.find(_END_OF_HEADER, 0, MAX_HEADER)
+        end = self._buffer.find(END_OF_HEADER, 0, MAX_HEADER)
         if end < 0:
             if len(self._buffer) >= MAX_HEADER:
                 raise ProtocolError(f"{_NOT_DAP}: no header within {MAX_HEADER} bytes")
             return None
-        length = _content_length(bytes(self._buffer[:end]))
+        length = read_header(bytes(self._buffer[:end]))
         if length > self._max_body:
             raise ProtocolError(f"a message of {length} bytes exceeds the limit of {self._max_body}")
-        del self._buffer[: end + len(_END_OF_HEADER)]
+        del self._buffer[: end + len(END_OF_HEADER)]
         return length
 
     def _take(self, size: int) -> bytes:
@@ -93,8 +106,15 @@ class MessageDecoder:
         return taken
 
 
-def _content_length(header: bytes) -> int:
-    """Read the one field that is defined; others are passed over, as in HTTP."""
+def read_header(header: bytes) -> int:
+    """Return the length of the body; fields that are not defined are passed over, as in HTTP.
+
+    Args:
+        header: What is in front of the empty line.
+
+    Raises:
+        ProtocolError: no length is given.
+    """
     for line in header.split(b"\r\n"):
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"content-length":

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_client.dap.framing import MAX_HEADER, MessageDecoder, encode
+from relay_core.dap.framing import MAX_HEADER, MessageDecoder, encode
 from relay_core.errors import ProtocolError
 
 json_values = st.recursive(

@@ -1,0 +1,152 @@
+"""The agent's part of `relay_core.dap.ahead`: it asks debugpy what the editor is going to ask.
+
+It does so only for a client that has sent a plan, and it never changes, delays or drops a byte of the editor's or of
+debugpy's: it adds requests of its own, whose answers it takes out again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from dataclasses import dataclass, field
+
+from relay_core.dap.ahead import ANSWER, MAX_PLAN, PLAN, QUESTIONS, Question, Stop, arguments_of, parse
+from relay_core.dap.cutting import Cutter
+from relay_core.dap.framing import Message, encode, encode_body
+
+__all__ = ["AskAhead"]
+
+FIRST_SEQ = 1_000_000_000
+"""No editor sends so many requests, so none of its numbers is one of ours."""
+_ANSWERS = b'{"seq":0,"type":"event","event":"%b","body":{"answers":[%b],"left":%d}}'
+
+
+class AskAhead:
+    """One debugger's connection; see `relay_core.net.interposed_stream` for what its methods are for."""
+
+    deadline: float | None = None
+    """Nothing is kept back here."""
+
+    def __init__(self) -> None:
+        self._from_editor = Cutter()
+        self._from_debugger = Cutter()
+        self._plan: list[Question] = []
+        self._round: _Round | None = None
+        self._seq = FIRST_SEQ
+        self._asked: dict[int, tuple[_Round, Message]] = {}
+        """What has not been answered, by number."""
+
+    def __repr__(self) -> str:
+        return f"<AskAhead plan={len(self._plan)} asked={len(self._asked)}>"
+
+    def arrived(self, data: bytes, now: float) -> bytes:  # noqa: ARG002 - nothing here takes time
+        """Take bytes of the client; return those for debugpy."""
+        onward: list[bytes] = []
+        for piece in self._from_editor.feed(data):
+            plan = _parse_plan(piece.body) if PLAN.encode() in piece.body else None
+            if plan is not None:
+                self._plan = plan
+                continue
+            if self._round and self._round.questions and not _is_question(piece.body):
+                self._round = None  # the editor may let the process go on: nothing more is asked about this stop
+            onward.append(piece.raw)
+        return b"".join(onward)
+
+    def written(self, data: bytes, now: float) -> tuple[bytes, bytes]:  # noqa: ARG002 - as above
+        """Take bytes of debugpy; return those for the client, and requests for debugpy."""
+        onward, requests = [], b""
+        for piece in self._from_debugger.feed(data):
+            told, asked = self._hear(piece.raw, piece.body)
+            onward.append(told)
+            requests += asked
+        return b"".join(onward), requests
+
+    def expired(self, now: float) -> bytes:  # noqa: ARG002 - as above
+        """Return nothing: there is no deadline."""
+        return b""
+
+    def arrived_end(self) -> bytes:
+        """Return what the client has begun to say."""
+        return self._from_editor.end()
+
+    def written_end(self) -> bytes:
+        """Return what debugpy has begun to say."""
+        return self._from_debugger.end()
+
+    def _hear(self, raw: bytes, body: bytes) -> tuple[bytes, bytes]:
+        """Return what a piece is to the client, and what to ask for next."""
+        if self._asked and b'"response"' in body and (response := parse(body, "response")):
+            asked = self._asked.pop(response.get("request_seq", 0), None)
+            if asked is not None:
+                return self._answered(*asked, response, body)
+        elif self._plan and b'"stopped"' in body and (event := parse(body, "event")):
+            match event:
+                case {"event": "stopped", "body": {"threadId": int(thread)}}:
+                    self._round = round_ = _Round(Stop(thread), deque(self._plan))
+                    requests = self._ask(round_)
+                    return raw + round_.tell(), requests
+        return raw, b""
+
+    def _answered(self, round_: _Round, request: Message, response: Message, body: bytes) -> tuple[bytes, bytes]:
+        if round_ is not self._round:
+            return b"", b""  # it comes too late: the process has stopped somewhere else meanwhile
+        round_.waiting.remove(request["command"])
+        if response.get("success") is not True:
+            round_.questions.clear()  # the process has gone on
+            return round_.tell(), b""
+        round_.stop.learn(request["command"], request["arguments"], response.get("body"))
+        round_.answers.append(b'{"request":%b,"response":%b}' % (json.dumps(request).encode(), body))
+        requests = self._ask(round_)
+        return round_.tell(), requests
+
+    def _ask(self, round_: _Round) -> bytes:
+        """Return requests for all that can be asked now."""
+        requests = []
+        questions = round_.questions
+        while questions and self._from_editor.at_boundary:
+            arguments = round_.stop.arguments(questions[0])
+            if arguments is None:
+                break  # until more is known
+            self._seq += 1
+            command = questions.popleft().command
+            request = {"seq": self._seq, "type": "request", "command": command, "arguments": arguments}
+            requests.append(encode(request))
+            self._asked[self._seq] = (round_, request)
+            round_.waiting.append(command)
+        if not round_.waiting:
+            questions.clear()  # nothing will ever be known about these
+        return b"".join(requests)
+
+
+@dataclass
+class _Round:
+    """The questions of one stop."""
+
+    stop: Stop
+    questions: deque[Question]
+    """What has not been asked."""
+    waiting: list[str] = field(default_factory=list)
+    """Commands that have not been answered."""
+    answers: list[bytes] = field(default_factory=list)
+    """What the client has not been told: JSON, as it came."""
+
+    def tell(self) -> bytes:
+        """Return what the client is to be told now: all in one message, but nothing waits for variables."""
+        left = len(self.waiting) + len(self.questions)
+        if left and not (self.answers and set(self.waiting) == {"variables"}):
+            return b""
+        answers, self.answers = b",".join(self.answers), []
+        return encode_body(_ANSWERS % (ANSWER.encode(), answers, left))
+
+
+def _is_question(body: bytes) -> bool:
+    return (parse(body, "request") or {}).get("command") in QUESTIONS
+
+
+def _parse_plan(body: bytes) -> list[Question] | None:
+    """Return the questions of a plan, or None if this is no plan."""
+    request = parse(body, "request")
+    if request is None or request.get("command") != PLAN:
+        return None
+    found = [Question.parse(question) for question in arguments_of(request).get("questions", ())]
+    return [question for question in found if question][:MAX_PLAN]

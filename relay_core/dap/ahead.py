@@ -1,0 +1,134 @@
+"""What an editor asks at each stop, asked before it does, so that a step costs one round trip instead of five.
+
+An editor that hears `stopped` asks for threads, the top of the call stack, its scopes and their variables, and each of
+these questions needs the answer to the one before. The client learns what its editor asks by itself, and tells the
+agent: the *plan*. At the next stop the agent asks debugpy the same, next to it, and sends the answers along with the
+event. The client keeps the event back until they are there, and answers the editor from them.
+
+    editor          client                              agent                     debugpy
+      | next          |  plan (if it is a new one), next  |  next                    |
+      |               |                          stopped  |                  stopped |
+      |               |                                   |  threads, stackTrace ... |
+      |       stopped |                          answers  |                  answers |
+      | threads ...   |  (answered here)                  |                          |
+
+Both sides speak of it inside the stream, in messages of the debug adapter protocol that never leave it: a request
+`relayDebug.plan` and events `relayDebug.answer`. What this module knows is common to both: the questions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from relay_core.dap.framing import Message
+
+__all__ = ["ANSWER", "ASKS_AHEAD", "MAX_PLAN", "PLAN", "QUESTIONS", "Question", "Stop", "arguments_of", "parse"]
+
+ASKS_AHEAD = "asks_ahead"
+"""Each side says so before the other counts on it: the agent in what it tells of itself, the client as it opens a
+stream."""
+PLAN = "relayDebug.plan"
+"""A request of the client: `arguments.questions` are asked at each stop from now on."""
+ANSWER = "relayDebug.answer"
+"""An event of the agent: `body.answers`, each a `request` and its `response`, and `body.left`, the number of answers
+that are still to come."""
+MAX_PLAN = 8
+"""Questions; VS Code has four."""
+
+_IDS = {"threads": "", "stackTrace": "threadId", "scopes": "frameId", "variables": "variablesReference"}
+"""What a question is about."""
+QUESTIONS = frozenset(_IDS)
+"""Requests that change nothing."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request that makes sense at any stop: about the stopped thread, its top frame, or a scope of that frame."""
+
+    command: str
+    scope: int = 0
+    """Which scope, for `variables`."""
+    rest: Mapping[str, Any] = field(default_factory=dict)
+    """The arguments that are the same at each stop."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for a plan."""
+        return {"command": self.command, "scope": self.scope, "rest": dict(self.rest)}
+
+    @classmethod
+    def parse(cls, found: object) -> Question | None:
+        """Return the question that a plan contains, or None if it is none of these."""
+        match found:
+            case {"command": str(command), "scope": int(scope), "rest": dict(rest)} if (
+                command in QUESTIONS and scope >= 0
+            ):
+                return cls(command, scope, rest)
+        return None
+
+
+class Stop:
+    """What is known about one stop: the ids in questions and answers.
+
+    Args:
+        thread: The id of the thread that has stopped.
+    """
+
+    def __init__(self, thread: int) -> None:
+        self._thread = thread
+        self._frame: int | None = None
+        self._scopes: list[int] = []
+
+    def __repr__(self) -> str:
+        return f"<Stop thread={self._thread} frame={self._frame} scopes={self._scopes}>"
+
+    def recognise(self, command: str, arguments: Mapping[str, Any]) -> Question | None:
+        """Return the question that a request asks, or None if it is about something else."""
+        if command not in QUESTIONS:
+            return None
+        rest = dict(arguments)
+        about = rest.pop(_IDS[command], None)
+        ids = self._ids(command)
+        return Question(command, ids.index(about) if ids else 0, rest) if about in ids or command == "threads" else None
+
+    def arguments(self, question: Question) -> dict[str, Any] | None:
+        """Return the arguments of a request, or None while it is not known what to ask about."""
+        if question.command == "threads":
+            return dict(question.rest)
+        ids = self._ids(question.command)[question.scope :]
+        return {**question.rest, _IDS[question.command]: ids[0]} if ids else None
+
+    def learn(self, command: str, arguments: Mapping[str, Any], body: object) -> None:
+        """Note the ids in an answer."""
+        match command, body:
+            case "stackTrace", {"stackFrames": [{"id": int(frame)}, *_]}:
+                if arguments.get("threadId") == self._thread and not arguments.get("startFrame"):
+                    self._frame = frame
+            case "scopes", {"scopes": list(scopes)}:
+                references = [scope.get("variablesReference") for scope in scopes if isinstance(scope, dict)]
+                if arguments.get("frameId") in self._ids("scopes"):
+                    self._scopes = [reference for reference in references if isinstance(reference, int)]
+
+    def _ids(self, command: str) -> list[int]:
+        if command == "variables":
+            return self._scopes
+        if command == "scopes":
+            return [] if self._frame is None else [self._frame]
+        return [self._thread] if command == "stackTrace" else []
+
+
+def parse(body: bytes, kind: str) -> Message | None:
+    """Return a message of one type (`request`, `response`, `event`), or None if this is something else."""
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return message if isinstance(message, dict) and message.get("type") == kind else None
+
+
+def arguments_of(request: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the arguments of a request, which may have none."""
+    arguments = request.get("arguments")
+    return arguments if isinstance(arguments, dict) else {}

@@ -1,0 +1,88 @@
+"""Cuts a byte stream where its messages begin, and passes on every byte as it was."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from relay_core.dap.framing import END_OF_HEADER, MAX_HEADER, read_header
+from relay_core.errors import ProtocolError
+
+__all__ = ["MAX_WHOLE", "Cutter", "Piece"]
+
+MAX_WHOLE = 256 * 1024
+"""Bytes of JSON. A longer message is passed on in parts, as it comes: nobody here wants to know what is in it."""
+_BEGINNING = b"Content-Length:"
+
+
+class Piece(NamedTuple):
+    """Bytes that follow each other in the stream."""
+
+    raw: bytes
+    """What is to be passed on: a whole message with its header, or a part of something else."""
+    body: bytes
+    """The JSON of a whole message, or b""."""
+
+
+class Cutter:
+    """One direction of a connection.
+
+    Bytes that are not of the debug adapter protocol are passed on at once, and so is all that comes after them.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._long = 0
+        """Bytes that are still to come of a long message."""
+        self._foreign = False
+
+    def __repr__(self) -> str:
+        return f"<Cutter {len(self._buffer)} bytes kept{' foreign' if self._foreign else ''}>"
+
+    @property
+    def at_boundary(self) -> bool:
+        """Whether what was passed on ends with a message, so that another one may follow."""
+        return not self._long and not self._foreign
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """Take bytes and return those that can be passed on."""
+        self._buffer += data
+        pieces = []
+        while self._buffer and (piece := self._next()):
+            pieces.append(piece)
+        return pieces
+
+    def end(self) -> bytes:
+        """Return the bytes of a message that will not be completed any more."""
+        return self._take(len(self._buffer))
+
+    def _next(self) -> Piece | None:
+        if self._foreign:
+            return Piece(self.end(), b"")
+        if self._long:
+            part = self._take(min(self._long, len(self._buffer)))
+            self._long -= len(part)
+            return Piece(part, b"")
+        beginning = bytes(self._buffer[: len(_BEGINNING)])
+        end = self._buffer.find(END_OF_HEADER, 0, MAX_HEADER)
+        try:
+            if not _BEGINNING.startswith(beginning) or (end < 0 and len(self._buffer) >= MAX_HEADER):
+                raise ProtocolError("this is something else")
+            return None if end < 0 else self._cut(end, read_header(bytes(self._buffer[:end])))
+        except ProtocolError:
+            self._foreign = True
+            return Piece(self.end(), b"")
+
+    def _cut(self, header: int, length: int) -> Piece | None:
+        size = header + len(END_OF_HEADER) + length
+        if length > MAX_WHOLE:
+            self._long = size
+            return self._next()
+        if len(self._buffer) < size:
+            return None
+        raw = self._take(size)
+        return Piece(raw, raw[-length:] if length else b"")
+
+    def _take(self, size: int) -> bytes:
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return taken

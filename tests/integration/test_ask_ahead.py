@@ -1,0 +1,205 @@
+"""Facts about questions that are asked ahead: client and agent together, against an adapter that can be predicted."""
+
+import asyncio
+import random
+from collections import deque
+from pathlib import Path
+
+import pytest
+
+from relay_agent.ask_ahead import AskAhead
+from relay_client.answer_ahead import AnswerAhead
+from relay_core.dap.cutting import MAX_WHOLE
+from relay_core.dap.framing import Message, MessageDecoder, encode
+from tests.support.chaos import CutSchedule
+from tests.support.debuggee import LINE, Stopped, debuggee, stopped_at_breakpoint
+from tests.support.relay import LocalRelay
+from tests.support.scripted_adapter import ScriptedAdapter
+from tests.support.tunnel import tunnelled, tunnelled_to
+
+STOPS = 8
+
+
+class Wire:
+    """An editor's connection through client and agent; bytes move when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.client, self.agent, self.adapter = AnswerAhead(), AskAhead(), ScriptedAdapter()
+        self.up, self.down = bytearray(), bytearray()
+        self.decoder = MessageDecoder()
+        self.heard: deque[Message] = deque()
+        self.seq = 0
+
+    def send(self, command: str, **arguments: object) -> int:
+        """The editor sends a request; its number is returned."""
+        self.seq += 1
+        request = {"seq": self.seq, "type": "request", "command": command, "arguments": arguments}
+        onward, back = self.client.written(encode(request), self.now)
+        self.up += onward
+        self.hear(back)
+        return self.seq
+
+    def hear(self, data: bytes) -> None:
+        self.heard += self.decoder.receive_data(data)
+
+    def move_up(self, size: int) -> None:
+        data, self.up = bytes(self.up[:size]), self.up[size:]
+        self.adapter.receive(self.agent.arrived(data, self.now))
+
+    def move_down(self, size: int) -> None:
+        data, self.down = bytes(self.down[:size]), self.down[size:]
+        self.hear(self.client.arrived(data, self.now))
+
+    def work(self) -> None:
+        onward, requests = self.agent.written(self.adapter.work(), self.now)
+        self.down += onward
+        self.adapter.receive(requests)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        if self.client.deadline is not None and self.client.deadline <= self.now:
+            self.hear(self.client.expired(self.now))
+
+    def settle(self) -> None:
+        """Let everything arrive and be answered."""
+        while self.up or self.down or self.adapter.busy:
+            self.move_up(len(self.up))
+            while self.adapter.busy:
+                self.work()
+            self.move_down(len(self.down))
+
+    def ask(self, command: str, **arguments: object) -> dict[str, object]:
+        """Return the answer, however far it has to travel."""
+        number = self.send(command, **arguments)
+        self.settle()
+        while (message := self.heard.popleft()).get("request_seq") != number:
+            pass
+        return message["body"]
+
+    def look(self) -> dict[str, object]:
+        """Ask what VS Code asks at a stop, and return the variables."""
+        self.ask("threads")
+        frame = self.ask("stackTrace", threadId=1, startFrame=0, levels=1)["stackFrames"][0]["id"]
+        scope = self.ask("scopes", frameId=frame)["scopes"][0]["variablesReference"]
+        return self.ask("variables", variablesReference=scope)
+
+
+def test_second_stop_costs_one_round_trip():
+    """What the editor asked at one stop is there at the next before it asks; the debugger is asked once for each."""
+    path = Wire()
+    path.ask("next", threadId=1)
+    path.look()
+    path.ask("next", threadId=1)
+    asked = len(path.adapter.requests)
+    del path.heard
+    path.heard = deque()
+    path.send("threads")
+    assert not path.up
+    assert path.heard.popleft()["body"] == {"threads": [{"id": 1, "name": "after 2 stops"}]}
+    assert path.look()["variables"][0]["value"] == "2 0 200"
+    assert ["threads"] == [request["command"] for request in path.adapter.requests[asked:]]  # it asked that twice
+
+
+async def look(session: Stopped) -> dict[str, str]:
+    """Ask debugpy what VS Code asks at a stop, and return the variables."""
+    ask = session.client.request
+    thread = (await ask("threads"))["threads"][0]["id"]
+    stack = await ask("stackTrace", {"threadId": thread, "startFrame": 0, "levels": 1})
+    scopes = (await ask("scopes", {"frameId": stack["stackFrames"][0]["id"]}))["scopes"]
+    variables = await ask("variables", {"variablesReference": scopes[0]["variablesReference"]})
+    return {variable["name"]: variable["value"] for variable in variables["variables"]}
+
+
+async def test_real_debugger(relay: LocalRelay, tmp_path: Path) -> None:
+    """At the second stop, all that an editor shows is on the laptop: it is answered while the network is away."""
+    async with (
+        debuggee(tmp_path) as (_, debugger_port, script),
+        tunnelled_to(relay, debugger_port, dap_only=True) as path,
+        stopped_at_breakpoint(path.port, script) as session,
+    ):
+        assert (await look(session))["number"] == "7"
+        assert await session.step() == LINE + 1
+        path.chaos.accepting = False
+        path.chaos.cut()
+        assert (await look(session))["square"] == "49"
+        path.chaos.accepting = True
+        assert await session.value("square + 1") == "50"
+
+
+async def test_any_messages_through_a_tunnel(relay: LocalRelay) -> None:
+    """Short and long messages both ways, over cuts: every byte arrives, whatever is looked for in them."""
+    rng = random.Random(5)
+    sizes = [rng.choice([10, 500, 70_000, MAX_WHOLE, 600_000]) for _ in range(40)]
+    data = b"".join(encode({"type": "event", "event": "stopped", "text": rng.randbytes(n // 2).hex()}) for n in sizes)
+    async with tunnelled(relay) as path:
+        schedule = CutSchedule(path.chaos, seed=3)
+        reader, writer = await asyncio.open_connection("127.0.0.1", path.port)
+        writer.write(data)
+        assert await reader.readexactly(len(data)) == data
+        schedule.stop()
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_editor_on_any_network(seed):
+    """However bytes and time pass and whatever the editor asks, it hears what it would hear without all this."""
+    for number in range(25):
+        _walk(random.Random(f"{seed} {number}"))
+
+
+def _walk(rng: random.Random) -> None:
+    path, model = Wire(), ScriptedAdapter()
+    expected: dict[int, tuple[str, dict[str, object] | None]] = {}
+    stops_heard = 0
+    running = False
+    frames, scopes = [0], [0, 0]
+
+    def listen() -> None:
+        nonlocal stops_heard, running
+        while path.heard:
+            message = path.heard.popleft()
+            if message["type"] == "event":
+                assert message["event"] in {"output", "stopped"}
+                stops_heard += message["event"] == "stopped"
+                running = running and message["event"] != "stopped"
+            else:
+                assert expected.pop(message["request_seq"]) == (message["command"], message.get("body"))
+                frames.extend(frame["id"] for frame in (message.get("body") or {}).get("stackFrames", ()))
+                scopes.extend(s["variablesReference"] for s in (message.get("body") or {}).get("scopes", ()))
+
+    def act() -> None:
+        nonlocal running
+        if running or stops_heard == STOPS:
+            return
+        command = rng.choices(["threads", "stackTrace", "scopes", "variables", "evaluate", "next"], [2, 4, 6, 8, 2, 1])[
+            0
+        ]
+        arguments: dict[str, object] = {
+            "threads": {},
+            "stackTrace": {"threadId": 1, "startFrame": rng.choice([0, 0, 0, 1]), "levels": rng.choice([1, 1, 1, 19])},
+            "scopes": {"frameId": rng.choice([frames[-1]] * 4 + frames)},
+            "variables": {"variablesReference": rng.choice([scopes[-2]] * 4 + scopes)},
+            "evaluate": {"expression": "x"},
+            "next": {"threadId": 1},
+        }[command]
+        model.evaluations += command == "evaluate"
+        answer = model.answer(command, arguments)
+        if command == "next":
+            model.stop += 1
+            running = True
+        expected[path.seq + 1] = (command, answer)
+        path.send(command, **arguments)
+
+    moves = [
+        (lambda: path.move_up(rng.choice([1, 20, 1000])), 4),
+        (lambda: path.move_down(rng.choice([1, 20, 1000, 1000])), rng.choice([1, 8])),
+        (lambda: path.adapter.busy and path.work(), rng.choice([1, 6])),
+        (lambda: path.pass_time(rng.choice([0.001, 0.01, 0.1, 3])), 2),
+        (act, 4),
+    ]
+    while stops_heard < STOPS or expected:
+        rng.choices([move for move, _ in moves], [weight for _, weight in moves])[0]()
+        listen()
+    assert stops_heard == STOPS
