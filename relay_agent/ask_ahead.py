@@ -7,7 +7,6 @@ debugpy's: it adds requests of its own, whose answers it takes out again.
 from __future__ import annotations
 
 import json
-from collections import deque
 from dataclasses import dataclass, field
 
 from relay_core.dap.ahead import ANSWER, MAX_PLAN, PLAN, QUESTIONS, Question, Stop, arguments_of, parse
@@ -33,7 +32,7 @@ class AskAhead:
         self._plan: list[Question] = []
         self._round: _Round | None = None
         self._seq = FIRST_SEQ
-        self._asked: dict[int, tuple[_Round, Message]] = {}
+        self._asked: dict[int, tuple[_Round, Question, Message]] = {}
         """What has not been answered, by number."""
 
     def __repr__(self) -> str:
@@ -82,15 +81,19 @@ class AskAhead:
         elif self._plan and b'"stopped"' in body and (event := parse(body, "event")):
             match event:
                 case {"event": "stopped", "body": {"threadId": int(thread)}}:
-                    self._round = round_ = _Round(Stop(thread), deque(self._plan))
+                    self._round = round_ = _Round(
+                        Stop(thread), list(self._plan), sum(question.at_once for question in self._plan)
+                    )
                     requests = self._ask(round_)
                     return raw + round_.tell(), requests
         return raw, b""
 
-    def _answered(self, round_: _Round, request: Message, response: Message, body: bytes) -> tuple[bytes, bytes]:
+    def _answered(
+        self, round_: _Round, question: Question, request: Message, response: Message, body: bytes
+    ) -> tuple[bytes, bytes]:
         if round_ is not self._round:
             return b"", b""  # it comes too late: the process has stopped somewhere else meanwhile
-        round_.waiting.remove(request["command"])
+        round_.asked.remove(question)
         if response.get("success") is not True:
             round_.questions.clear()  # the process has gone on
             return round_.tell(), b""
@@ -100,21 +103,20 @@ class AskAhead:
         return round_.tell(), requests
 
     def _ask(self, round_: _Round) -> bytes:
-        """Return requests for all that can be asked now."""
+        """Return requests for all that can be asked now; what is not wanted at once waits for what is."""
         requests = []
-        questions = round_.questions
-        while questions and self._from_editor.at_boundary:
-            arguments = round_.stop.arguments(questions[0])
-            if arguments is None:
-                break  # until more is known
-            self._seq += 1
-            command = questions.popleft().command
-            request = {"seq": self._seq, "type": "request", "command": command, "arguments": arguments}
-            requests.append(encode(request))
-            self._asked[self._seq] = (round_, request)
-            round_.waiting.append(command)
-        if not round_.waiting:
-            questions.clear()  # nothing will ever be known about these
+        hurry = round_.wanted_at_once > 0
+        for question in list(round_.questions) if self._from_editor.at_boundary else ():
+            arguments = round_.stop.arguments(question)
+            if arguments is not None and (question.at_once or not hurry):
+                round_.questions.remove(question)
+                round_.asked.append(question)
+                self._seq += 1
+                request = {"seq": self._seq, "type": "request", "command": question.command, "arguments": arguments}
+                self._asked[self._seq] = (round_, question, request)
+                requests.append(encode(request))
+        if not round_.asked:
+            round_.questions.clear()  # nothing will ever be known about these
         return b"".join(requests)
 
 
@@ -123,18 +125,31 @@ class _Round:
     """The questions of one stop."""
 
     stop: Stop
-    questions: deque[Question]
+    questions: list[Question]
     """What has not been asked."""
-    waiting: list[str] = field(default_factory=list)
-    """Commands that have not been answered."""
+    left: int
+    """What the client knows about the number of answers that are wanted at once and still to come."""
+    asked: list[Question] = field(default_factory=list)
+    """What has not been answered."""
     answers: list[bytes] = field(default_factory=list)
     """What the client has not been told: JSON, as it came."""
 
+    @property
+    def wanted_at_once(self) -> int:
+        """Answers of that kind that are still to come."""
+        return sum(question.at_once for question in (*self.questions, *self.asked))
+
     def tell(self) -> bytes:
-        """Return what the client is to be told now: all in one message, but nothing waits for variables."""
-        left = len(self.waiting) + len(self.questions)
-        if left and not (self.answers and set(self.waiting) == {"variables"}):
+        """Return what the client is to be told now.
+
+        The less the better, as each message is work for debugpy's neighbours: what is wanted at once in one, the rest
+        in another. But nothing waits for variables, whose text may take long to make.
+        """
+        left = self.wanted_at_once
+        is_last = not self.questions and all(question.command == "variables" for question in self.asked)
+        if not (is_last and self.answers) and not (self.left and not left):
             return b""
+        self.left = left
         answers, self.answers = b",".join(self.answers), []
         return encode_body(_ANSWERS % (ANSWER.encode(), answers, left))
 

@@ -19,9 +19,11 @@ HOLD_LIMIT = 0.1
 """Seconds that `stopped` is kept back. The answers take 5 ms, but for variables whose text takes long to make."""
 LATE_LIMIT = 3
 """Times that a question may be late before it is not asked ahead any more."""
-PROMPT = 0.25
-"""Seconds between an answer and the next question of an editor that asks by itself; people are slower. VS Code asks for
-the rest of the call stack later than that (420 ms): nobody waits for it."""
+AT_ONCE = 0.2
+"""Seconds between what an editor is told and its next question if nothing but the answer to it was missing."""
+PROMPT = 1.0
+"""The same if it asks by itself; people are slower. VS Code lets 0.4 s pass before it asks for variables and for the
+rest of the call stack: somebody who steps on will not want them."""
 KEPT = 2.0
 """Seconds for which an answer is used: objects can change behind the back of a stopped process."""
 RESUMING = frozenset({"continue", "next", "stepIn", "stepOut", "stepBack", "reverseContinue", "goto"})
@@ -88,8 +90,8 @@ class AnswerAhead:
 
     def expired(self, now: float) -> bytes:
         """Return what was kept back for too long."""
-        answered = [self._recognise(answer.command, answer.arguments) for answer in self._answers]
-        self._late += [question for question in self._plan if question not in answered]
+        answered = {answer.command for answer in self._answers}
+        self._late += [question for question in self._plan if question.at_once and question.command not in answered]
         return self._release(now)
 
     def arrived_end(self) -> bytes:
@@ -106,8 +108,10 @@ class AnswerAhead:
         """Return the answer to a question, or None if the debugger is to be asked."""
         command, arguments = request["command"], arguments_of(request)
         question = self._recognise(command, arguments)
-        if question and now - self._quiet_since <= PROMPT and question not in self._learned[:MAX_PLAN]:
-            self._learned.append(question)
+        pause = now - self._quiet_since
+        if question and pause <= PROMPT and question not in self._learned[:MAX_PLAN]:
+            at_once = pause <= AT_ONCE and all(earlier.at_once for earlier in self._learned)
+            self._learned.append(replace(question, at_once=at_once))
         known = [a for a in self._answers if (a.command, a.arguments) == (command, arguments) and now - a.at <= KEPT]
         if not known or self._held is not None or not self._from_agent.at_boundary:
             if question:
@@ -120,12 +124,12 @@ class AnswerAhead:
     def _tell_plan(self) -> bytes:
         """Return what the agent has to know before the next stop."""
         wanted = [question for question in self._learned[:MAX_PLAN] if self._late.count(question) < LATE_LIMIT]
-        plan = sorted(wanted, key=lambda question: question.command == "threads")  # to which no other is owed
+        plan = sorted(wanted, key=lambda question: (not question.at_once, question.command == "threads"))
+        questions = [question.as_json() for question in plan]
         self._asked.clear()
-        if plan == self._plan:
+        if questions == [question.as_json() for question in self._plan]:
             return b""
         self._plan = plan
-        questions = [question.as_json() for question in plan]
         return encode({"seq": 0, "type": "request", "command": PLAN, "arguments": {"questions": questions}})
 
     def _recognise(self, command: str, arguments: dict[str, Any]) -> Question | None:
@@ -146,7 +150,7 @@ class AnswerAhead:
                 case {"event": "stopped", "body": {"threadId": int(thread)}}:
                     self._stop, self._current = Stop(thread), True
                     self._learned, self._quiet_since = [], now
-                    if self._plan and self._held is None:
+                    if any(question.at_once for question in self._plan) and self._held is None:
                         self._held, self.deadline = [], now + HOLD_LIMIT
 
     def _hear(self, command: str, arguments: dict[str, Any], response: Message, now: float) -> None:

@@ -1,9 +1,10 @@
 """What an editor asks at each stop, asked before it does, so that a step costs one round trip instead of five.
 
 An editor that hears `stopped` asks for threads, the top of the call stack, its scopes and their variables, and each of
-these questions needs the answer to the one before. The client learns what its editor asks by itself, and tells the
-agent: the *plan*. At the next stop the agent asks debugpy the same, next to it, and sends the answers along with the
-event. The client keeps the event back until they are there, and answers the editor from them.
+these questions needs the answer to the one before. (VS Code asks the first two at once, the others 0.4 s later.) The
+client learns what its editor asks by itself, and tells the agent: the *plan*. At the next stop the agent asks debugpy
+the same, next to it, and sends the answers along with the event. The client keeps the event back until those are there
+that the editor wants at once, and answers the editor from them.
 
     editor          client                              agent                     debugpy
       | next          |  plan (if it is a new one), next  |  next                    |
@@ -33,10 +34,10 @@ stream."""
 PLAN = "relayDebug.plan"
 """A request of the client: `arguments.questions` are asked at each stop from now on."""
 ANSWER = "relayDebug.answer"
-"""An event of the agent: `body.answers`, each a `request` and its `response`, and `body.left`, the number of answers
-that are still to come."""
+"""An event of the agent: `body.answers`, each a `request` and its `response`, and `body.left`, how many of the answers
+that are wanted at once are still to come."""
 MAX_PLAN = 8
-"""Questions; VS Code has four."""
+"""Questions; VS Code has five."""
 
 _IDS = {"threads": "", "stackTrace": "threadId", "scopes": "frameId", "variables": "variablesReference"}
 """What a question is about."""
@@ -53,19 +54,19 @@ class Question:
     """Which scope, for `variables`."""
     rest: Mapping[str, Any] = field(default_factory=dict)
     """The arguments that are the same at each stop."""
+    at_once: bool = field(default=True, compare=False)
+    """Whether the editor asks as soon as it can, and not a moment later."""
 
     def as_json(self) -> dict[str, Any]:
         """Return it for a plan."""
-        return {"command": self.command, "scope": self.scope, "rest": dict(self.rest)}
+        return {"command": self.command, "scope": self.scope, "rest": dict(self.rest), "at_once": self.at_once}
 
     @classmethod
     def parse(cls, found: object) -> Question | None:
         """Return the question that a plan contains, or None if it is none of these."""
         match found:
-            case {"command": str(command), "scope": int(scope), "rest": dict(rest)} if (
-                command in QUESTIONS and scope >= 0
-            ):
-                return cls(command, scope, rest)
+            case {"command": str(command), "scope": int(scope), "rest": dict(rest), "at_once": bool(at_once)}:
+                return cls(command, scope, rest, at_once) if command in QUESTIONS and scope >= 0 else None
         return None
 
 

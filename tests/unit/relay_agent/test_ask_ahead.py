@@ -9,7 +9,8 @@ from relay_core.dap.ahead import ANSWER, PLAN, Question
 from relay_core.dap.framing import Message, MessageDecoder, encode
 
 STACK = Question("stackTrace", 0, {"startFrame": 0, "levels": 1})
-ALL = [STACK, Question("scopes"), Question("variables"), Question("threads")]
+LATER = Question("stackTrace", 0, {"startFrame": 1}, at_once=False)
+ALL = [STACK, Question("scopes"), Question("variables"), Question("threads"), LATER]
 STOPPED = encode({"seq": 9, "type": "event", "event": "stopped", "body": {"threadId": 1, "reason": "step"}})
 
 
@@ -25,6 +26,13 @@ def parse(data: bytes) -> list[Message]:
 def response(request: Message, body: object, *, success: bool = True) -> bytes:
     fields = {"seq": 10, "type": "response", "request_seq": request["seq"], "command": request["command"]}
     return encode({**fields, "success": success, "body": body})
+
+
+def commands_and_left(onward: bytes) -> tuple[list[str], int]:
+    """Return which answers the client is told, and how many are still to come that are wanted at once."""
+    (news,) = parse(onward)
+    assert news["event"] == ANSWER
+    return [answer["response"]["command"] for answer in news["body"]["answers"]], news["body"]["left"]
 
 
 @pytest.fixture
@@ -43,22 +51,32 @@ def tell(asker: AskAhead, data: bytes) -> tuple[bytes, list[Message]]:
 
 def test_each_question_is_asked_as_soon_as_its_ids_are_known(asker):
     """Frame and scope ids come from the answers before; all answers go to the client, and what is missing."""
-    onward, (stack,) = tell(asker, STOPPED)
+    onward, (stack, threads) = tell(asker, STOPPED)
     assert onward == STOPPED
     assert (stack["command"], stack["arguments"]) == ("stackTrace", {"threadId": 1, "startFrame": 0, "levels": 1})
+    assert (threads["command"], threads["arguments"]) == ("threads", {})
     onward, (scopes,) = tell(asker, response(stack, {"stackFrames": [{"id": 7}]}))
     assert (onward, scopes["arguments"]) == (b"", {"frameId": 7})
-    onward, (variables, threads) = tell(asker, response(scopes, {"scopes": [{"variablesReference": 21}]}))
-    assert (onward, variables["arguments"], threads["arguments"]) == (b"", {"variablesReference": 21}, {})
-    onward, requests = tell(asker, response(threads, {"threads": []}))
-    (early,) = parse(onward)
-    assert requests == []
-    assert (early["event"], early["body"]["left"]) == (ANSWER, 1)
-    assert ["stackTrace", "scopes", "threads"] == [answer["request"]["command"] for answer in early["body"]["answers"]]
+    assert tell(asker, response(threads, {"threads": []})) == (b"", [])
+    onward, (variables,) = tell(asker, response(scopes, {"scopes": [{"variablesReference": 21}]}))
+    assert (onward, variables["arguments"]) == (b"", {"variablesReference": 21})
+    onward, (rest,) = tell(asker, response(variables, {"variables": [{"name": "é"}]}))
+    assert rest["arguments"] == {"threadId": 1, "startFrame": 1}
+    assert (["stackTrace", "threads", "scopes", "variables"], 0) == commands_and_left(onward)
+    onward, requests = tell(asker, response(rest, {"stackFrames": []}))
+    assert ((["stackTrace"], 0), []) == (commands_and_left(onward), requests)
+
+
+def test_nothing_waits_for_variables(asker):
+    """While the text of variables is made, the client has all the other answers."""
+    asker.arrived(plan(ALL[:3]), 0)
+    _, (stack,) = tell(asker, STOPPED)
+    _, (scopes,) = tell(asker, response(stack, {"stackFrames": [{"id": 7}]}))
+    onward, (variables,) = tell(asker, response(scopes, {"scopes": [{"variablesReference": 21}]}))
+    assert (["stackTrace", "scopes"], 1) == commands_and_left(onward)
     onward, _ = tell(asker, response(variables, {"variables": [{"name": "é"}]}))
-    (last,) = parse(onward)
-    (answer,) = last["body"]["answers"]
-    assert (last["body"]["left"], answer["response"]["body"]) == (0, {"variables": [{"name": "é"}]})
+    assert (["variables"], 0) == commands_and_left(onward)
+    assert [{"name": "é"}] == parse(onward)[0]["body"]["answers"][0]["response"]["body"]["variables"]
 
 
 def test_nobody_has_a_plan():
@@ -90,14 +108,15 @@ def test_a_question_that_can_never_be_asked(asker, body):
 
 def test_refusal_ends_the_round(asker):
     """If debugpy refuses, the process runs again: nothing more is asked, and the client waits for nothing."""
+    asker.arrived(plan(ALL[:3]), 0)
     _, (stack,) = tell(asker, STOPPED)
     onward, requests = tell(asker, response(stack, None, success=False))
-    assert (requests, parse(onward)[0]["body"]) == ([], {"answers": [], "left": 0})
+    assert (requests, commands_and_left(onward)) == ([], ([], 0))
 
 
 def test_editor_that_goes_on_ends_the_round(asker):
     """After any request but a question of the editor nothing more is asked, and late answers are kept from it."""
-    _, (stack,) = tell(asker, STOPPED)
+    _, (stack, _) = tell(asker, STOPPED)
     step = encode({"seq": 6, "type": "request", "command": "next", "arguments": {"threadId": 1}})
     assert asker.arrived(step, 0) == step
     assert tell(asker, response(stack, {"stackFrames": [{"id": 7}]})) == (b"", [])
@@ -105,8 +124,8 @@ def test_editor_that_goes_on_ends_the_round(asker):
 
 def test_next_stop_ends_the_round(asker):
     """Answers about the stop before are dropped when there is a new one."""
-    _, (old,) = tell(asker, STOPPED)
-    _, (new,) = tell(asker, STOPPED)
+    _, (old, _) = tell(asker, STOPPED)
+    _, (new, _) = tell(asker, STOPPED)
     assert tell(asker, response(old, {"stackFrames": [{"id": 7}]})) == (b"", [])
     _, (scopes,) = tell(asker, response(new, {"stackFrames": [{"id": 8}]}))
     assert scopes["arguments"] == {"frameId": 8}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_client.answer_ahead import HOLD_LIMIT, KEPT, LATE_LIMIT, PROMPT, AnswerAhead
+from relay_client.answer_ahead import AT_ONCE, HOLD_LIMIT, KEPT, LATE_LIMIT, PROMPT, AnswerAhead
 from relay_core.dap.ahead import ANSWER, PLAN
 from relay_core.dap.framing import Message, MessageDecoder, encode
 
@@ -57,7 +57,7 @@ def editor() -> Editor:
     assert ["threads"] == [message["command"] for message in onward]
     onward, _ = editor.send("next", threadId=1)
     assert [PLAN, "next"] == [message["command"] for message in onward]
-    assert [{"command": "threads", "scope": 0, "rest": {}}] == onward[0]["arguments"]["questions"]
+    assert [{"command": "threads", "scope": 0, "rest": {}, "at_once": True}] == onward[0]["arguments"]["questions"]
     return editor
 
 
@@ -149,6 +149,21 @@ def test_late_answers(editor):
         onward, _ = editor.send("next", threadId=1)
         assert len(onward) == (2 if late == LATE_LIMIT - 1 else 1)
     assert [stopped()] == editor.hear(stopped())
+
+
+def test_editor_that_takes_its_time():
+    """What it asks a moment later is in the plan too, and so is what it asks after that; no stop waits for it."""
+    editor = Editor()
+    editor.hear(stopped())
+    editor.now += AT_ONCE + 0.01
+    editor.send("threads")
+    editor.send("stackTrace", threadId=1)
+    (plan, _), _ = editor.send("next", threadId=1)
+    assert [False, False] == [question["at_once"] for question in plan["arguments"]["questions"]]
+    assert [stopped()] == editor.hear(stopped())
+    assert [] == editor.hear(answers(("threads", {}, THREADS)))
+    onward, (answer,) = editor.send("threads")
+    assert (onward, answer["body"]) == ([], THREADS)
 
 
 def test_people_are_slow():

@@ -1,6 +1,7 @@
 """Facts about the questions of an editor at a stop."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -32,7 +33,10 @@ def test_question_and_request(stop, command, arguments, question):
     """A request is recognised as the question it asks at any stop, and the question leads back to the request."""
     assert stop.recognise(command, arguments) == question
     assert stop.arguments(question) == arguments
-    assert Question.parse(json.loads(json.dumps(question.as_json()))) == question
+    for at_once in (True, False):
+        asked = replace(question, at_once=at_once)
+        found = Question.parse(json.loads(json.dumps(asked.as_json())))
+        assert (found, found.at_once) == (question, at_once)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +82,8 @@ def test_answers_about_something_else(stop, command, arguments, body):
 
 @pytest.mark.parametrize(
     "found",
-    [None, [], {}, {"command": "threads"}, {"command": "evaluate", "scope": 0, "rest": {}}]
-    + [{"command": "variables", "scope": scope, "rest": {}} for scope in (-1, "0", None)],
+    [None, [], {}, {"command": "threads"}, {"command": "evaluate", "scope": 0, "rest": {}, "at_once": True}]
+    + [{"command": "variables", "scope": scope, "rest": {}, "at_once": True} for scope in (-1, "0", None)],
 )
 def test_no_question(found):
     """What is no question is refused."""
