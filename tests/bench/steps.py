@@ -1,8 +1,9 @@
 """Steps through tests.bench.debuggee: `python -m tests.bench.steps PORT COUNT [prompt]` prints the times.
 
-After each step it asks what VS Code asks, in its order; each request needs the answer to the one before. The rest of
-the call stack is different: VS Code asks for it 420 ms later (`refreshTopOfCallstack` in debugModel.ts), when the
-variables have long been on the screen. So does this editor, now and then, and the time between does not count.
+After each step it asks what an editor asks, one after the other, because each request needs the answer to the one
+before; then, a moment later, for the rest of the call stack. VS Code asks the first two of these requests at once, and
+the others 420 ms later (`updateTreeScheduler` in variablesView.ts, `refreshTopOfCallstack` in debugModel.ts); that time
+is not counted here.
 
 debugpy's adapter leaves Nagle's algorithm on, so a message of its that follows another waits until the editor's system
 has acknowledged that one, which takes 40 ms. With "prompt" the acknowledgement comes at once, as it does from an agent.
@@ -28,8 +29,8 @@ SCRIPT = Path(__file__).with_name("debuggee.py")
 WITHIN = 30.0
 LATER = 0.42
 """Seconds."""
-LATER_EVERY = 4
-"""Steps."""
+LATER_STEPS = 4
+"""The last ones, after which that is asked."""
 
 
 class Editor:
@@ -109,7 +110,7 @@ def steps(port: int, count: int, *, prompt: bool) -> dict[str, list[float]]:
             alone.append(time.monotonic() - started)
             look(editor, thread)
             shown.append(time.monotonic() - started)
-            if number % LATER_EVERY == 0:
+            if number >= count - LATER_STEPS:
                 time.sleep(LATER)
                 asked = time.monotonic()
                 editor.request("stackTrace", threadId=thread, startFrame=1, levels=19)
