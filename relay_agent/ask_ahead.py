@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from relay_core.dap.ahead import ANSWER, MAX_PLAN, PLAN, QUESTIONS, Question, Stop, arguments_of, parse
-from relay_core.dap.cutting import Cutter
-from relay_core.dap.framing import Message, encode, encode_body
+from relay_core.dap.ahead import ANSWER, MAX_ANSWER, MAX_PLAN, PLAN, QUESTIONS, Question, Stop, arguments_of, parse
+from relay_core.dap.cutting import MAX_WHOLE, Cutter
+from relay_core.dap.framing import MAX_BODY, Message, encode, encode_body
 
 __all__ = ["AskAhead"]
 
@@ -54,6 +54,7 @@ class AskAhead:
     def written(self, data: bytes, now: float) -> tuple[bytes, bytes]:  # noqa: ARG002 - as above
         """Take bytes of debugpy; return those for the client, and requests for debugpy."""
         onward, requests = [], b""
+        self._from_debugger.max_whole = MAX_BODY if self._asked else MAX_WHOLE  # no answer of ours may slip through
         for piece in self._from_debugger.feed(data):
             told, asked = self._hear(piece.raw, piece.body)
             onward.append(told)
@@ -75,7 +76,7 @@ class AskAhead:
     def _hear(self, raw: bytes, body: bytes) -> tuple[bytes, bytes]:
         """Return what a piece is to the client, and what to ask for next."""
         if self._asked and b'"response"' in body and (response := parse(body, "response")):
-            asked = self._asked.pop(response.get("request_seq", 0), None)
+            asked = self._asked.pop(response["request_seq"], None)
             if asked is not None:
                 return self._answered(*asked, response, body)
         elif self._plan and b'"stopped"' in body and (event := parse(body, "event")):
@@ -98,7 +99,8 @@ class AskAhead:
             round_.questions.clear()  # the process has gone on
             return round_.tell(), b""
         round_.stop.learn(request["command"], request["arguments"], response.get("body"))
-        round_.answers.append(b'{"request":%b,"response":%b}' % (json.dumps(request).encode(), body))
+        if len(body) <= MAX_ANSWER:
+            round_.answers.append(b'{"request":%b,"response":%b}' % (json.dumps(request).encode(), body))
         requests = self._ask(round_)
         return round_.tell(), requests
 
@@ -163,5 +165,6 @@ def _parse_plan(body: bytes) -> list[Question] | None:
     request = parse(body, "request")
     if request is None or request.get("command") != PLAN:
         return None
-    found = [Question.parse(question) for question in arguments_of(request).get("questions", ())]
+    questions = arguments_of(request).get("questions")
+    found = [Question.parse(question) for question in questions] if isinstance(questions, list) else []
     return [question for question in found if question][:MAX_PLAN]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from relay_core.dap.ahead import ANSWER, MAX_PLAN, PLAN, QUESTIONS, Question, Stop, arguments_of, parse
+from relay_core.dap.ahead import ANSWER, MAX_NEWS, MAX_PLAN, PLAN, QUESTIONS, Question, Stop, arguments_of, parse
 from relay_core.dap.cutting import Cutter
 from relay_core.dap.framing import Message, encode
 
@@ -30,7 +30,7 @@ RESUMING = frozenset({"continue", "next", "stepIn", "stepOut", "stepBack", "reve
 """Requests that lead to the next stop."""
 CHANGES = (b'"continued"', b'"exited"', b'"invalidated"', b'"stopped"', b'"terminated"', b'"thread"')
 """Events after which answers are not true any more."""
-WATCHING = frozenset({"hover", "watch"})
+WATCHING = ("hover", "watch")
 """Contexts of `evaluate` in which an editor evaluates by itself, next to asking for variables, in any order."""
 
 
@@ -40,7 +40,7 @@ class AnswerAhead:
     def __init__(self) -> None:
         self.deadline: float | None = None
         self._from_editor = Cutter()
-        self._from_agent = Cutter()
+        self._from_agent = Cutter(MAX_NEWS)
         self._plan: list[Question] = []
         self._learned: list[Question] = []
         self._late: list[Question] = []
@@ -115,11 +115,11 @@ class AnswerAhead:
         known = [a for a in self._answers if (a.command, a.arguments) == (command, arguments) and now - a.at <= KEPT]
         if not known or self._held is not None or not self._from_agent.at_boundary:
             if question:
-                self._asked[request.get("seq", 0)] = request
+                self._asked[request["seq"]] = request
             return None
         self._answers.remove(known[0])
         self._hear(command, arguments, known[0].response, now)
-        return encode({**known[0].response, "request_seq": request.get("seq", 0)})
+        return encode({**known[0].response, "request_seq": request["seq"]})
 
     def _tell_plan(self) -> bytes:
         """Return what the agent has to know before the next stop."""
@@ -140,11 +140,11 @@ class AnswerAhead:
     def _watch(self, body: bytes, now: float) -> None:
         """Note what a message means for the questions to come."""
         if self._asked and b'"response"' in body and (response := parse(body, "response")):
-            request = self._asked.pop(response.get("request_seq", 0), None)
+            request = self._asked.pop(response["request_seq"], None)
             if request is not None:
                 self._hear(request["command"], arguments_of(request), response, now)
         elif any(change in body for change in CHANGES) and (event := parse(body, "event")):
-            if f'"{event.get("event")}"'.encode() in CHANGES:
+            if f'"{event["event"]}"'.encode() in CHANGES:
                 self._forget_answers()
             match event:
                 case {"event": "stopped", "body": {"threadId": int(thread)}}:

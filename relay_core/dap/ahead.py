@@ -26,7 +26,19 @@ from typing import Any
 
 from relay_core.dap.framing import Message
 
-__all__ = ["ANSWER", "ASKS_AHEAD", "MAX_PLAN", "PLAN", "QUESTIONS", "Question", "Stop", "arguments_of", "parse"]
+__all__ = [
+    "ANSWER",
+    "ASKS_AHEAD",
+    "MAX_ANSWER",
+    "MAX_NEWS",
+    "MAX_PLAN",
+    "PLAN",
+    "QUESTIONS",
+    "Question",
+    "Stop",
+    "arguments_of",
+    "parse",
+]
 
 ASKS_AHEAD = "asks_ahead"
 """Each side says so before the other counts on it: the agent in what it tells of itself, the client as it opens a
@@ -39,6 +51,17 @@ that are wanted at once are still to come."""
 MAX_PLAN = 8
 """Questions; VS Code has five."""
 
+MAX_ANSWER = 256 * 1024
+"""Bytes of JSON. Longer ones are not worth sending ahead."""
+MAX_NEWS = (MAX_PLAN + 1) * MAX_ANSWER
+"""Bytes of an event with answers, at most."""
+
+_FORMS: dict[str, dict[str, type]] = {
+    "request": {"command": str, "seq": int},
+    "response": {"request_seq": int},
+    "event": {"event": str},
+}
+"""Fields that messages must have."""
 _IDS = {"threads": "", "stackTrace": "threadId", "scopes": "frameId", "variables": "variablesReference"}
 """What a question is about."""
 QUESTIONS = frozenset(_IDS)
@@ -121,12 +144,14 @@ class Stop:
 
 
 def parse(body: bytes, kind: str) -> Message | None:
-    """Return a message of one type (`request`, `response`, `event`), or None if this is something else."""
+    """Return a message of one type (`request`, `response`, `event`) with the fields it must have, or None."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    return message if isinstance(message, dict) and message.get("type") == kind else None
+    if not isinstance(message, dict) or message.get("type") != kind:
+        return None
+    return message if all(isinstance(message.get(name), form) for name, form in _FORMS[kind].items()) else None
 
 
 def arguments_of(request: Mapping[Any, Any]) -> dict[str, Any]:

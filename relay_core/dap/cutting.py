@@ -10,7 +10,7 @@ from relay_core.errors import ProtocolError
 __all__ = ["MAX_WHOLE", "Cutter", "Piece"]
 
 MAX_WHOLE = 256 * 1024
-"""Bytes of JSON. A longer message is passed on in parts, as it comes: nobody here wants to know what is in it."""
+"""Bytes of JSON; of longer messages nobody here wants to know what is in them, as a rule."""
 _BEGINNING = b"Content-Length:"
 
 
@@ -27,9 +27,13 @@ class Cutter:
     """One direction of a connection.
 
     Bytes that are not of the debug adapter protocol are passed on at once, and so is all that comes after them.
+
+    Args:
+        max_whole: Bytes of JSON; a longer message is passed on in parts, as it comes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_whole: int = MAX_WHOLE) -> None:
+        self.max_whole = max_whole
         self._buffer = bytearray()
         self._long = 0
         """Bytes that are still to come of a long message."""
@@ -74,7 +78,7 @@ class Cutter:
 
     def _cut(self, header: int, length: int) -> Piece | None:
         size = header + len(END_OF_HEADER) + length
-        if length > MAX_WHOLE:
+        if length > self.max_whole:
             self._long = size
             return self._next()
         if len(self._buffer) < size:

@@ -6,9 +6,12 @@ from collections import deque
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relay_agent.ask_ahead import AskAhead
 from relay_client.answer_ahead import AnswerAhead
+from relay_core.dap.ahead import ANSWER, PLAN
 from relay_core.dap.cutting import MAX_WHOLE
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from tests.support.chaos import CutSchedule
@@ -99,6 +102,35 @@ def test_second_stop_costs_one_round_trip():
     assert path.heard.popleft()["body"] == {"threads": [{"id": 1, "name": "after 2 stops"}]}
     assert path.look()["variables"][0]["value"] == "2 0 200"
     assert ["threads"] == [request["command"] for request in path.adapter.requests[asked:]]  # it asked that twice
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 10**9 + 5) | st.sampled_from(["threads", "evaluate", "stopped", "x"]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["threadId", "frameId", "questions", "answers", "left", "context"]), inner)
+    ),
+)
+fields = st.sampled_from(["seq", "request_seq", "command", "event", "arguments", "body", "success"])
+messages = st.builds(
+    lambda kind, name, rest: {"type": kind, "command": name, "event": name, **rest},
+    st.sampled_from(["request", "response", "event"]),
+    st.sampled_from(["threads", "scopes", "next", "stopped", "continued", PLAN, ANSWER]),
+    st.dictionaries(fields, values),
+)
+
+
+@given(st.lists(st.tuples(st.booleans(), messages), max_size=12))
+def test_any_messages_through_client_and_agent(said):
+    """Nothing that an editor or a debugger says breaks either of them, however strange it is."""
+    client, agent = AnswerAhead(), AskAhead()
+    for from_editor, message in said:
+        if from_editor:
+            onward, _ = client.written(encode(message), 0)
+            agent.arrived(onward, 0)
+        else:
+            onward, _ = agent.written(encode(message), 0)
+            client.arrived(onward, 0)
 
 
 async def look(session: Stopped) -> dict[str, str]:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from relay_agent.ask_ahead import AskAhead
-from relay_core.dap.ahead import ANSWER, PLAN, Question
+from relay_core.dap.ahead import ANSWER, MAX_ANSWER, PLAN, Question
 from relay_core.dap.framing import Message, MessageDecoder, encode
 
 STACK = Question("stackTrace", 0, {"startFrame": 0, "levels": 1})
@@ -150,7 +150,17 @@ def test_what_only_looks_like_it(asker, text):
     assert asker.arrived(evaluation, 0) == evaluation
 
 
-@pytest.mark.parametrize("arguments", [{}, {"questions": [3, {"command": "evaluate", "scope": 0, "rest": {}}]}])
+def test_long_answer(asker):
+    """An answer that is too long is kept from the editor, and from the client: the editor may ask for it."""
+    asker.arrived(plan(ALL[:1]), 0)
+    _, (stack,) = tell(asker, STOPPED)
+    onward, _ = tell(asker, response(stack, {"stackFrames": [{"id": 7}], "text": "x" * MAX_ANSWER}))
+    assert ([], 0) == commands_and_left(onward)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"questions": 3}, {"questions": [3, {"command": "evaluate", "scope": 0, "rest": {}}]}]
+)
 def test_strange_plan(asker, arguments):
     """Questions that no agent may ask are left out."""
     strange = encode({"seq": 0, "type": "request", "command": PLAN, "arguments": arguments})
