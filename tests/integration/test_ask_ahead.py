@@ -143,8 +143,10 @@ async def look(session: Stopped) -> dict[str, str]:
     return {variable["name"]: variable["value"] for variable in variables["variables"]}
 
 
-async def test_real_debugger(relay: LocalRelay, tmp_path: Path) -> None:
+async def test_real_debugger(relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the second stop, all that an editor shows is on the laptop: it is answered while the network is away."""
+    for limit in ("AT_ONCE", "PROMPT", "HOLD_LIMIT", "KEPT"):  # a slow machine is no person
+        monkeypatch.setattr(f"relay_client.answer_ahead.{limit}", 60.0)
     async with (
         debuggee(tmp_path) as (_, debugger_port, script),
         tunnelled_to(relay, debugger_port, dap_only=True) as path,
