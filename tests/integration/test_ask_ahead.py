@@ -18,6 +18,7 @@ from tests.support.chaos import CutSchedule
 from tests.support.debuggee import LINE, Stopped, debuggee, stopped_at_breakpoint
 from tests.support.relay import LocalRelay
 from tests.support.scripted_adapter import ScriptedAdapter
+from tests.support.streams import echo, local_server
 from tests.support.tunnel import tunnelled, tunnelled_to
 
 STOPS = 8
@@ -159,6 +160,17 @@ async def test_real_debugger(relay: LocalRelay, tmp_path: Path, monkeypatch: pyt
         assert (await look(session))["square"] == "49"
         path.chaos.accepting = True
         assert await session.value("square + 1") == "50"
+
+
+async def test_switched_off(relay: LocalRelay) -> None:
+    """Without it nobody looks for messages: half of one goes on as it comes."""
+    half = encode({"type": "event"})[:-3]
+    async with local_server(echo) as (port, _), tunnelled_to(relay, port, ask_ahead=False) as path:
+        reader, writer = await asyncio.open_connection("127.0.0.1", path.port)
+        writer.write(half)
+        assert await asyncio.wait_for(reader.readexactly(len(half)), 20) == half
+        writer.close()
+        await writer.wait_closed()
 
 
 async def test_any_messages_through_a_tunnel(relay: LocalRelay) -> None:

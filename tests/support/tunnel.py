@@ -93,6 +93,7 @@ async def tunnelled_to(
     target_port: int,
     *,
     dap_only: bool = False,
+    ask_ahead: bool = True,
     encrypted: bool = True,
     settings: Settings = QUICK,
     grace: Grace | None = None,
@@ -106,7 +107,12 @@ async def tunnelled_to(
         running_agent(relay, {port: target}, tunnel_key=key, settings=settings, grace=grace) as agent,
         ChaosProxy("127.0.0.1", relay.server.port, seed=seed) as chaos,
         Tunnels(
-            Endpoint("localhost", chaos.port, HC), relay.sender, relay.tls, tunnel_key=key, settings=settings
+            Endpoint("localhost", chaos.port, HC),
+            relay.sender,
+            relay.tls,
+            tunnel_key=key,
+            settings=settings,
+            ask_ahead=ask_ahead,
         ) as tunnels,
         Forwarder(tunnels, [port]),
     ):
