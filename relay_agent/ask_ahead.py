@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from relay_core.dap.ahead import ANSWER, MAX_ANSWER, MAX_PLAN, PLAN, QUESTIONS, Question, Stop, arguments_of, parse
 from relay_core.dap.cutting import MAX_WHOLE, Cutter
 from relay_core.dap.framing import MAX_BODY, Message, encode, encode_body
+from relay_core.net.interposed_stream import Interposer
 
 __all__ = ["AskAhead"]
 
@@ -20,11 +22,8 @@ FIRST_SEQ = 1_000_000_000
 _ANSWERS = b'{"seq":0,"type":"event","event":"%b","body":{"answers":[%b],"left":%d}}'
 
 
-class AskAhead:
-    """One debugger's connection; see `relay_core.net.interposed_stream` for what its methods are for."""
-
-    deadline: float | None = None
-    """Nothing is kept back here."""
+class AskAhead(Interposer):
+    """One debugger's connection."""
 
     def __init__(self) -> None:
         self._from_editor = Cutter()
@@ -32,7 +31,7 @@ class AskAhead:
         self._plan: list[Question] = []
         self._round: _Round | None = None
         self._seq = FIRST_SEQ
-        self._asked: dict[int, tuple[_Round, Question, Message]] = {}
+        self._asked: dict[int, _Asked] = {}
         """What has not been answered, by number."""
 
     def __repr__(self) -> str:
@@ -61,10 +60,6 @@ class AskAhead:
             requests += asked
         return b"".join(onward), requests
 
-    def expired(self, now: float) -> bytes:  # noqa: ARG002 - as above
-        """Return nothing: there is no deadline."""
-        return b""
-
     def arrived_end(self) -> bytes:
         """Return what the client has begun to say."""
         return self._from_editor.end()
@@ -78,7 +73,7 @@ class AskAhead:
         if self._asked and b'"response"' in body and (response := parse(body, "response")):
             asked = self._asked.pop(response["request_seq"], None)
             if asked is not None:
-                return self._answered(*asked, response, body)
+                return self._answered(asked, response, body)
         elif self._plan and b'"stopped"' in body and (event := parse(body, "event")):
             match event:
                 case {"event": "stopped", "body": {"threadId": int(thread)}}:
@@ -89,9 +84,8 @@ class AskAhead:
                     return raw + round_.tell(), requests
         return raw, b""
 
-    def _answered(
-        self, round_: _Round, question: Question, request: Message, response: Message, body: bytes
-    ) -> tuple[bytes, bytes]:
+    def _answered(self, asked: _Asked, response: Message, body: bytes) -> tuple[bytes, bytes]:
+        round_, question, request = asked
         if round_ is not self._round:
             return b"", b""  # it comes too late: the process has stopped somewhere else meanwhile
         round_.asked.remove(question)
@@ -115,7 +109,7 @@ class AskAhead:
                 round_.asked.append(question)
                 self._seq += 1
                 request = {"seq": self._seq, "type": "request", "command": question.command, "arguments": arguments}
-                self._asked[self._seq] = (round_, question, request)
+                self._asked[self._seq] = _Asked(round_, question, request)
                 requests.append(encode(request))
         if not round_.asked:
             round_.questions.clear()  # nothing will ever be known about these
@@ -154,6 +148,14 @@ class _Round:
         self.left = left
         answers, self.answers = b",".join(self.answers), []
         return encode_body(_ANSWERS % (ANSWER.encode(), answers, left))
+
+
+class _Asked(NamedTuple):
+    """A question under way."""
+
+    round: _Round
+    question: Question
+    request: Message
 
 
 def _is_question(body: bytes) -> bool:

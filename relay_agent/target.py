@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from relay_agent.ask_ahead import AskAhead
 from relay_agent.greeting import GreetedStream
 from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.dap.framing import BEGINNING
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError, UsageError
 from relay_core.net.interposed_stream import InterposedStream
 from relay_core.net.pump import READ_SIZE, Traffic, pump, set_nodelay
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Target", "TargetGone", "parse_targets", "serve_stream"]
 
-DAP_PREFIX = b"Content-Length:"
 FIRST_BYTES_TIMEOUT = 30.0
 """Seconds a debugger may take to send its first request; VS Code sends it at once."""
 SERVER_FIRST_DELAY = 0.3
@@ -119,7 +119,7 @@ async def serve_stream(target: Served, stream: DirectStream, traffic: Traffic, *
     stream = interposed or stream
     try:
         first = await _first_bytes(stream, patience=FIRST_BYTES_TIMEOUT if target.dap_only else SERVER_FIRST_DELAY)
-        is_dap = first.startswith(DAP_PREFIX)
+        is_dap = first.startswith(BEGINNING)
         if target.dap_only and not is_dap:
             raise ProtocolError("a client does not speak the debug adapter protocol; debugpy was not disturbed")
         reader, writer = await _dial(target, patience=DEBUGGER_PATIENCE if target.dap_only else 0.0)
@@ -147,7 +147,7 @@ async def _first_bytes(stream: ByteStream, *, patience: float) -> bytes:
     received = b""
     try:
         async with timeout(patience):
-            while len(received) < len(DAP_PREFIX) and DAP_PREFIX.startswith(received):
+            while len(received) < len(BEGINNING) and BEGINNING.startswith(received):
                 chunk = await stream.read()
                 if not chunk:
                     raise ConnectionLost("the client left before it sent anything", code=1000)

@@ -12,6 +12,7 @@ from typing import Any
 from relay_core.dap.ahead import ANSWER, MAX_NEWS, MAX_PLAN, PLAN, QUESTIONS, Question, Stop, arguments_of, parse
 from relay_core.dap.cutting import Cutter
 from relay_core.dap.framing import Message, encode
+from relay_core.net.interposed_stream import Interposer
 
 __all__ = ["AnswerAhead"]
 
@@ -34,11 +35,10 @@ WATCHING = ("hover", "watch")
 """Contexts of `evaluate` in which an editor evaluates by itself, next to asking for variables, in any order."""
 
 
-class AnswerAhead:
-    """One editor's connection; see `relay_core.net.interposed_stream` for what its methods are for."""
+class AnswerAhead(Interposer):
+    """One editor's connection."""
 
     def __init__(self) -> None:
-        self.deadline: float | None = None
         self._from_editor = Cutter()
         self._from_agent = Cutter(MAX_NEWS)
         self._plan: list[Question] = []

@@ -19,12 +19,13 @@ Both sides speak of it inside the stream, in messages of the debug adapter proto
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from relay_core.dap import framing
 from relay_core.dap.framing import Message
+from relay_core.errors import ProtocolError
 
 __all__ = [
     "ANSWER",
@@ -146,10 +147,10 @@ class Stop:
 def parse(body: bytes, kind: str) -> Message | None:
     """Return a message of one type (`request`, `response`, `event`) with the fields it must have, or None."""
     try:
-        message = json.loads(body)
-    except (ValueError, RecursionError):
+        message = framing.parse(body)
+    except ProtocolError:
         return None
-    if not isinstance(message, dict) or message.get("type") != kind:
+    if message["type"] != kind:
         return None
     return message if all(isinstance(message.get(name), form) for name, form in _FORMS[kind].items()) else None
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from relay_core.dap.framing import END_OF_HEADER, MAX_HEADER, read_header
+from relay_core.dap.framing import BEGINNING, find_body
 from relay_core.errors import ProtocolError
 
 __all__ = ["MAX_WHOLE", "Cutter", "Piece"]
 
 MAX_WHOLE = 256 * 1024
 """Bytes of JSON; of longer messages nobody here wants to know what is in them, as a rule."""
-_BEGINNING = b"Content-Length:"
 
 
 class Piece(NamedTuple):
@@ -66,25 +65,24 @@ class Cutter:
             part = self._take(min(self._long, len(self._buffer)))
             self._long -= len(part)
             return Piece(part, b"")
-        beginning = bytes(self._buffer[: len(_BEGINNING)])
-        end = self._buffer.find(END_OF_HEADER, 0, MAX_HEADER)
         try:
-            if not _BEGINNING.startswith(beginning) or (end < 0 and len(self._buffer) >= MAX_HEADER):
+            if not BEGINNING.startswith(bytes(self._buffer[: len(BEGINNING)])):
                 raise ProtocolError("this is something else")
-            return None if end < 0 else self._cut(end, read_header(bytes(self._buffer[:end])))
+            found = find_body(self._buffer)
         except ProtocolError:
             self._foreign = True
             return Piece(self.end(), b"")
+        return None if found is None else self._cut(*found)
 
-    def _cut(self, header: int, length: int) -> Piece | None:
-        size = header + len(END_OF_HEADER) + length
+    def _cut(self, start: int, length: int) -> Piece | None:
+        size = start + length
         if length > self.max_whole:
             self._long = size
             return self._next()
         if len(self._buffer) < size:
             return None
         raw = self._take(size)
-        return Piece(raw, raw[-length:] if length else b"")
+        return Piece(raw, raw[start:])
 
     def _take(self, size: int) -> bytes:
         taken = bytes(self._buffer[:size])

@@ -11,14 +11,15 @@ from typing import Any
 from relay_core.errors import ProtocolError
 
 __all__ = [
-    "END_OF_HEADER",
+    "BEGINNING",
     "MAX_BODY",
     "MAX_HEADER",
     "Message",
     "MessageDecoder",
     "encode",
     "encode_body",
-    "read_header",
+    "find_body",
+    "parse",
 ]
 
 Message = dict[str, Any]
@@ -29,7 +30,9 @@ MAX_HEADER = 4096
 MAX_BODY = 16 * 1024 * 1024
 """Bytes of JSON. debugpy stops reading for ever at 16 MiB, so nothing larger is ever useful."""
 
-END_OF_HEADER = b"\r\n\r\n"
+BEGINNING = b"Content-Length:"
+"""With which every known debugger's messages begin."""
+_END_OF_HEADER = b"\r\n\r\n"
 _NOT_DAP = "the debug adapter protocol is not spoken here"
 
 
@@ -68,7 +71,7 @@ class MessageDecoder:
         self._buffer += data
         messages = []
         while (body := self._next_body()) is not None:
-            messages.append(_parse(body))
+            messages.append(parse(body))
         return messages
 
     def receive_eof(self) -> None:
@@ -88,15 +91,13 @@ class MessageDecoder:
         return self._take(self._expected)
 
     def _next_length(self) -> int | None:
-        end = self._buffer.find(END_OF_HEADER, 0, MAX_HEADER)
-        if end < 0:
-            if len(self._buffer) >= MAX_HEADER:
-                raise ProtocolError(f"{_NOT_DAP}: no header within {MAX_HEADER} bytes")
+        found = find_body(self._buffer)
+        if found is None:
             return None
-        length = read_header(bytes(self._buffer[:end]))
+        start, length = found
         if length > self._max_body:
             raise ProtocolError(f"a message of {length} bytes exceeds the limit of {self._max_body}")
-        del self._buffer[: end + len(END_OF_HEADER)]
+        del self._buffer[:start]
         return length
 
     def _take(self, size: int) -> bytes:
@@ -106,15 +107,25 @@ class MessageDecoder:
         return taken
 
 
-def read_header(header: bytes) -> int:
-    """Return the length of the body; fields that are not defined are passed over, as in HTTP.
+def find_body(data: bytearray) -> tuple[int, int] | None:
+    """Return where the body of a message begins, and its length; None while its header is incomplete.
 
     Args:
-        header: What is in front of the empty line.
+        data: Begins with a message.
 
     Raises:
-        ProtocolError: no length is given.
+        ProtocolError: it begins with something else.
     """
+    end = data.find(_END_OF_HEADER, 0, MAX_HEADER)
+    if end >= 0:
+        return end + len(_END_OF_HEADER), _content_length(bytes(data[:end]))
+    if len(data) >= MAX_HEADER:
+        raise ProtocolError(f"{_NOT_DAP}: no header within {MAX_HEADER} bytes")
+    return None
+
+
+def _content_length(header: bytes) -> int:
+    """Read the one field that is defined; others are passed over, as in HTTP."""
     for line in header.split(b"\r\n"):
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"content-length":
@@ -125,7 +136,12 @@ def read_header(header: bytes) -> int:
     raise ProtocolError(f"{_NOT_DAP}: a header has no Content-Length")
 
 
-def _parse(body: bytes) -> Message:
+def parse(body: bytes) -> Message:
+    """Return the message that a body is.
+
+    Raises:
+        ProtocolError: it is none.
+    """
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from relay_core.errors import ConnectionLost
 from relay_core.net.stream import DirectStream
 
 __all__ = ["InterposedStream", "Interposer"]
@@ -21,7 +22,7 @@ __all__ = ["InterposedStream", "Interposer"]
 class Interposer(Protocol):
     """Sees both directions of a stream; `now` is in seconds of the event loop's clock."""
 
-    deadline: float | None
+    deadline: float | None = None
     """When `expired` is to be called, or None."""
 
     def arrived(self, data: bytes, now: float) -> bytes:
@@ -30,8 +31,9 @@ class Interposer(Protocol):
     def written(self, data: bytes, now: float) -> tuple[bytes, bytes]:
         """Take bytes of the local program; return those for the stream, and those back to the local program."""
 
-    def expired(self, now: float) -> bytes:
+    def expired(self, now: float) -> bytes:  # noqa: ARG002 - for those who set a deadline
         """Return bytes for the local program."""
+        return b""
 
     def arrived_end(self) -> bytes:
         """Return bytes for the local program: the stream has ended."""
@@ -74,21 +76,24 @@ class InterposedStream:
         """Return the next bytes for the local program."""
         self._in_flight = False
         while not self._ready:
-            data = await self._stream.read()
-            told = self._interposer.arrived(data, self._loop.time()) if data else self._interposer.arrived_end()
-            self._set_timer()
+            try:
+                data = await self._stream.read()
+            except ConnectionLost:
+                if told := self._end():
+                    return told  # what came before; the next call raises again
+                raise
             if not data:
-                self._inject = None
-            if not data and not told:
-                return b""
-            self._ready += [told] if told else []
+                return self._end()
+            if told := self._interposer.arrived(data, self._loop.time()):
+                self._ready.append(told)
+            self._set_timer()
         data = b"".join(self._ready)
         self._ready.clear()
         self._in_flight = True
         return data
 
     def offer_to(self, take: Callable[[bytes], bool]) -> None:
-        """Offer bytes for the local program to `take`, which says by `take(b"")` whether it would take any."""
+        """Offer bytes for the local program to `take`."""
 
         def take_told(data: bytes) -> bool:
             if self._ready or not take(b""):
@@ -133,6 +138,13 @@ class InterposedStream:
         """Drop the stream."""
         self._stop_timer()
         self._stream.abort(reason)
+
+    def _end(self) -> bytes:
+        """Return the last bytes for the local program, if there are any."""
+        self._inject = None
+        told = self._interposer.arrived_end()
+        self._set_timer()
+        return told
 
     def _pass(self, data: bytes) -> bytes:
         onward, back = self._interposer.written(data, self._loop.time())

@@ -53,4 +53,8 @@ class DirectStream(ByteStream, Protocol):
         """Send what can be sent without waiting, and return how many bytes that was."""
 
     def offer_to(self, take: Callable[[bytes], bool]) -> None:
-        """Offer what arrives while somebody waits in `read`: `read` does not return what `take` has taken."""
+        """Offer what arrives while somebody waits in `read`: `read` does not return what `take` has taken.
+
+        Args:
+            take: Takes all or nothing, and says which; `take(b"")` says whether it would take anything.
+        """

@@ -96,8 +96,7 @@ def test_second_stop_costs_one_round_trip():
     path.look()
     path.ask("next", threadId=1)
     asked = len(path.adapter.requests)
-    del path.heard
-    path.heard = deque()
+    path.heard.clear()
     path.send("threads")
     assert not path.up
     assert path.heard.popleft()["body"] == {"threads": [{"id": 1, "name": "after 2 stops"}]}
@@ -219,9 +218,8 @@ def _walk(rng: random.Random) -> None:
         nonlocal running
         if running or stops_heard == STOPS:
             return
-        command = rng.choices(["threads", "stackTrace", "scopes", "variables", "evaluate", "next"], [2, 4, 6, 8, 2, 1])[
-            0
-        ]
+        weights = {"threads": 2, "stackTrace": 4, "scopes": 6, "variables": 8, "evaluate": 2, "next": 1}
+        (command,) = rng.choices(list(weights), list(weights.values()))
         arguments: dict[str, object] = {
             "threads": {},
             "stackTrace": {"threadId": 1, "startFrame": rng.choice([0, 0, 0, 1]), "levels": rng.choice([1, 1, 1, 19])},

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from relay_core.errors import ConnectionLost
 from relay_core.net.interposed_stream import InterposedStream
 from tests.support.streams import MemoryStream, stream_pair
 
@@ -15,6 +16,7 @@ class Shouter:
     def __init__(self) -> None:
         self.deadline: float | None = None
         self.seen = b""
+        self.last = b""
 
     def arrived(self, data: bytes, now: float) -> bytes:
         if b"later" in data:
@@ -30,7 +32,8 @@ class Shouter:
         return b"EXPIRED"
 
     def arrived_end(self) -> bytes:
-        return b""
+        last, self.last = self.last, b""
+        return last
 
     def written_end(self) -> bytes:
         return b"."
@@ -86,6 +89,18 @@ async def test_read_waits_for_something_to_tell():
     await far.write_eof()
     assert await middle.read() == b""
     assert await middle.read() == b""
+
+
+async def test_what_was_kept_before_a_break():
+    """What the interposer still has for the program comes before the news that the stream broke."""
+    near, far = stream_pair()
+    middle, shouter, _ = interposed(near)
+    shouter.last = b"LAST"
+    far.abort()
+    assert await middle.read() == b"LAST"
+    near._incoming.put_nowait(None)
+    with pytest.raises(ConnectionLost):
+        await middle.read()
 
 
 async def test_word_of_its_own_waits_for_its_turn():
