@@ -117,7 +117,7 @@ class Tunnels:
         return tunnel.driver.open(wanted.port, {"user": _user()})
 
     async def open_for(self, writer: asyncio.StreamWriter, destination: Destination) -> DirectStream:
-        """Return such a stream for a local program, which may be an editor: what it asks may be answered on the way.
+        """Return a stream as `open` does, for a local program that may be an editor: some questions are answered here.
 
         Args:
             writer: Leads to the program.
