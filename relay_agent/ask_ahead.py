@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from relay_core.dap.ahead import ANSWER, MAX_ANSWER, MAX_PLAN, PLAN, QUESTIONS, Question, Stop, arguments_of, parse
+from relay_core.dap.ahead import MAX_PLAN, NEWS, PLAN, Question, Stop, arguments_of, changes_nothing, parse
 from relay_core.dap.cutting import MAX_WHOLE, Cutter
 from relay_core.dap.framing import MAX_BODY, Message, encode, encode_body
 from relay_core.net.interposed_stream import Interposer
@@ -19,7 +18,14 @@ __all__ = ["AskAhead"]
 
 FIRST_SEQ = 1_000_000_000
 """No editor sends so many requests, so none of its numbers is one of ours."""
-_ANSWERS = b'{"seq":0,"type":"event","event":"%b","body":{"answers":[%b],"left":%d}}'
+SLOW = 0.1
+"""Seconds for an answer. Most take 1 ms, but the text of variables may take long to make, and somebody who steps on
+would wait for it."""
+LONG = 64 * 1024
+"""Bytes of an answer. VS Code's are some 3 KiB; longer ones are not worth sending before somebody wants them."""
+PATIENCE = 3
+"""Answers, slow or long, one after the other, to a question that is not asked ahead any more then."""
+_NEWS = b'{"seq":0,"type":"event","event":"%b","body":{"after":%d,"asked":[%b],"answered":[%b]}}'
 
 
 class AskAhead(Interposer):
@@ -28,7 +34,9 @@ class AskAhead(Interposer):
     def __init__(self) -> None:
         self._from_editor = Cutter()
         self._from_debugger = Cutter()
-        self._plan: list[Question] = []
+        self._after = 0
+        """Number of the last request of the editor that may change something."""
+        self._plan: list[_Planned] = []
         self._round: _Round | None = None
         self._seq = FIRST_SEQ
         self._asked: dict[int, _Asked] = {}
@@ -41,21 +49,22 @@ class AskAhead(Interposer):
         """Take bytes of the client; return those for debugpy."""
         onward: list[bytes] = []
         for piece in self._from_editor.feed(data):
-            plan = _parse_plan(piece.body) if PLAN.encode() in piece.body else None
-            if plan is not None:
-                self._plan = plan
+            request = parse(piece.body, "request") or {}
+            if request.get("command") == PLAN:
+                self._plan = _parse_plan(request)
                 continue
-            if self._round and self._round.questions and not _is_question(piece.body):
+            if not changes_nothing(request):
+                self._after = request.get("seq", 0)
                 self._round = None  # the editor may let the process go on: nothing more is asked about this stop
             onward.append(piece.raw)
         return b"".join(onward)
 
-    def written(self, data: bytes, now: float) -> tuple[bytes, bytes]:  # noqa: ARG002 - as above
+    def written(self, data: bytes, now: float) -> tuple[bytes, bytes]:
         """Take bytes of debugpy; return those for the client, and requests for debugpy."""
         onward, requests = [], b""
         self._from_debugger.max_whole = MAX_BODY if self._asked else MAX_WHOLE  # no answer of ours may slip through
         for piece in self._from_debugger.feed(data):
-            told, asked = self._hear(piece.raw, piece.body)
+            told, asked = self._hear(piece.raw, piece.body, now)
             onward.append(told)
             requests += asked
         return b"".join(onward), requests
@@ -68,105 +77,89 @@ class AskAhead(Interposer):
         """Return what debugpy has begun to say."""
         return self._from_debugger.end()
 
-    def _hear(self, raw: bytes, body: bytes) -> tuple[bytes, bytes]:
+    def _hear(self, raw: bytes, body: bytes, now: float) -> tuple[bytes, bytes]:
         """Return what a piece is to the client, and what to ask for next."""
         if self._asked and b'"response"' in body and (response := parse(body, "response")):
             asked = self._asked.pop(response["request_seq"], None)
             if asked is not None:
-                return self._answered(asked, response, body)
+                return self._answered(asked, response, body, now)
         elif self._plan and b'"stopped"' in body and (event := parse(body, "event")):
             match event:
                 case {"event": "stopped", "body": {"threadId": int(thread)}}:
-                    self._round = round_ = _Round(
-                        Stop(thread), list(self._plan), sum(question.at_once for question in self._plan)
-                    )
-                    requests = self._ask(round_)
-                    return raw + round_.tell(), requests
+                    questions = [planned for planned in self._plan if planned.costly < PATIENCE]
+                    self._round = _Round(Stop(thread), questions)
+                    told, requests = self._ask(self._round, now)
+                    return raw + told, requests
         return raw, b""
 
-    def _answered(self, asked: _Asked, response: Message, body: bytes) -> tuple[bytes, bytes]:
-        round_, question, request = asked
+    def _answered(self, asked: _Asked, response: Message, body: bytes, now: float) -> tuple[bytes, bytes]:
+        costly = now - asked.at > SLOW or len(body) > LONG
+        asked.planned.costly = asked.planned.costly + 1 if costly else 0
+        round_, request = asked.round, asked.request
         if round_ is not self._round:
-            return b"", b""  # it comes too late: the process has stopped somewhere else meanwhile
-        round_.asked.remove(question)
-        if response.get("success") is not True:
+            return self._tell([], body), b""
+        if response.get("success") is True:
+            round_.stop.learn(request["command"], request["arguments"], response.get("body"))
+        else:
             round_.questions.clear()  # the process has gone on
-            return round_.tell(), b""
-        round_.stop.learn(request["command"], request["arguments"], response.get("body"))
-        if len(body) <= MAX_ANSWER:
-            round_.answers.append(b'{"request":%b,"response":%b}' % (json.dumps(request).encode(), body))
-        requests = self._ask(round_)
-        return round_.tell(), requests
+        return self._ask(round_, now, body)
 
-    def _ask(self, round_: _Round) -> bytes:
-        """Return requests for all that can be asked now; what is not wanted at once waits for what is."""
+    def _ask(self, round_: _Round, now: float, answer: bytes = b"") -> tuple[bytes, bytes]:
+        """Return what the client is told of an answer and of new requests, and these, for all that can be asked."""
         requests = []
-        hurry = round_.wanted_at_once > 0
-        for question in list(round_.questions) if self._from_editor.at_boundary else ():
-            arguments = round_.stop.arguments(question)
-            if arguments is not None and (question.at_once or not hurry):
-                round_.questions.remove(question)
-                round_.asked.append(question)
+        for planned in list(round_.questions) if self._from_editor.at_boundary else ():
+            arguments = round_.stop.arguments(planned.question)
+            if arguments is not None:
+                round_.questions.remove(planned)
                 self._seq += 1
-                request = {"seq": self._seq, "type": "request", "command": question.command, "arguments": arguments}
-                self._asked[self._seq] = _Asked(round_, question, request)
-                requests.append(encode(request))
-        if not round_.asked:
-            round_.questions.clear()  # nothing will ever be known about these
-        return b"".join(requests)
+                request = {
+                    "seq": self._seq,
+                    "type": "request",
+                    "command": planned.question.command,
+                    "arguments": arguments,
+                }
+                self._asked[self._seq] = _Asked(round_, planned, request, now)
+                requests.append(request)
+        return self._tell(requests, answer), b"".join(map(encode, requests))
+
+    def _tell(self, asked: list[Message], answer: bytes) -> bytes:
+        if not asked and not answer:
+            return b""
+        asking = b",".join(json.dumps(request).encode() for request in asked)
+        return encode_body(_NEWS % (NEWS.encode(), self._after, asking, answer))
 
 
-@dataclass
+@dataclass(eq=False)
+class _Planned:
+    """A question of the plan."""
+
+    question: Question
+    costly: int = 0
+    """Answers to it that were slow or long, since the last that was not."""
+
+
+@dataclass(eq=False)
 class _Round:
-    """The questions of one stop."""
+    """One stop."""
 
     stop: Stop
-    questions: list[Question]
+    questions: list[_Planned] = field(default_factory=list)
     """What has not been asked."""
-    left: int
-    """What the client knows about the number of answers that are wanted at once and still to come."""
-    asked: list[Question] = field(default_factory=list)
-    """What has not been answered."""
-    answers: list[bytes] = field(default_factory=list)
-    """What the client has not been told: JSON, as it came."""
-
-    @property
-    def wanted_at_once(self) -> int:
-        """Answers of that kind that are still to come."""
-        return sum(question.at_once for question in (*self.questions, *self.asked))
-
-    def tell(self) -> bytes:
-        """Return what the client is to be told now.
-
-        The less the better, as each message is work for debugpy's neighbours: what is wanted at once in one, the rest
-        in another. But nothing waits for variables, whose text may take long to make.
-        """
-        left = self.wanted_at_once
-        is_last = not self.questions and all(question.command == "variables" for question in self.asked)
-        if not (is_last and self.answers) and not (self.left and not left):
-            return b""
-        self.left = left
-        answers, self.answers = b",".join(self.answers), []
-        return encode_body(_ANSWERS % (ANSWER.encode(), answers, left))
 
 
-class _Asked(NamedTuple):
-    """A question under way."""
+@dataclass(eq=False)
+class _Asked:
+    """A request under way."""
 
     round: _Round
-    question: Question
+    planned: _Planned
     request: Message
+    at: float
+    """When it was made."""
 
 
-def _is_question(body: bytes) -> bool:
-    return (parse(body, "request") or {}).get("command") in QUESTIONS
-
-
-def _parse_plan(body: bytes) -> list[Question] | None:
-    """Return the questions of a plan, or None if this is no plan."""
-    request = parse(body, "request")
-    if request is None or request.get("command") != PLAN:
-        return None
+def _parse_plan(request: Message) -> list[_Planned]:
+    """Return the questions of a plan."""
     questions = arguments_of(request).get("questions")
     found = [Question.parse(question) for question in questions] if isinstance(questions, list) else []
-    return [question for question in found if question][:MAX_PLAN]
+    return [_Planned(question) for question in found if question][:MAX_PLAN]

@@ -1,4 +1,4 @@
-"""The client's part of `relay_core.dap.ahead`: it learns what its editor asks, and answers what it knows.
+"""The client's part of `relay_core.dap.ahead`: it learns what its editor asks, and answers what the agent has asked.
 
 Only questions are answered here that the editor asked by itself at the stop before, each once, and only until the
 editor says anything else than a question or the debugger says that something has changed.
@@ -9,30 +9,34 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from relay_core.dap.ahead import ANSWER, MAX_NEWS, MAX_PLAN, PLAN, QUESTIONS, Question, Stop, arguments_of, parse
-from relay_core.dap.cutting import Cutter
+from relay_core.dap.ahead import (
+    MAX_NEWS,
+    MAX_PLAN,
+    NEWS,
+    PLAN,
+    QUESTIONS,
+    Question,
+    Stop,
+    arguments_of,
+    changes_nothing,
+    is_message,
+    parse,
+)
+from relay_core.dap.cutting import MAX_WHOLE, Cutter
 from relay_core.dap.framing import Message, encode
 from relay_core.net.interposed_stream import Interposer
 
 __all__ = ["AnswerAhead"]
 
-HOLD_LIMIT = 0.1
-"""Seconds that `stopped` is kept back. The answers take 5 ms, but for variables whose text takes long to make."""
-LATE_LIMIT = 3
-"""Times that a question may be late before it is not asked ahead any more."""
-AT_ONCE = 0.2
-"""Seconds between what an editor is told and its next question if nothing but the answer to it was missing."""
 PROMPT = 1.0
-"""The same if it asks by itself; people are slower. VS Code lets 0.4 s pass before it asks for variables and for the
-rest of the call stack: somebody who steps on will not want them."""
+"""Seconds between what an editor is told and its next question if it asks by itself; people are slower. VS Code lets
+0.4 s pass before it asks for variables and for the rest of the call stack."""
 KEPT = 2.0
 """Seconds for which an answer is used: objects can change behind the back of a stopped process."""
 RESUMING = frozenset({"continue", "next", "stepIn", "stepOut", "stepBack", "reverseContinue", "goto"})
 """Requests that lead to the next stop."""
 CHANGES = (b'"continued"', b'"exited"', b'"invalidated"', b'"stopped"', b'"terminated"', b'"thread"')
 """Events after which answers are not true any more."""
-WATCHING = ("hover", "watch")
-"""Contexts of `evaluate` in which an editor evaluates by itself, next to asking for variables, in any order."""
 
 
 class AnswerAhead(Interposer):
@@ -41,22 +45,24 @@ class AnswerAhead(Interposer):
     def __init__(self) -> None:
         self._from_editor = Cutter()
         self._from_agent = Cutter(MAX_NEWS)
-        self._plan: list[Question] = []
+        self._plan: list[dict[str, Any]] = []
+        """What the agent knows."""
         self._learned: list[Question] = []
-        self._late: list[Question] = []
+        """What the editor has asked at this stop."""
         self._stop: Stop | None = None
         self._quiet_since = 0.0
         """When the editor was told the last thing that it may ask about."""
         self._asked: dict[int, Message] = {}
-        """Questions of the editor that the debugger answers, by number."""
-        self._answers: list[_Answer] = []
+        """Questions of the editor that have gone on, by number."""
+        self._ahead: dict[int, _Ahead] = {}
+        """Questions of the agent, by number."""
         self._current = False
-        """Whether answers that come now are about the present state."""
-        self._held: list[bytes] | None = None
-        """What the editor is not told yet."""
+        """Whether the debugger has said nothing since the last stop that changes the answers."""
+        self._after = 0
+        """Number of the editor's last request that may change something."""
 
     def __repr__(self) -> str:
-        return f"<AnswerAhead plan={len(self._plan)} answers={len(self._answers)}>"
+        return f"<AnswerAhead plan={len(self._plan)} ahead={len(self._ahead)}>"
 
     def written(self, data: bytes, now: float) -> tuple[bytes, bytes]:
         """Take bytes of the editor; return those for the agent, and answers."""
@@ -64,13 +70,15 @@ class AnswerAhead(Interposer):
         back: list[bytes] = []
         for piece in self._from_editor.feed(data):
             request = parse(piece.body, "request") or {}
-            if request.get("command") in QUESTIONS and (answer := self._answer(request, now)):
-                back.append(answer)
+            command = request.get("command")
+            if command in QUESTIONS:
+                answer = self._ask(request, now)
+                (onward if answer is None else back).append(piece.raw if answer is None else answer)
                 continue
-            if not _changes_nothing(request):
-                back.append(self._release(now))
+            if not changes_nothing(request):
+                self._after = request.get("seq", 0)
                 self._forget_answers()
-            if request.get("command") in RESUMING:
+            if command in RESUMING:
                 onward.append(self._tell_plan())
             onward.append(piece.raw)
         return b"".join(onward), b"".join(back)
@@ -79,24 +87,18 @@ class AnswerAhead(Interposer):
         """Take bytes of the agent; return those for the editor."""
         told = []
         for piece in self._from_agent.feed(data):
-            if ANSWER.encode() in piece.body and (news := _parse_news(piece.body)) is not None:
-                answers, left = news
-                self._answers += [replace(answer, at=now) for answer in answers if self._current]
-                told.append(b"" if left else self._release(now))
-                continue
-            self._watch(piece.body, now)
-            (told if self._held is None else self._held).append(piece.raw)
+            news = _News.parse(piece.body) if NEWS.encode() in piece.body else None
+            if news is None:
+                if len(piece.body) <= MAX_WHOLE:
+                    self._watch(piece.body, now)
+                told.append(piece.raw)
+            else:
+                told += self._learn(news, now)
         return b"".join(told)
 
-    def expired(self, now: float) -> bytes:
-        """Return what was kept back for too long."""
-        answered = {answer.command for answer in self._answers}
-        self._late += [question for question in self._plan if question.at_once and question.command not in answered]
-        return self._release(now)
-
     def arrived_end(self) -> bytes:
-        """Return what the editor has not been told."""
-        return self._release(self._quiet_since) + self._from_agent.end()
+        """Return what the agent has begun to say."""
+        return self._from_agent.end()
 
     def written_end(self) -> bytes:
         """Return what the editor has begun to say."""
@@ -104,36 +106,32 @@ class AnswerAhead(Interposer):
 
     # From the editor:
 
-    def _answer(self, request: Message, now: float) -> bytes | None:
-        """Return the answer to a question, or None if the debugger is to be asked."""
+    def _ask(self, request: Message, now: float) -> bytes | None:
+        """Return what the editor is told of its question now, or None if the debugger is to be asked."""
         command, arguments = request["command"], arguments_of(request)
-        question = self._recognise(command, arguments)
-        pause = now - self._quiet_since
-        if question and pause <= PROMPT and question not in self._learned[:MAX_PLAN]:
-            at_once = pause <= AT_ONCE and all(earlier.at_once for earlier in self._learned)
-            self._learned.append(replace(question, at_once=at_once))
-        known = [a for a in self._answers if (a.command, a.arguments) == (command, arguments) and now - a.at <= KEPT]
-        if not known or self._held is not None or not self._from_agent.at_boundary:
-            if question:
-                self._asked[request["seq"]] = request
-            return None
-        self._answers.remove(known[0])
-        self._hear(command, arguments, known[0].response, now)
-        return encode({**known[0].response, "request_seq": request["seq"]})
+        question = self._stop.recognise(command, arguments) if self._stop else None
+        if question and now - self._quiet_since <= PROMPT and question not in self._learned[:MAX_PLAN]:
+            self._learned.append(question)
+        for number, ahead in self._ahead.items():
+            if ahead.is_free(now) and ahead.asks(command, arguments) and self._from_agent.at_boundary:
+                if ahead.response is not None:
+                    del self._ahead[number]
+                    return self._answer(request, ahead.response, now)
+                ahead.editors = request
+                return b""
+        if question:
+            self._asked[request["seq"]] = request
+        return None
 
     def _tell_plan(self) -> bytes:
         """Return what the agent has to know before the next stop."""
-        wanted = [question for question in self._learned[:MAX_PLAN] if self._late.count(question) < LATE_LIMIT]
-        plan = sorted(wanted, key=lambda question: (not question.at_once, question.command == "threads"))
-        questions = [question.as_json() for question in plan]
+        needed_first = sorted(self._learned[:MAX_PLAN], key=lambda question: question.command == "threads")
+        plan = [question.as_json() for question in needed_first]
         self._asked.clear()
-        if questions == [question.as_json() for question in self._plan]:
+        if plan == self._plan:
             return b""
         self._plan = plan
-        return encode({"seq": 0, "type": "request", "command": PLAN, "arguments": {"questions": questions}})
-
-    def _recognise(self, command: str, arguments: dict[str, Any]) -> Question | None:
-        return self._stop.recognise(command, arguments) if self._stop else None
+        return encode({"seq": 0, "type": "request", "command": PLAN, "arguments": {"questions": plan}})
 
     # From the agent:
 
@@ -142,62 +140,83 @@ class AnswerAhead(Interposer):
         if self._asked and b'"response"' in body and (response := parse(body, "response")):
             request = self._asked.pop(response["request_seq"], None)
             if request is not None:
-                self._hear(request["command"], arguments_of(request), response, now)
+                self._hear(request, response, now)
         elif any(change in body for change in CHANGES) and (event := parse(body, "event")):
             if f'"{event["event"]}"'.encode() in CHANGES:
                 self._forget_answers()
+                self._current = False
             match event:
                 case {"event": "stopped", "body": {"threadId": int(thread)}}:
                     self._stop, self._current = Stop(thread), True
                     self._learned, self._quiet_since = [], now
-                    if any(question.at_once for question in self._plan) and self._held is None:
-                        self._held, self.deadline = [], now + HOLD_LIMIT
 
-    def _hear(self, command: str, arguments: dict[str, Any], response: Message, now: float) -> None:
+    def _learn(self, news: _News, now: float) -> list[bytes]:
+        """Return what the editor is told because of news."""
+        told = []
+        for response in news.answered:
+            ahead = self._ahead.pop(response["request_seq"], None)
+            if ahead is not None and ahead.editors is not None:
+                told.append(self._answer(ahead.editors, response, now))
+            elif ahead is not None and response.get("success") is True:
+                self._ahead[response["request_seq"]] = replace(ahead, response=response, at=now)
+        if self._current and news.after == self._after != 0:
+            self._ahead |= {request["seq"]: _Ahead(request) for request in news.asked[:MAX_PLAN]}
+        return told
+
+    def _answer(self, request: Message, response: Message, now: float) -> bytes:
+        """Return the debugger's answer to a question of the agent as one to the same question of the editor."""
+        self._hear(request, response, now)
+        return encode({**response, "request_seq": request["seq"]})
+
+    def _hear(self, request: Message, response: Message, now: float) -> None:
         """The editor hears an answer."""
         self._quiet_since = now
         if self._stop:
-            self._stop.learn(command, arguments, response.get("body"))
+            self._stop.learn(request["command"], arguments_of(request), response.get("body"))
 
     def _forget_answers(self) -> None:
-        """Something has changed, or will have changed before the editor asks again."""
-        self._answers.clear()
-        self._current = False
-
-    def _release(self, now: float) -> bytes:
-        """Return what was kept back."""
-        if self._held is None:
-            return b""
-        held, self._held, self.deadline, self._quiet_since = self._held, None, None, now
-        return b"".join(held)
+        """Something has changed, or will have changed before the editor asks again; what it has asked is answered."""
+        self._ahead = {number: ahead for number, ahead in self._ahead.items() if ahead.editors is not None}
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """What the agent knows already."""
+@dataclass(eq=False)
+class _Ahead:
+    """A question that the agent has asked."""
 
-    command: str
-    arguments: dict[str, Any]
-    response: Message
+    request: Message
+    """The agent's."""
+    editors: Message | None = None
+    """The editor's request that asks the same."""
+    response: Message | None = None
     at: float = 0.0
     """When it came."""
 
+    def is_free(self, now: float) -> bool:
+        """Whether it can answer a request."""
+        return self.editors is None and (self.response is None or now - self.at <= KEPT)
 
-def _changes_nothing(request: Message) -> bool:
-    command, context = request.get("command"), arguments_of(request).get("context")
-    return command in QUESTIONS or (command == "evaluate" and context in WATCHING)
-
-
-def _parse_news(body: bytes) -> tuple[list[_Answer], int] | None:
-    """Return answers, and how many are still to come; None if this is something else."""
-    match parse(body, "event"):
-        case {"event": event, "body": {"answers": list(answers), "left": int(left)}} if event == ANSWER:
-            return [answer for found in answers if (answer := _parse_answer(found))], left
-    return None
+    def asks(self, command: str, arguments: dict[str, Any]) -> bool:
+        """Whether it asks what a request asks."""
+        return bool(self.request["command"] == command) and arguments_of(self.request) == arguments
 
 
-def _parse_answer(found: object) -> _Answer | None:
-    match found:
-        case {"request": {"command": str(command), "arguments": dict(arguments)}, "response": dict(response)}:
-            return _Answer(command, arguments, response)
-    return None
+@dataclass(frozen=True)
+class _News:
+    """What the agent has to tell."""
+
+    after: int
+    asked: list[Message]
+    answered: list[Message]
+
+    @classmethod
+    def parse(cls, body: bytes) -> _News | None:
+        """Return the news that a message contains, or None if it is something else."""
+        match parse(body, "event"):
+            case {"event": event, "body": {"after": int(after), "asked": list(asked), "answered": list(answered)}}:
+                if event == NEWS:
+                    return cls(after, _parse_all(asked, "request"), _parse_all(answered, "response"))
+        return None
+
+
+def _parse_all(found: list[object], kind: str) -> list[Message]:
+    return [message for message in found if is_message(message, kind)]

@@ -1,43 +1,44 @@
 """What an editor asks at each stop, asked before it does, so that a step costs one round trip instead of five.
 
 An editor that hears `stopped` asks for threads, the top of the call stack, its scopes and their variables, and each of
-these questions needs the answer to the one before. (VS Code asks the first two at once, the others 0.4 s later.) The
-client learns what its editor asks by itself, and tells the agent: the *plan*. At the next stop the agent asks debugpy
-the same, next to it, and sends the answers along with the event. The client keeps the event back until those are there
-that the editor wants at once, and answers the editor from them.
+these questions needs the answer to the one before. The client learns what its editor asks by itself, and tells the
+agent: the *plan*. At the next stop the agent asks debugpy the same, next to it, and tells the client what it asks and
+what the answers are: the *news*. An editor's question that the agent has asked already is answered by the client, at
+once or as soon as the answer is there.
 
     editor          client                              agent                     debugpy
       | next          |  plan (if it is a new one), next  |  next                    |
-      |               |                          stopped  |                  stopped |
-      |               |                                   |  threads, stackTrace ... |
-      |       stopped |                          answers  |                  answers |
-      | threads ...   |  (answered here)                  |                          |
+      |               |                                   |                 stopped  |
+      |      stopped  |           stopped, news of asking |  threads, stackTrace ... |
+      | threads       |                 news of an answer |                  answers |
+      |     answered  |                               ... |                      ... |
 
 Both sides speak of it inside the stream, in messages of the debug adapter protocol that never leave it: a request
-`relayDebug.plan` and events `relayDebug.answer`. What this module knows is common to both: the questions.
+`relayDebug.plan` and events `relayDebug.news`. What this module knows is common to both: the questions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from relay_core.dap import framing
-from relay_core.dap.framing import Message
+from relay_core.dap.framing import MAX_BODY, Message
 from relay_core.errors import ProtocolError
 
 __all__ = [
-    "ANSWER",
     "ASKS_AHEAD",
-    "MAX_ANSWER",
     "MAX_NEWS",
     "MAX_PLAN",
+    "NEWS",
     "PLAN",
     "QUESTIONS",
     "Question",
     "Stop",
     "arguments_of",
+    "changes_nothing",
+    "is_message",
     "parse",
 ]
 
@@ -46,16 +47,14 @@ ASKS_AHEAD = "asks_ahead"
 stream."""
 PLAN = "relayDebug.plan"
 """A request of the client: `arguments.questions` are asked at each stop from now on."""
-ANSWER = "relayDebug.answer"
-"""An event of the agent: `body.answers`, each a `request` and its `response`, and `body.left`, how many of the answers
-that are wanted at once are still to come."""
+NEWS = "relayDebug.news"
+"""An event of the agent: in its body `asked`, requests that debugpy will answer; `answered`, what it has answered to
+such requests; and `after`, the number of the last request of the editor that the agent has heard and that may change
+something, or 0. Every request that is told as `asked` is told as `answered` later."""
 MAX_PLAN = 8
 """Questions; VS Code has five."""
-
-MAX_ANSWER = 256 * 1024
-"""Bytes of JSON. Longer ones are not worth sending ahead."""
-MAX_NEWS = (MAX_PLAN + 1) * MAX_ANSWER
-"""Bytes of an event with answers, at most."""
+MAX_NEWS = MAX_BODY + 1024 * 1024
+"""Bytes of JSON: an answer of any length, and requests that a plan has room for."""
 
 _FORMS: dict[str, dict[str, type]] = {
     "request": {"command": str, "seq": int},
@@ -67,6 +66,8 @@ _IDS = {"threads": "", "stackTrace": "threadId", "scopes": "frameId", "variables
 """What a question is about."""
 QUESTIONS = frozenset(_IDS)
 """Requests that change nothing."""
+_WATCHING = ("hover", "watch")
+"""Contexts of `evaluate` in which an editor evaluates by itself, next to asking for variables, in any order."""
 
 
 @dataclass(frozen=True)
@@ -78,19 +79,17 @@ class Question:
     """Which scope, for `variables`."""
     rest: Mapping[str, Any] = field(default_factory=dict)
     """The arguments that are the same at each stop."""
-    at_once: bool = field(default=True, compare=False)
-    """Whether the editor asks as soon as it can, and not a moment later."""
 
     def as_json(self) -> dict[str, Any]:
         """Return it for a plan."""
-        return {"command": self.command, "scope": self.scope, "rest": dict(self.rest), "at_once": self.at_once}
+        return {"command": self.command, "scope": self.scope, "rest": dict(self.rest)}
 
     @classmethod
     def parse(cls, found: object) -> Question | None:
         """Return the question that a plan contains, or None if it is none of these."""
         match found:
-            case {"command": str(command), "scope": int(scope), "rest": dict(rest), "at_once": bool(at_once)}:
-                return cls(command, scope, rest, at_once) if command in QUESTIONS and scope >= 0 else None
+            case {"command": str(command), "scope": int(scope), "rest": dict(rest)}:
+                return cls(command, scope, rest) if command in QUESTIONS and scope >= 0 else None
         return None
 
 
@@ -144,15 +143,26 @@ class Stop:
         return [self._thread] if command == "stackTrace" else []
 
 
+def changes_nothing(request: Mapping[Any, Any]) -> bool:
+    """Whether answers that were true before a request are true after it."""
+    command = request.get("command")
+    return command in QUESTIONS or (command == "evaluate" and arguments_of(request).get("context") in _WATCHING)
+
+
 def parse(body: bytes, kind: str) -> Message | None:
     """Return a message of one type (`request`, `response`, `event`) with the fields it must have, or None."""
     try:
         message = framing.parse(body)
     except ProtocolError:
         return None
-    if message["type"] != kind:
-        return None
-    return message if all(isinstance(message.get(name), form) for name, form in _FORMS[kind].items()) else None
+    return message if is_message(message, kind) else None
+
+
+def is_message(found: object, kind: str) -> TypeGuard[Message]:
+    """Whether JSON is a message of that type with the fields it must have."""
+    if not isinstance(found, dict) or found.get("type") != kind:
+        return False
+    return all(isinstance(found.get(name), form) for name, form in _FORMS[kind].items())
 
 
 def arguments_of(request: Mapping[Any, Any]) -> dict[str, Any]:

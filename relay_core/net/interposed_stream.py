@@ -22,18 +22,11 @@ __all__ = ["InterposedStream", "Interposer"]
 class Interposer(Protocol):
     """Sees both directions of a stream; `now` is in seconds of the event loop's clock."""
 
-    deadline: float | None = None
-    """When `expired` is to be called, or None."""
-
     def arrived(self, data: bytes, now: float) -> bytes:
         """Take bytes of the stream; return those for the local program."""
 
     def written(self, data: bytes, now: float) -> tuple[bytes, bytes]:
         """Take bytes of the local program; return those for the stream, and those back to the local program."""
-
-    def expired(self, now: float) -> bytes:  # noqa: ARG002 - for those who set a deadline
-        """Return bytes for the local program."""
-        return b""
 
     def arrived_end(self) -> bytes:
         """Return bytes for the local program: the stream has ended."""
@@ -63,7 +56,6 @@ class InterposedStream:
         """What was taken from the writer and the stream had no room for."""
         self._taken = 0
         """How much of what the writer will come with again that is."""
-        self._timer: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
         return f"<InterposedStream {self._interposer!r} in {self._stream!r}>"
@@ -86,7 +78,6 @@ class InterposedStream:
                 return self._end()
             if told := self._interposer.arrived(data, self._loop.time()):
                 self._ready.append(told)
-            self._set_timer()
         data = b"".join(self._ready)
         self._ready.clear()
         self._in_flight = True
@@ -99,7 +90,6 @@ class InterposedStream:
             if self._ready or not take(b""):
                 return False
             told = self._interposer.arrived(data, self._loop.time())
-            self._set_timer()
             if told:
                 take(told)
             return True
@@ -131,24 +121,19 @@ class InterposedStream:
 
     async def close(self) -> None:
         """End both directions."""
-        self._stop_timer()
         await self._stream.close()
 
     def abort(self, reason: str = "") -> None:
         """Drop the stream."""
-        self._stop_timer()
         self._stream.abort(reason)
 
     def _end(self) -> bytes:
         """Return the last bytes for the local program, if there are any."""
         self._inject = None
-        told = self._interposer.arrived_end()
-        self._set_timer()
-        return told
+        return self._interposer.arrived_end()
 
     def _pass(self, data: bytes) -> bytes:
         onward, back = self._interposer.written(data, self._loop.time())
-        self._set_timer()
         self._tell(back)
         return onward
 
@@ -160,20 +145,3 @@ class InterposedStream:
             self._ready.append(data)
         else:
             self._inject(data)
-
-    def _set_timer(self) -> None:
-        deadline = self._interposer.deadline
-        if self._timer is not None and self._timer.when() != deadline:
-            self._stop_timer()
-        if self._timer is None and deadline is not None:
-            self._timer = self._loop.call_at(deadline, self._expire)
-
-    def _expire(self) -> None:
-        self._timer = None
-        self._tell(self._interposer.expired(self._loop.time()))
-        self._set_timer()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

@@ -4,13 +4,14 @@ import json
 
 import pytest
 
-from relay_agent.ask_ahead import AskAhead
-from relay_core.dap.ahead import ANSWER, MAX_ANSWER, PLAN, Question
+from relay_agent.ask_ahead import LONG, PATIENCE, SLOW, AskAhead
+from relay_core.dap.ahead import NEWS, PLAN, Question
+from relay_core.dap.cutting import MAX_WHOLE
 from relay_core.dap.framing import Message, MessageDecoder, encode
 
 STACK = Question("stackTrace", 0, {"startFrame": 0, "levels": 1})
-LATER = Question("stackTrace", 0, {"startFrame": 1}, at_once=False)
-ALL = [STACK, Question("scopes"), Question("variables"), Question("threads"), LATER]
+LATER = Question("stackTrace", 0, {"startFrame": 1})
+ALL = [STACK, Question("scopes"), Question("variables"), LATER, Question("threads")]
 STOPPED = encode({"seq": 9, "type": "event", "event": "stopped", "body": {"threadId": 1, "reason": "step"}})
 
 
@@ -28,11 +29,12 @@ def response(request: Message, body: object, *, success: bool = True) -> bytes:
     return encode({**fields, "success": success, "body": body})
 
 
-def commands_and_left(onward: bytes) -> tuple[list[str], int]:
-    """Return which answers the client is told, and how many are still to come that are wanted at once."""
-    (news,) = parse(onward)
-    assert news["event"] == ANSWER
-    return [answer["response"]["command"] for answer in news["body"]["answers"]], news["body"]["left"]
+def news(onward: bytes) -> tuple[list[str], list[str], int]:
+    """Return which commands the client is told of, as asked and as answered, and after which request."""
+    (told,) = parse(onward)
+    assert told["event"] == NEWS
+    body = told["body"]
+    return [request["command"] for request in body["asked"]], [r["command"] for r in body["answered"]], body["after"]
 
 
 @pytest.fixture
@@ -43,40 +45,37 @@ def asker() -> AskAhead:
     return asker
 
 
-def tell(asker: AskAhead, data: bytes) -> tuple[bytes, list[Message]]:
+def tell(asker: AskAhead, data: bytes, now: float = 0.0) -> tuple[bytes, list[Message]]:
     """Let debugpy say something; return what goes on to the client, and what debugpy is asked."""
-    onward, requests = asker.written(data, 0)
+    onward, requests = asker.written(data, now)
     return onward, parse(requests)
 
 
+def step(asker: AskAhead) -> None:
+    """The editor resumes, with request 6."""
+    request = encode({"seq": 6, "type": "request", "command": "next", "arguments": {"threadId": 1}})
+    assert asker.arrived(request, 0) == request
+
+
 def test_each_question_is_asked_as_soon_as_its_ids_are_known(asker):
-    """Frame and scope ids come from the answers before; all answers go to the client, and what is missing."""
-    onward, (stack, threads) = tell(asker, STOPPED)
-    assert onward == STOPPED
+    """Frame and scope ids come from the answers before; the client is told of every question and every answer."""
+    step(asker)
+    onward, (stack, rest, threads) = tell(asker, STOPPED)
+    assert onward.startswith(STOPPED)
+    assert (["stackTrace", "stackTrace", "threads"], [], 6) == news(onward[len(STOPPED) :])
     assert (stack["command"], stack["arguments"]) == ("stackTrace", {"threadId": 1, "startFrame": 0, "levels": 1})
+    assert (rest["command"], rest["arguments"]) == ("stackTrace", {"threadId": 1, "startFrame": 1})
     assert (threads["command"], threads["arguments"]) == ("threads", {})
     onward, (scopes,) = tell(asker, response(stack, {"stackFrames": [{"id": 7}]}))
-    assert (onward, scopes["arguments"]) == (b"", {"frameId": 7})
-    assert tell(asker, response(threads, {"threads": []})) == (b"", [])
+    assert ((["scopes"], ["stackTrace"], 6), {"frameId": 7}) == (news(onward), scopes["arguments"])
+    onward, requests = tell(asker, response(threads, {"threads": []}))
+    assert (([], ["threads"], 6), []) == (news(onward), requests)
     onward, (variables,) = tell(asker, response(scopes, {"scopes": [{"variablesReference": 21}]}))
-    assert (onward, variables["arguments"]) == (b"", {"variablesReference": 21})
-    onward, (rest,) = tell(asker, response(variables, {"variables": [{"name": "é"}]}))
-    assert rest["arguments"] == {"threadId": 1, "startFrame": 1}
-    assert (["stackTrace", "threads", "scopes", "variables"], 0) == commands_and_left(onward)
-    onward, requests = tell(asker, response(rest, {"stackFrames": []}))
-    assert ((["stackTrace"], 0), []) == (commands_and_left(onward), requests)
-
-
-def test_nothing_waits_for_variables(asker):
-    """While the text of variables is made, the client has all the other answers."""
-    asker.arrived(plan(ALL[:3]), 0)
-    _, (stack,) = tell(asker, STOPPED)
-    _, (scopes,) = tell(asker, response(stack, {"stackFrames": [{"id": 7}]}))
-    onward, (variables,) = tell(asker, response(scopes, {"scopes": [{"variablesReference": 21}]}))
-    assert (["stackTrace", "scopes"], 1) == commands_and_left(onward)
-    onward, _ = tell(asker, response(variables, {"variables": [{"name": "é"}]}))
-    assert (["variables"], 0) == commands_and_left(onward)
-    assert [{"name": "é"}] == parse(onward)[0]["body"]["answers"][0]["response"]["body"]["variables"]
+    assert ((["variables"], ["scopes"], 6), {"variablesReference": 21}) == (news(onward), variables["arguments"])
+    onward, requests = tell(asker, response(variables, {"variables": [{"name": "é"}]}))
+    assert requests == []
+    (answer,) = parse(onward)[0]["body"]["answered"]
+    assert (answer["request_seq"], answer["body"]) == (variables["seq"], {"variables": [{"name": "é"}]})
 
 
 def test_nobody_has_a_plan():
@@ -98,50 +97,69 @@ def test_answers_to_the_editor_go_on(asker):
 
 @pytest.mark.parametrize("body", [{"stackFrames": []}, None])
 def test_a_question_that_can_never_be_asked(asker, body):
-    """A stop without frames ends the round with what there is."""
-    asker.arrived(plan(ALL[:3]), 0)
-    _, (stack,) = tell(asker, STOPPED)
+    """At a stop without frames there is nothing else to ask about."""
+    _, (stack, *_) = tell(asker, STOPPED)
     onward, requests = tell(asker, response(stack, body))
-    assert requests == []
-    assert (0, 1) == (parse(onward)[0]["body"]["left"], len(parse(onward)[0]["body"]["answers"]))
+    assert (([], ["stackTrace"], 0), []) == (news(onward), requests)
 
 
 def test_refusal_ends_the_round(asker):
-    """If debugpy refuses, the process runs again: nothing more is asked, and the client waits for nothing."""
-    asker.arrived(plan(ALL[:3]), 0)
-    _, (stack,) = tell(asker, STOPPED)
-    onward, requests = tell(asker, response(stack, None, success=False))
-    assert (requests, commands_and_left(onward)) == ([], ([], 0))
+    """If debugpy refuses, the process runs again: nothing more is asked."""
+    _, (stack, rest, _) = tell(asker, STOPPED)
+    onward, requests = tell(asker, response(rest, None, success=False))
+    assert (([], ["stackTrace"], 0), []) == (news(onward), requests)
+    assert [] == tell(asker, response(stack, {"stackFrames": [{"id": 7}]}))[1]
 
 
 def test_editor_that_goes_on_ends_the_round(asker):
-    """After any request but a question of the editor nothing more is asked, and late answers are kept from it."""
-    _, (stack, _) = tell(asker, STOPPED)
-    step = encode({"seq": 6, "type": "request", "command": "next", "arguments": {"threadId": 1}})
-    assert asker.arrived(step, 0) == step
-    assert tell(asker, response(stack, {"stackFrames": [{"id": 7}]})) == (b"", [])
+    """After a request that may change something nothing more is asked; the client, which may wait, hears answers."""
+    _, (stack, *_) = tell(asker, STOPPED)
+    step(asker)
+    onward, requests = tell(asker, response(stack, {"stackFrames": [{"id": 7}]}))
+    assert (([], ["stackTrace"], 6), []) == (news(onward), requests)
+
+
+def test_watch_expression_does_not_end_the_round(asker):
+    """What an editor evaluates by itself stops nothing."""
+    _, (stack, *_) = tell(asker, STOPPED)
+    arguments = {"expression": "x", "context": "watch"}
+    asker.arrived(encode({"seq": 6, "type": "request", "command": "evaluate", "arguments": arguments}), 0)
+    assert 1 == len(tell(asker, response(stack, {"stackFrames": [{"id": 7}]}))[1])
 
 
 def test_next_stop_ends_the_round(asker):
-    """Answers about the stop before are dropped when there is a new one."""
-    _, (old, _) = tell(asker, STOPPED)
-    _, (new, _) = tell(asker, STOPPED)
-    assert tell(asker, response(old, {"stackFrames": [{"id": 7}]})) == (b"", [])
+    """Nothing is asked about the stop before when there is a new one."""
+    _, (old, *_) = tell(asker, STOPPED)
+    _, (new, *_) = tell(asker, STOPPED)
+    onward, requests = tell(asker, response(old, {"stackFrames": [{"id": 7}]}))
+    assert (([], ["stackTrace"], 0), []) == (news(onward), requests)
     _, (scopes,) = tell(asker, response(new, {"stackFrames": [{"id": 8}]}))
     assert scopes["arguments"] == {"frameId": 8}
 
 
+@pytest.mark.parametrize(("text", "seconds"), [("", SLOW + 0.01), ("x" * LONG, 0.0)])
+def test_question_that_costs_much(asker, text, seconds):
+    """What was slow or long three times on end is not asked ahead any more; before, it was in time once."""
+    asker.arrived(plan([STACK]), 0)
+    costs = [True] * (PATIENCE - 1) + [False] + [True] * PATIENCE
+    for costly in costs:
+        _, (stack,) = tell(asker, STOPPED)
+        body = {"stackFrames": [{"id": 7}], "text": text if costly else ""}
+        onward, _ = tell(asker, response(stack, body), seconds if costly else 0.0)
+        assert ([], ["stackTrace"], 0) == news(onward)
+    assert (STOPPED, []) == tell(asker, STOPPED)
+    asker.arrived(plan([STACK]), 0)
+    assert 1 == len(tell(asker, STOPPED)[1])
+
+
 def test_nothing_is_put_into_a_long_request(asker):
-    """While the editor is in the middle of a long message, debugpy is asked nothing, and the client is told so."""
+    """While the editor is in the middle of a long message, debugpy is asked nothing."""
     long = encode({"seq": 6, "type": "request", "command": "evaluate", "arguments": {"expression": "x" * 300_000}})
     assert asker.arrived(long[:1000], 0) == long[:1000]
-    onward, requests = tell(asker, STOPPED)
-    assert requests == []
-    assert onward.startswith(STOPPED)
-    assert parse(onward)[1]["body"] == {"answers": [], "left": 0}
+    assert (STOPPED, []) == tell(asker, STOPPED)
 
 
-@pytest.mark.parametrize("text", ["stopped", PLAN, ANSWER])
+@pytest.mark.parametrize("text", ["stopped", PLAN, NEWS])
 def test_what_only_looks_like_it(asker, text):
     """Output that contains these words is output, and code that does so is code."""
     output = encode({"seq": 9, "type": "event", "event": "output", "body": {"output": json.dumps(text)}})
@@ -151,11 +169,10 @@ def test_what_only_looks_like_it(asker, text):
 
 
 def test_long_answer(asker):
-    """An answer that is too long is kept from the editor, and from the client: the editor may ask for it."""
-    asker.arrived(plan(ALL[:1]), 0)
-    _, (stack,) = tell(asker, STOPPED)
-    onward, _ = tell(asker, response(stack, {"stackFrames": [{"id": 7}], "text": "x" * MAX_ANSWER}))
-    assert ([], 0) == commands_and_left(onward)
+    """However long it is, an answer to a question of the agent is no answer to the editor."""
+    _, (stack, *_) = tell(asker, STOPPED)
+    onward, _ = tell(asker, response(stack, {"stackFrames": [{"id": 7}], "text": "x" * MAX_WHOLE}))
+    assert (["scopes"], ["stackTrace"], 0) == news(onward)
 
 
 @pytest.mark.parametrize(

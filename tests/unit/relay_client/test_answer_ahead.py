@@ -2,8 +2,9 @@
 
 import pytest
 
-from relay_client.answer_ahead import AT_ONCE, HOLD_LIMIT, KEPT, LATE_LIMIT, PROMPT, AnswerAhead
-from relay_core.dap.ahead import ANSWER, PLAN
+from relay_client.answer_ahead import KEPT, PROMPT, AnswerAhead
+from relay_core.dap.ahead import NEWS, PLAN
+from relay_core.dap.cutting import MAX_WHOLE
 from relay_core.dap.framing import Message, MessageDecoder, encode
 
 THREADS = {"threads": [{"id": 1, "name": "main"}]}
@@ -37,15 +38,17 @@ def stopped(thread: int = 1) -> Message:
     return {"seq": 1, "type": "event", "event": "stopped", "body": {"threadId": thread}}
 
 
-def answers(*found: tuple[str, dict[str, object], object], left: int = 0) -> Message:
-    said = [
-        {
-            "request": {"command": command, "arguments": arguments},
-            "response": {"type": "response", "request_seq": 7, "command": command, "success": True, "body": body},
-        }
-        for command, arguments, body in found
-    ]
-    return {"seq": 0, "type": "event", "event": ANSWER, "body": {"answers": said, "left": left}}
+def asking(editor: Editor, *commands: str, after: int | None = None) -> Message:
+    """Return the news that the agent has asked these, the first as number 1000; or else after something older."""
+    asked = [{"seq": 1000 + n, "type": "request", "command": command} for n, command in enumerate(commands)]
+    body = {"after": editor.seq if after is None else after, "asked": asked, "answered": []}
+    return {"seq": 0, "type": "event", "event": NEWS, "body": body}
+
+
+def answered(body: object = THREADS, *, seq: int = 1000, success: bool = True) -> Message:
+    """Return the news of an answer."""
+    response = {"type": "response", "request_seq": seq, "command": "threads", "success": success, "body": body}
+    return {"seq": 0, "type": "event", "event": NEWS, "body": {"after": 0, "asked": [], "answered": [response]}}
 
 
 @pytest.fixture
@@ -57,23 +60,37 @@ def editor() -> Editor:
     assert ["threads"] == [message["command"] for message in onward]
     onward, _ = editor.send("next", threadId=1)
     assert [PLAN, "next"] == [message["command"] for message in onward]
-    assert [{"command": "threads", "scope": 0, "rest": {}, "at_once": True}] == onward[0]["arguments"]["questions"]
+    assert [{"command": "threads", "scope": 0, "rest": {}}] == onward[0]["arguments"]["questions"]
     return editor
 
 
-def test_stop_is_told_when_its_answers_are_there(editor):
-    """The event, and what follows it, waits for the answers; then the question is answered without the agent."""
-    output = {"seq": 2, "type": "event", "event": "output", "body": {"output": "x"}}
-    assert [] == editor.hear(stopped(), output)
-    assert [stopped(), output] == editor.hear(answers(("threads", {}, THREADS)))
+def test_answer_that_is_there(editor):
+    """The event comes at once, and a question whose answer the agent has sent is answered without the agent."""
+    assert [stopped()] == editor.hear(stopped(), asking(editor, "threads"), answered())
     onward, (answer,) = editor.send("threads")
     assert onward == []
     assert (answer["request_seq"], answer["body"]) == (editor.seq, THREADS)
 
 
-def test_answer_is_given_once(editor):
+@pytest.mark.parametrize("success", [True, False])
+def test_answer_that_is_under_way(editor, success):
+    """A question that the agent has asked already is not asked again: it is answered when the agent's is."""
+    assert [stopped()] == editor.hear(stopped(), asking(editor, "threads"))
+    assert ([], []) == editor.send("threads")
+    (answer,) = editor.hear(answered(success=success))
+    assert (answer["request_seq"], answer["body"], answer["success"]) == (editor.seq, THREADS, success)
+
+
+def test_refusal_that_nobody_has_waited_for(editor):
+    """The editor hears the debugger's own when it asks."""
+    editor.hear(stopped(), asking(editor, "threads"), answered(success=False))
+    assert 1 == len(editor.send("threads")[0])
+
+
+@pytest.mark.parametrize("first", [[answered()], []])
+def test_answer_is_given_once(editor, first):
     """Who asks again wants to know what it is now."""
-    editor.hear(stopped(), answers(("threads", {}, THREADS)))
+    editor.hear(stopped(), asking(editor, "threads"), *first)
     editor.send("threads")
     onward, back = editor.send("threads")
     assert (["threads"], []) == ([message["command"] for message in onward], back)
@@ -81,7 +98,7 @@ def test_answer_is_given_once(editor):
 
 def test_same_plan_is_told_once(editor):
     """An editor that asks the same at each stop causes no more messages."""
-    editor.hear(stopped(), answers(("threads", {}, THREADS)))
+    editor.hear(stopped(), asking(editor, "threads"), answered())
     editor.send("threads")
     onward, _ = editor.send("next", threadId=1)
     assert ["next"] == [message["command"] for message in onward]
@@ -89,7 +106,7 @@ def test_same_plan_is_told_once(editor):
 
 def test_editor_that_stops_asking(editor):
     """What was not asked at the last stop is not asked ahead at the next."""
-    editor.hear(stopped(), answers(("threads", {}, THREADS)))
+    editor.hear(stopped(), asking(editor, "threads"), answered())
     (plan, _), _ = editor.send("next", threadId=1)
     assert plan["arguments"] == {"questions": []}
     assert [stopped()] == editor.hear(stopped())
@@ -106,64 +123,61 @@ def test_editor_that_stops_asking(editor):
 )
 def test_request_that_may_change_something(editor, command, arguments, goes_on):
     """After it, the debugger is asked; what an editor evaluates by itself, at any time, is no such request."""
-    editor.hear(stopped(), answers(("threads", {}, THREADS)))
+    editor.hear(stopped(), asking(editor, "threads"), answered())
     editor.send(command, **arguments)
     onward, back = editor.send("threads")
     assert (bool(onward), bool(back)) == (goes_on, not goes_on)
 
 
 def test_answer_that_was_under_way_when_something_changed(editor):
-    """It is about what was before, and is not used."""
-    editor.hear(stopped())
-    editor.now += HOLD_LIMIT
-    assert [stopped()] == parse(editor.client.expired(editor.now))
+    """It is about what was before, and is not used; the editor that has asked before is answered all the same."""
+    editor.hear(stopped(), asking(editor, "threads", "stackTrace"))
+    editor.send("stackTrace")
     editor.send("setVariable", name="x")
-    assert [] == editor.hear(answers(("threads", {}, THREADS)))
+    (answer,) = editor.hear(answered(), answered(seq=1001))
+    assert answer["request_seq"] == editor.seq - 1
     onward, back = editor.send("threads")
     assert (1, []) == (len(onward), back)
+
+
+def test_question_that_was_asked_before_something_changed(editor):
+    """At a stop that comes while the editor changes something, the agent asks too early: its answers are not used."""
+    editor.send("setVariable", name="x")
+    editor.hear(stopped(), asking(editor, "threads", after=editor.seq - 1), answered())
+    assert 1 == len(editor.send("threads")[0])
+
+
+def test_long_request(editor):
+    """After a request too long to be looked into, nothing is certain until the next."""
+    editor.send("evaluate", expression="x" * MAX_WHOLE)
+    editor.hear(stopped(), asking(editor, "threads", after=0), answered())
+    assert 1 == len(editor.send("threads")[0])
 
 
 @pytest.mark.parametrize("event", ["continued", "exited", "invalidated", "terminated", "thread"])
 def test_event_that_changes_something(editor, event):
     """After it, the debugger is asked."""
-    editor.hear(stopped(), answers(("threads", {}, THREADS)), {"seq": 3, "type": "event", "event": event, "body": {}})
+    editor.hear(
+        stopped(), asking(editor, "threads"), answered(), {"seq": 3, "type": "event", "event": event, "body": {}}
+    )
     assert 1 == len(editor.send("threads")[0])
 
 
 def test_old_answer(editor):
     """An answer that nobody has wanted for a while is not used."""
-    editor.hear(stopped(), answers(("threads", {}, THREADS)))
+    editor.hear(stopped(), asking(editor, "threads"), answered())
     editor.now += KEPT + 0.1
     assert 1 == len(editor.send("threads")[0])
 
 
-def test_late_answers(editor):
-    """The stop is told in time without them, and in the end they are not waited for any more."""
-    for late in range(LATE_LIMIT):
-        assert [] == editor.hear(stopped())
-        assert editor.client.deadline == pytest.approx(editor.now + HOLD_LIMIT)
-        editor.now += HOLD_LIMIT
-        assert [stopped()] == parse(editor.client.expired(editor.now))
-        assert editor.client.deadline is None
-        editor.send("threads")
-        onward, _ = editor.send("next", threadId=1)
-        assert len(onward) == (2 if late == LATE_LIMIT - 1 else 1)
-    assert [stopped()] == editor.hear(stopped())
-
-
-def test_editor_that_takes_its_time():
-    """What it asks a moment later is in the plan too, and so is what it asks after that; no stop waits for it."""
+def test_order_of_the_plan():
+    """What other questions wait for is asked first."""
     editor = Editor()
     editor.hear(stopped())
-    editor.now += AT_ONCE + 0.01
     editor.send("threads")
     editor.send("stackTrace", threadId=1)
     (plan, _), _ = editor.send("next", threadId=1)
-    assert [False, False] == [question["at_once"] for question in plan["arguments"]["questions"]]
-    assert [stopped()] == editor.hear(stopped())
-    assert [] == editor.hear(answers(("threads", {}, THREADS)))
-    onward, (answer,) = editor.send("threads")
-    assert (onward, answer["body"]) == ([], THREADS)
+    assert ["stackTrace", "threads"] == [question["command"] for question in plan["arguments"]["questions"]]
 
 
 def test_people_are_slow():
@@ -176,24 +190,33 @@ def test_people_are_slow():
     assert ["next"] == [message["command"] for message in onward]
 
 
-def test_end_while_a_stop_is_kept_back(editor):
-    """Nothing that the agent has said is lost."""
-    editor.client.arrived(encode(stopped()) + b"Content", editor.now)
-    assert editor.client.arrived_end() == encode(stopped()) + b"Content"
-    assert editor.client.deadline is None
+def test_end(editor):
+    """Nothing that editor or agent have begun to say is lost."""
+    assert editor.client.arrived(encode(stopped()) + b"Content", editor.now) == encode(stopped())
+    assert editor.client.arrived_end() == b"Content"
     editor.client.written(b"Content", editor.now)
     assert editor.client.written_end() == b"Content"
 
 
-@pytest.mark.parametrize("body", [None, {}, {"answers": 3, "left": 0}, {"answers": [], "left": None}])
+@pytest.mark.parametrize("size", [MAX_WHOLE + 1, 3_000_000])
+def test_long_answer(editor, size):
+    """An answer to a question of the agent may be as long as debugpy's can be."""
+    editor.hear(stopped(), asking(editor, "threads"))
+    editor.send("threads")
+    (answer,) = editor.hear(answered("x" * size))
+    assert (answer["request_seq"], len(answer["body"])) == (editor.seq, size)
+
+
+@pytest.mark.parametrize("body", [None, {}, {"after": 3, "asked": 3, "answered": []}, {"after": None}])
 def test_strange_news(editor, body):
     """What an agent cannot mean goes on to the editor, who passes over it; nothing breaks."""
-    strange = {"seq": 0, "type": "event", "event": ANSWER, "body": body}
+    strange = {"seq": 0, "type": "event", "event": NEWS, "body": body}
     assert [strange] == editor.hear(strange)
 
 
-def test_strange_answers(editor):
-    """Answers without a question are passed over."""
-    editor.hear(stopped())
-    strange = {"seq": 0, "type": "event", "event": ANSWER, "body": {"answers": [None, {}, {"request": {}}], "left": 0}}
-    assert [stopped()] == editor.hear(strange)
+@pytest.mark.parametrize("strange", [None, 3, {}, {"type": "request", "command": "threads", "seq": None}])
+def test_strange_questions_and_answers(editor, strange):
+    """What is neither is passed over, and so are answers without a question."""
+    body = {"after": editor.seq, "asked": [strange], "answered": [strange]}
+    assert [stopped()] == editor.hear(stopped(), {"seq": 0, "type": "event", "event": NEWS, "body": body}, answered())
+    assert 1 == len(editor.send("threads")[0])

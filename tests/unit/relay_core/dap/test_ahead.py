@@ -1,11 +1,10 @@
 """Facts about the questions of an editor at a stop."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
-from relay_core.dap.ahead import Question, Stop, parse
+from relay_core.dap.ahead import Question, Stop, changes_nothing, parse
 
 FRAMES = {"stackFrames": [{"id": 7}, {"id": 8}]}
 SCOPES = {"scopes": [{"name": "Locals", "variablesReference": 21}, {"name": "Globals", "variablesReference": 22}]}
@@ -33,10 +32,7 @@ def test_question_and_request(stop, command, arguments, question):
     """A request is recognised as the question it asks at any stop, and the question leads back to the request."""
     assert stop.recognise(command, arguments) == question
     assert stop.arguments(question) == arguments
-    for at_once in (True, False):
-        asked = replace(question, at_once=at_once)
-        found = Question.parse(json.loads(json.dumps(asked.as_json())))
-        assert (found, found.at_once) == (question, at_once)
+    assert Question.parse(json.loads(json.dumps(question.as_json()))) == question
 
 
 @pytest.mark.parametrize(
@@ -82,8 +78,8 @@ def test_answers_about_something_else(stop, command, arguments, body):
 
 @pytest.mark.parametrize(
     "found",
-    [None, [], {}, {"command": "threads"}, {"command": "evaluate", "scope": 0, "rest": {}, "at_once": True}]
-    + [{"command": "variables", "scope": scope, "rest": {}, "at_once": True} for scope in (-1, "0", None)],
+    [None, [], {}, {"command": "threads"}, {"command": "evaluate", "scope": 0, "rest": {}}]
+    + [{"command": "variables", "scope": scope, "rest": {}} for scope in (-1, "0", None)],
 )
 def test_no_question(found):
     """What is no question is refused."""
@@ -94,3 +90,26 @@ def test_no_question(found):
 def test_no_request(body):
     """What is no message of the wanted kind is None."""
     assert parse(body, "request") is None
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "changes"),
+    [
+        ("threads", None, False),
+        ("variables", {"variablesReference": 3}, False),
+        ("evaluate", {"context": "watch"}, False),
+        ("evaluate", {"context": "hover"}, False),
+        ("evaluate", {"context": "repl"}, True),
+        ("evaluate", None, True),
+        ("next", {"threadId": 1}, True),
+        ("setVariable", {}, True),
+    ],
+)
+def test_what_may_change_something(command, arguments, changes):
+    """All requests but questions, and what an editor evaluates by itself."""
+    assert changes_nothing({"command": command, "arguments": arguments}) is not changes
+
+
+def test_what_nobody_can_read_may_change_something():
+    """A message that is no request counts as one."""
+    assert not changes_nothing({})

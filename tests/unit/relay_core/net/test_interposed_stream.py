@@ -14,22 +14,15 @@ class Shouter:
     """Passes capitals on to the local program, and all but '?' to the stream; each '?' is answered with '!'."""
 
     def __init__(self) -> None:
-        self.deadline: float | None = None
         self.seen = b""
         self.last = b""
 
     def arrived(self, data: bytes, now: float) -> bytes:
-        if b"later" in data:
-            self.deadline = now + 0.01
         return bytes(byte for byte in data if chr(byte).isupper())
 
     def written(self, data: bytes, now: float) -> tuple[bytes, bytes]:
         self.seen += data
         return data.replace(b"?", b""), b"!" * data.count(b"?")
-
-    def expired(self, now: float) -> bytes:
-        self.deadline = None
-        return b"EXPIRED"
 
     def arrived_end(self) -> bytes:
         last, self.last = self.last, b""
@@ -150,19 +143,3 @@ async def test_offer():
     assert b"".join(taken) == b"Y"
     open_ = False
     assert not near.take(b"Z")
-
-
-async def test_deadline():
-    """When the interposer's deadline is over, the program is told what it says then; not after the end."""
-    near, far = stream_pair()
-    middle, shouter, local = interposed(near)
-    await far.write(b"laterA")
-    assert await middle.read() == b"A"
-    while shouter.deadline is not None:
-        await asyncio.sleep(0.001)
-    assert await middle.read() == b"EXPIRED"
-    await far.write(b"laterA")
-    await middle.read()
-    middle.abort()
-    assert middle._timer is None
-    assert local.heard == b""
