@@ -200,6 +200,8 @@ def _walk(rng: random.Random) -> None:
     stops_heard = 0
     running = False
     frames, scopes = [0], [0, 0]
+    to_show: list[str] = []
+    tidy, curious = rng.choice([0.0, 0.8, 1.0]), rng.choice([1, 4])
 
     def listen() -> None:
         nonlocal stops_heard, running
@@ -207,8 +209,10 @@ def _walk(rng: random.Random) -> None:
             message = path.heard.popleft()
             if message["type"] == "event":
                 assert message["event"] in {"output", "stopped"}
-                stops_heard += message["event"] == "stopped"
-                running = running and message["event"] != "stopped"
+                if message["event"] == "stopped":
+                    stops_heard += 1
+                    running = False
+                    to_show[:] = ["threads", "stackTrace", "scopes", "variables"]
             else:
                 assert expected.pop(message["request_seq"]) == (message["command"], message.get("body"))
                 frames.extend(frame["id"] for frame in (message.get("body") or {}).get("stackFrames", ()))
@@ -216,20 +220,26 @@ def _walk(rng: random.Random) -> None:
 
     def act() -> None:
         nonlocal running
-        if stops_heard == STOPS:
+        if stops_heard == STOPS or len(expected) > 4:
             return
-        weights = {"threads": 2, "stackTrace": 4, "scopes": 6, "variables": 8, "evaluate": 2, "next": 1}
-        if running:
-            weights = {"evaluate": 1}
-        (command,) = rng.choices(list(weights), list(weights.values()))
-        arguments: dict[str, object] = {
+        weights = {"threads": 2, "stackTrace": 4, "scopes": 4, "variables": 6, "evaluate": 1, "next": curious}
+        (command,) = ["evaluate"] if running else rng.choices(list(weights), list(weights.values()))
+        chosen: dict[str, object] = {
+            "stackTrace": {"threadId": 1, "startFrame": rng.choice([0, 1]), "levels": rng.choice([1, 19])},
+            "scopes": {"frameId": rng.choice(frames)},
+            "variables": {"variablesReference": rng.choice(scopes)},
+        }
+        usual: dict[str, object] = {
             "threads": {},
-            "stackTrace": {"threadId": 1, "startFrame": rng.choice([0, 0, 0, 1]), "levels": rng.choice([1, 1, 1, 19])},
-            "scopes": {"frameId": rng.choice([frames[-1]] * 4 + frames)},
-            "variables": {"variablesReference": rng.choice([scopes[-2]] * 4 + scopes)},
+            "stackTrace": {"threadId": 1, "startFrame": 0, "levels": 1},
+            "scopes": {"frameId": frames[-1]},
+            "variables": {"variablesReference": scopes[-2]},
             "evaluate": {"expression": "x"},
             "next": {"threadId": 1},
-        }[command]
+        }
+        if to_show and not running and not expected and rng.random() < tidy:
+            command = to_show.pop(0)
+        arguments = usual[command] if rng.random() < 0.8 else {**usual, **chosen}[command]
         model.evaluations += command == "evaluate"
         answer = model.answer(command, arguments)
         if command == "next":
@@ -242,8 +252,8 @@ def _walk(rng: random.Random) -> None:
         (lambda: path.move_up(rng.choice([1, 20, 1000])), 4),
         (lambda: path.move_down(rng.choice([1, 20, 1000, 1000])), rng.choice([1, 8])),
         (lambda: path.adapter.busy and path.work(), rng.choice([1, 6])),
-        (lambda: path.pass_time(rng.choice([0.001, 0.01, 0.1, 3])), 2),
-        (act, rng.choice([1, 4])),
+        (lambda: path.pass_time(rng.choice([0.001] * 20 + [0.1, 3])), 2),
+        (lambda: act() if not running or rng.random() < 0.1 else None, rng.choice([1, 4])),
     ]
     while stops_heard < STOPS or expected:
         rng.choices([move for move, _ in moves], [weight for _, weight in moves])[0]()

@@ -163,6 +163,22 @@ def test_event_that_changes_something(editor, event):
     assert 1 == len(editor.send("threads")[0])
 
 
+def test_question_that_was_asked_after_a_change(editor):
+    """Between such an event and the next stop nothing is answered here."""
+    editor.hear(stopped(), {"seq": 3, "type": "event", "event": "continued", "body": {}})
+    editor.hear(asking(editor, "threads"), answered())
+    assert 1 == len(editor.send("threads")[0])
+
+
+def test_nothing_is_put_into_a_long_message(editor):
+    """While the agent is in the middle of a message that goes on in parts, the editor is told nothing else."""
+    editor.hear(stopped(), asking(editor, "threads"), answered())
+    editor.client._from_agent.max_whole = MAX_WHOLE
+    long = encode({"seq": 2, "type": "event", "event": "output", "body": {"output": "x" * MAX_WHOLE}})
+    assert editor.client.arrived(long[:1000], editor.now) == long[:1000]
+    assert 1 == len(editor.send("threads")[0])
+
+
 def test_old_answer(editor):
     """An answer that nobody has wanted for a while is not used."""
     editor.hear(stopped(), asking(editor, "threads"), answered())
