@@ -87,46 +87,50 @@ class AskAhead(Interposer):
             match event:
                 case {"event": "stopped", "body": {"threadId": int(thread)}}:
                     questions = [planned for planned in self._plan if planned.costly < PATIENCE]
-                    self._round = _Round(Stop(thread), questions)
-                    told, requests = self._ask(self._round, now)
-                    return raw + told, requests
+                    self._round = round_ = _Round(Stop(thread), questions)
+                    requests = self._ask(round_, now)
+                    return raw + self._tell(round_), requests
         return raw, b""
 
     def _answered(self, asked: _Asked, response: Message, body: bytes, now: float) -> tuple[bytes, bytes]:
         costly = now - asked.at > SLOW or len(body) > LONG
         asked.planned.costly = asked.planned.costly + 1 if costly else 0
         round_, request = asked.round, asked.request
-        if round_ is not self._round:
-            return self._tell([], body), b""
+        round_.answers.append(body)
         if response.get("success") is True:
             round_.stop.learn(request["command"], request["arguments"], response.get("body"))
         else:
             round_.questions.clear()  # the process has gone on
-        return self._ask(round_, now, body)
+        requests = self._ask(round_, now) if round_ is self._round else b""
+        return self._tell(round_), requests
 
-    def _ask(self, round_: _Round, now: float, answer: bytes = b"") -> tuple[bytes, bytes]:
-        """Return what the client is told of an answer and of new requests, and these, for all that can be asked."""
+    def _ask(self, round_: _Round, now: float) -> bytes:
+        """Return requests for all that can be asked now."""
         requests = []
         for planned in list(round_.questions) if self._from_editor.at_boundary else ():
             arguments = round_.stop.arguments(planned.question)
             if arguments is not None:
                 round_.questions.remove(planned)
                 self._seq += 1
-                request = {
-                    "seq": self._seq,
-                    "type": "request",
-                    "command": planned.question.command,
-                    "arguments": arguments,
-                }
+                command = planned.question.command
+                request = {"seq": self._seq, "type": "request", "command": command, "arguments": arguments}
                 self._asked[self._seq] = _Asked(round_, planned, request, now)
-                requests.append(request)
-        return self._tell(requests, answer), b"".join(map(encode, requests))
+                round_.asked.append(request)
+                requests.append(encode(request))
+        return b"".join(requests)
 
-    def _tell(self, asked: list[Message], answer: bytes) -> bytes:
-        if not asked and not answer:
+    def _tell(self, round_: _Round) -> bytes:
+        """Return what the client is to be told now.
+
+        Each message is work for debugpy's neighbours, so answers that come within a moment are told together: all but
+        the variables, whose text may take long to make.
+        """
+        under_way = (asked.request["command"] for asked in self._asked.values() if asked.round is round_)
+        if round_.answers and round_ is self._round and any(command != "variables" for command in under_way):
             return b""
-        asking = b",".join(json.dumps(request).encode() for request in asked)
-        return encode_body(_NEWS % (NEWS.encode(), self._after, asking, answer))
+        asked, round_.asked = b",".join(json.dumps(request).encode() for request in round_.asked), []
+        answers, round_.answers = b",".join(round_.answers), []
+        return encode_body(_NEWS % (NEWS.encode(), self._after, asked, answers)) if asked or answers else b""
 
 
 @dataclass(eq=False)
@@ -145,6 +149,9 @@ class _Round:
     stop: Stop
     questions: list[_Planned] = field(default_factory=list)
     """What has not been asked."""
+    asked: list[Message] = field(default_factory=list)
+    """What the client has not been told, and `answers` as well: JSON, as it came."""
+    answers: list[bytes] = field(default_factory=list)
 
 
 @dataclass(eq=False)

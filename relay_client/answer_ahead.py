@@ -152,6 +152,8 @@ class AnswerAhead(Interposer):
 
     def _learn(self, news: _News, now: float) -> list[bytes]:
         """Return what the editor is told because of news."""
+        if self._current and news.after == self._after != 0:
+            self._ahead |= {request["seq"]: _Ahead(request) for request in news.asked[:MAX_PLAN]}
         told = []
         for response in news.answered:
             ahead = self._ahead.pop(response["request_seq"], None)
@@ -159,8 +161,6 @@ class AnswerAhead(Interposer):
                 told.append(self._answer(ahead.editors, response, now))
             elif ahead is not None and response.get("success") is True:
                 self._ahead[response["request_seq"]] = replace(ahead, response=response, at=now)
-        if self._current and news.after == self._after != 0:
-            self._ahead |= {request["seq"]: _Ahead(request) for request in news.asked[:MAX_PLAN]}
         return told
 
     def _answer(self, request: Message, response: Message, now: float) -> bytes:

@@ -72,6 +72,15 @@ def test_answer_that_is_there(editor):
     assert (answer["request_seq"], answer["body"]) == (editor.seq, THREADS)
 
 
+def test_question_and_answer_in_one(editor):
+    """The agent may tell of a question when it has the answer."""
+    news = asking(editor, "threads")
+    news["body"]["answered"] = answered()["body"]["answered"]
+    editor.hear(stopped(), news)
+    onward, (answer,) = editor.send("threads")
+    assert (onward, answer["body"]) == ([], THREADS)
+
+
 @pytest.mark.parametrize("success", [True, False])
 def test_answer_that_is_under_way(editor, success):
     """A question that the agent has asked already is not asked again: it is answered when the agent's is."""
