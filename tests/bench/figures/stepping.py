@@ -1,8 +1,7 @@
 """A step in a real debugpy (`python -m tests.bench.steps`).
 
 It is timed from the `next` request to the `stopped` event, until an editor has what it shows then (the threads, the
-topmost frame, its scopes and variables, asked one after the other), and with the rest of the call stack. Through the
-tunnel `stopped` comes later than it could, because answers come along with it (`relay_core.dap.ahead`).
+topmost frame, its scopes and variables, asked one after the other), and with the rest of the call stack.
 
 A direct connection is not the fastest: debugpy's adapter waits 40 ms in each step for an acknowledgement, which agents
 give at once. So there is one more peer, "direct, prompt", whose client does that too: what debugpy itself needs. What a
