@@ -87,7 +87,7 @@ class AskAhead(Interposer):
             match event:
                 case {"event": "stopped", "body": {"threadId": int(thread)}}:
                     questions = [planned for planned in self._plan if planned.costly < PATIENCE]
-                    self._round = round_ = _Round(Stop(thread), questions)
+                    self._round = round_ = _Round(Stop(thread), questions, self._after)
                     requests = self._ask(round_, now)
                     return raw + self._tell(round_), requests
         return raw, b""
@@ -126,11 +126,12 @@ class AskAhead(Interposer):
         the variables, whose text may take long to make.
         """
         under_way = (asked.request["command"] for asked in self._asked.values() if asked.round is round_)
-        if round_.answers and round_ is self._round and any(command != "variables" for command in under_way):
+        more_to_come = round_ is self._round and any(command != "variables" for command in under_way)
+        if round_.answers and more_to_come and sum(map(len, round_.answers)) <= LONG:
             return b""
         asked, round_.asked = b",".join(json.dumps(request).encode() for request in round_.asked), []
         answers, round_.answers = b",".join(round_.answers), []
-        return encode_body(_NEWS % (NEWS.encode(), self._after, asked, answers)) if asked or answers else b""
+        return encode_body(_NEWS % (NEWS.encode(), round_.after, asked, answers)) if asked or answers else b""
 
 
 @dataclass(eq=False)
@@ -147,8 +148,10 @@ class _Round:
     """One stop."""
 
     stop: Stop
-    questions: list[_Planned] = field(default_factory=list)
+    questions: list[_Planned]
     """What has not been asked."""
+    after: int
+    """Number of the last request of the editor before it that may change something; the next ends the round."""
     asked: list[Message] = field(default_factory=list)
     """What the client has not been told, and `answers` as well: JSON, as it came."""
     answers: list[bytes] = field(default_factory=list)

@@ -10,8 +10,8 @@ from relay_core.dap.framing import Message, MessageDecoder, encode
 class ScriptedAdapter:
     """Answers the requests of an editor, one at a time.
 
-    Frames are numbered 10 * stop + depth, scopes 100 * stop + which; the value of a variable is
-    (stop, number of evaluations so far).
+    Frames are numbered 10 * stop + depth, scopes 100 * stop + which; scopes and variables tell the
+    number of evaluations so far.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,8 @@ class ScriptedAdapter:
             return {"stackFrames": frames[start : start + arguments.get("levels", 20)]}
         if command == "scopes":
             frame = arguments["frameId"]
-            scopes = [{"variablesReference": 100 * stop + 10 * (frame % 10) + which} for which in range(2)]
+            references = [100 * stop + 10 * (frame % 10) + which for which in range(2)]
+            scopes = [{"name": f"{evaluations}", "variablesReference": reference} for reference in references]
             return {"scopes": scopes} if frame // 10 == stop else None
         if command == "variables":
             reference = arguments["variablesReference"]

@@ -116,12 +116,16 @@ def test_refusal_ends_the_round(asker):
 
 
 def test_editor_that_goes_on_ends_the_round(asker):
-    """After a request that may change something nothing more is asked; the client, which may wait, hears answers."""
-    _, (stack, _, threads) = tell(asker, STOPPED)
-    tell(asker, response(threads, {"threads": []}))
+    """After a request that may change something nothing more is asked; the client, which may wait, hears answers.
+
+    What it hears late was asked before that request, and is told so.
+    """
+    asker.arrived(plan([STACK, Question("scopes")]), 0)
+    _, (stack,) = tell(asker, STOPPED)
+    _, (scopes,) = tell(asker, response(stack, {"stackFrames": [{"id": 7}]}))
     step(asker)
-    onward, requests = tell(asker, response(stack, {"stackFrames": [{"id": 7}]}))
-    assert (([], ["threads", "stackTrace"], 6), []) == (news(onward), requests)
+    onward, requests = tell(asker, response(scopes, {"scopes": [{"variablesReference": 21}]}))
+    assert ((["scopes"], ["stackTrace", "scopes"], 0), []) == (news(onward), requests)
 
 
 def test_watch_expression_does_not_end_the_round(asker):
@@ -179,6 +183,13 @@ def test_long_answer(asker):
     _, (stack,) = tell(asker, STOPPED)
     onward, _ = tell(asker, response(stack, {"stackFrames": [{"id": 7}], "text": "x" * MAX_WHOLE}))
     assert ([], ["stackTrace"], 0) == news(onward)
+
+
+def test_long_answers_travel_alone(asker):
+    """No news is longer than a client takes: a long answer does not wait for others."""
+    _, (stack, *_) = tell(asker, STOPPED)
+    onward, _ = tell(asker, response(stack, {"stackFrames": [{"id": 7}], "text": "x" * LONG}))
+    assert (["scopes"], ["stackTrace"], 0) == news(onward)
 
 
 @pytest.mark.parametrize(
