@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from relay_agent import fork_guard, message_limit, tracing
+from relay_agent import fork_guard, pydevd_sending, tracing
 from relay_core.errors import ConfigurationError, RelayDebugError
 
 __all__ = ["arm", "connect", "find_foreign_port", "is_armed", "is_attached", "release", "wait_for_attach"]
@@ -201,8 +201,9 @@ def _starting(*, follow_children: bool) -> Iterator[ModuleType]:
         tracing.start_tracing()
     else:
         tracing.reach_threads()
-    _answer_without_delay()
-    message_limit.install()
+    pydevd_sending.install()
+    if follow_children:
+        pydevd_sending.follow_into_children()
 
 
 def _connect(debugpy: ModuleType, port: int) -> None:
@@ -231,14 +232,6 @@ def _foreign_port() -> int:
             "debugpy is in use already, on a port that cannot be told", hint="leave debugpy.listen() to relay_agent"
         )
     return port
-
-
-def _answer_without_delay() -> None:
-    """Turn Nagle's algorithm off between pydevd and its adapter: it costs 40 ms on each answer to the debugger."""
-    import socket  # noqa: PLC0415 - the slowest import here, and needed in debug runs only
-
-    with contextlib.suppress(AttributeError, OSError):  # pydevd's inside may change; the delay is bearable
-        _debugger().writer.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _start_anew() -> None:

@@ -1,6 +1,7 @@
 """An editor that follows a process's children: another session for each that debugpy announces."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,15 @@ class Follower:
     Args:
         script: Where the breakpoint is.
         line: Likewise.
+        look: Called at each stop, with the child's debugger and the id of the thread.
     """
 
-    def __init__(self, script: Path, line: int) -> None:
+    def __init__(
+        self, script: Path, line: int, look: Callable[[DapClient, int], Awaitable[None]] | None = None
+    ) -> None:
         self.breakpoints = {str(script): [{"line": line}]}
         self.stops = 0
+        self._look = look
         self.ports: set[int] = set()
         """Where debugpy has sent it."""
         self._sessions: list[asyncio.Task[None]] = []
@@ -37,4 +42,7 @@ class Follower:
             await client.attach(self.breakpoints, within=30, subProcessId=child["subProcessId"])
             while (event := await client.wait_for_event("stopped", "terminated", within=60))["event"] == "stopped":
                 self.stops += 1
-                await client.request("continue", {"threadId": event["body"]["threadId"]}, within=30)
+                thread = event["body"]["threadId"]
+                if self._look is not None:
+                    await self._look(client, thread)
+                await client.request("continue", {"threadId": thread}, within=30)

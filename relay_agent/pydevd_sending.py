@@ -1,45 +1,66 @@
-"""What pydevd says in one message, kept below the size at which debugpy's adapter stops reading for ever.
+"""How pydevd sends its messages to debugpy's adapter: without delay, and none that is too large.
 
-Beyond it the debug session hangs without a word to anybody. An answer of that size, such as "copy value" of a long
-string, becomes a refusal that the editor shows; text that the job prints is cut.
+pydevd leaves Nagle's algorithm on and writes each message in two parts, which costs 40 ms an answer.
+
+At 16 MiB debugpy's adapter stops reading for ever: the debug session hangs without a word to anybody. An answer of
+that size, such as "copy value" of a long string, becomes a refusal that the editor shows; text that the job prints is
+cut.
+
+Children have a connection of their own. Forked ones inherit what is replaced here; for those that are started anew
+see `relay_agent.followed`.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-__all__ = ["MAX_BODY", "install"]
+__all__ = ["MAX_BODY", "follow_into_children", "install"]
 
 MAX_BODY = 0xFFFFFF
 """Bytes of JSON; `JsonIOStream.MAX_BODY_SIZE` in `debugpy.common.messaging`."""
 KEPT_OUTPUT = 2_000_000
 """Characters of printed text that are kept: each may need six bytes of JSON."""
 
+_FOLLOWED = str(Path(__file__).with_name("followed"))
 _installed = False
 
 
+def follow_into_children() -> None:
+    """Let Python processes that this one starts anew do the same, if debugpy follows them."""
+    path = os.environ.get("PYTHONPATH")
+    if _FOLLOWED not in (path or "").split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join([_FOLLOWED, *([path] if path else [])])
+
+
 def install() -> None:
-    """Guard what this process's pydevd sends; forked children inherit it."""
+    """Have this process's pydevd send so, and that of its forked children."""
+    import socket  # noqa: PLC0415 - the slowest import here, and needed in debug runs only
+
     global _installed  # noqa: PLW0603 - what is replaced stays replaced
     try:
         from _pydevd_bundle.pydevd_net_command import NetCommand  # noqa: PLC0415 - in debug runs only
 
         send = NetCommand.send
-    except (ImportError, AttributeError):  # pydevd's inside may change; large messages then hang as ever
+    except (ImportError, AttributeError):  # pydevd's inside may change; then it sends as ever
         return
     if _installed:
         return
     _installed = True
 
-    def send_fitting(command: Any, connection: Any) -> None:
+    def send_well(command: Any, connection: Any) -> None:
         """Send, in pydevd's own thread: in the job's threads a developer could step into this."""
+        with contextlib.suppress(AttributeError, OSError):  # it has ended, or is none; the delay is bearable
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         size = len(getattr(command, "_as_bytes", b""))
         if size > MAX_BODY and isinstance(command.as_dict, dict):
             command = NetCommand(command.id, command.seq, _shortened(command.as_dict, size), is_json=True)
         send(command, connection)
 
-    NetCommand.send = send_fitting
+    NetCommand.send = send_well
 
 
 def _shortened(message: Mapping[str, Any], size: int) -> dict[str, Any]:
