@@ -7,7 +7,7 @@ that size, such as "copy value" of a long string, becomes a refusal that the edi
 cut.
 
 Children have a connection of their own. Forked ones inherit what is replaced here; for those that are started anew
-see `relay_agent.followed`.
+see the folder `followed`.
 """
 
 from __future__ import annotations

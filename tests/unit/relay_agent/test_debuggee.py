@@ -61,15 +61,6 @@ async def test_hopeless_wait_ends_at_once():
     assert await run_job(armed(code)) == (0, ["False True"], "")
 
 
-async def test_answers_leave_without_delay():
-    """Pydevd's socket to its adapter has TCP_NODELAY, without which each answer takes 40 ms longer."""
-    code = """
-        import pydevd, socket
-        print(pydevd.get_global_debugger().writer.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-    """
-    assert await run_job(armed(code)) == (0, ["1"], "")
-
-
 async def test_endpoints_file_of_another_debuggee_is_left_alone(tmp_path):
     """An inherited DEBUGPY_ADAPTER_ENDPOINTS names somebody else's file: it is not written, and stays set."""
     code = """
