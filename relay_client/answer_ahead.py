@@ -1,6 +1,6 @@
 """The client's part of `relay_core.dap.ahead`: it learns what its editor asks, and answers what the agent has asked.
 
-Only questions are answered here that the editor asked by itself at the stop before, each once, and only until the
+Only questions are answered here that the editor asked by itself at a stop before, each once, and only until the
 editor says anything else than a question or the debugger says that something has changed.
 """
 
@@ -45,11 +45,12 @@ class AnswerAhead(Interposer):
     def __init__(self) -> None:
         self._from_editor = Cutter()
         self._from_agent = Cutter(MAX_NEWS)
-        self._plan: list[dict[str, Any]] = []
+        self._plan: list[Question] = []
         """What the agent knows."""
         self._learned: list[Question] = []
         """What the editor has asked at this stop."""
         self._stop: Stop | None = None
+        self._stopped_at = 0.0
         self._quiet_since = 0.0
         """When the editor was told the last thing that it may ask about."""
         self._asked: dict[int, Message] = {}
@@ -79,7 +80,7 @@ class AnswerAhead(Interposer):
                 self._after = request.get("seq", 0)
                 self._forget_answers()
             if command in RESUMING:
-                onward.append(self._tell_plan())
+                onward.append(self._tell_plan(now))
             onward.append(piece.raw)
         return b"".join(onward), b"".join(back)
 
@@ -110,7 +111,8 @@ class AnswerAhead(Interposer):
         """Return what the editor is told of its question now, or None if the debugger is to be asked."""
         command, arguments = request["command"], arguments_of(request)
         question = self._stop.recognise(command, arguments) if self._stop else None
-        if question and now - self._quiet_since <= PROMPT and question not in self._learned[:MAX_PLAN]:
+        by_itself = now - self._quiet_since <= PROMPT
+        if question and by_itself and question not in self._learned and len(self._learned) < MAX_PLAN:
             self._learned.append(question)
         for number, ahead in self._ahead.items():
             if ahead.is_free(now) and ahead.asks(command, arguments) and self._from_agent.at_boundary:
@@ -123,15 +125,21 @@ class AnswerAhead(Interposer):
             self._asked[request["seq"]] = request
         return None
 
-    def _tell_plan(self) -> bytes:
-        """Return what the agent has to know before the next stop."""
-        needed_first = sorted(self._learned[:MAX_PLAN], key=lambda question: question.command == "threads")
-        plan = [question.as_json() for question in needed_first]
+    def _tell_plan(self, now: float) -> bytes:
+        """Return what the agent has to know before the next stop.
+
+        Somebody who steps on before the editor has asked everything looks at a later stop.
+        """
+        wanted = list(self._learned)
+        if now - self._stopped_at < PROMPT:
+            wanted += [question for question in self._plan if question not in wanted]
+        plan = sorted(wanted[:MAX_PLAN], key=lambda question: question.command == "threads")  # no other waits for it
         self._asked.clear()
         if plan == self._plan:
             return b""
         self._plan = plan
-        return encode({"seq": 0, "type": "request", "command": PLAN, "arguments": {"questions": plan}})
+        questions = [question.as_json() for question in plan]
+        return encode({"seq": 0, "type": "request", "command": PLAN, "arguments": {"questions": questions}})
 
     # From the agent:
 
@@ -148,7 +156,7 @@ class AnswerAhead(Interposer):
             match event:
                 case {"event": "stopped", "body": {"threadId": int(thread)}}:
                     self._stop, self._current = Stop(thread), True
-                    self._learned, self._quiet_since = [], now
+                    self._learned, self._stopped_at, self._quiet_since = [], now, now
 
     def _learn(self, news: _News, now: float) -> list[bytes]:
         """Return what the editor is told because of news."""

@@ -114,11 +114,19 @@ def test_same_plan_is_told_once(editor):
 
 
 def test_editor_that_stops_asking(editor):
-    """What was not asked at the last stop is not asked ahead at the next."""
+    """What was not asked at the last stop, though there was time to, is not asked ahead at the next."""
     editor.hear(stopped(), asking(editor, "threads"), answered())
+    editor.now += PROMPT
     (plan, _), _ = editor.send("next", threadId=1)
     assert plan["arguments"] == {"questions": []}
-    assert [stopped()] == editor.hear(stopped())
+
+
+def test_steps_in_quick_succession(editor):
+    """What an editor had no time to ask is asked ahead again: the next stop may be the one that somebody looks at."""
+    for _ in range(3):
+        editor.hear(stopped())
+        onward, _ = editor.send("next", threadId=1)
+        assert ["next"] == [message["command"] for message in onward]
 
 
 @pytest.mark.parametrize(
