@@ -153,8 +153,9 @@ class _Round:
     after: int
     """Number of the last request of the editor before it that may change something; the next ends the round."""
     asked: list[Message] = field(default_factory=list)
-    """What the client has not been told, and `answers` as well: JSON, as it came."""
+    """Requests that the client has not been told of."""
     answers: list[bytes] = field(default_factory=list)
+    """Answers that it has not been told: JSON, as it came."""
 
 
 @dataclass(eq=False)

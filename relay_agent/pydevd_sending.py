@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from relay_agent.python_path import in_front
+
 __all__ = ["MAX_BODY", "follow_into_children", "install"]
 
 MAX_BODY = 0xFFFFFF
@@ -25,15 +27,12 @@ MAX_BODY = 0xFFFFFF
 KEPT_OUTPUT = 2_000_000
 """Characters of printed text that are kept: each may need six bytes of JSON."""
 
-_FOLLOWED = str(Path(__file__).with_name("followed"))
 _installed = False
 
 
 def follow_into_children() -> None:
     """Let Python processes that this one starts anew do the same, if debugpy follows them."""
-    path = os.environ.get("PYTHONPATH")
-    if _FOLLOWED not in (path or "").split(os.pathsep):
-        os.environ["PYTHONPATH"] = os.pathsep.join([_FOLLOWED, *([path] if path else [])])
+    os.environ["PYTHONPATH"] = in_front(Path(__file__).with_name("followed"), os.environ.get("PYTHONPATH"))
 
 
 def install() -> None:

@@ -26,6 +26,7 @@ from relay_agent.launch_environment import (
     access_variable,
     from_environment,
 )
+from relay_agent.python_path import in_front
 from relay_agent.settings import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_TIMEOUTS, DEFAULT_WAIT, DebugSettings
 from relay_agent.watchdogs import timeout_variables
 from relay_core.auth.options import access_settings, add_access_options
@@ -135,7 +136,7 @@ def job_environment(arguments: argparse.Namespace, environ: Mapping[str, str]) -
     job[HC] = _hybrid_connection(settings, arguments.connection_string, environ)
     if settings.timeouts is not None:
         job |= timeout_variables(settings.timeouts, job)
-    job["PYTHONPATH"] = _python_path(environ.get("PYTHONPATH", ""))
+    job["PYTHONPATH"] = in_front(Path(inject.__file__).parent, environ.get("PYTHONPATH"))
     return job
 
 
@@ -165,13 +166,6 @@ def _hybrid_connection(settings: DebugSettings, connection_string: str | None, e
     if name is None:
         raise UsageError("the hybrid connection is not named", hint=f"add --hc NAME, or set {HC}")
     return name
-
-
-def _python_path(inherited: str) -> str:
-    """Return PYTHONPATH with our directory in front, once."""
-    ours = str(Path(inject.__file__).parent)
-    others = [entry for entry in inherited.split(os.pathsep) if entry != ours] if inherited else []
-    return os.pathsep.join([ours, *others])
 
 
 def _explain(error: OSError, program: Sequence[str], environ: Mapping[str, str]) -> tuple[RelayDebugError, int]:

@@ -6,7 +6,7 @@ editor says anything else than a question or the debugger says that something ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from relay_core.dap.ahead import (
@@ -71,15 +71,14 @@ class AnswerAhead(Interposer):
         back: list[bytes] = []
         for piece in self._from_editor.feed(data):
             request = parse(piece.body, "request") or {}
-            command = request.get("command")
-            if command in QUESTIONS:
-                answer = self._ask(request, now)
-                (onward if answer is None else back).append(piece.raw if answer is None else answer)
+            answer = self._ask(request, now) if request.get("command") in QUESTIONS else None
+            if answer is not None:
+                back.append(answer)
                 continue
             if not changes_nothing(request):
                 self._after = request.get("seq", 0)
                 self._forget_answers()
-            if command in RESUMING:
+            if request.get("command") in RESUMING:
                 onward.append(self._tell_plan(now))
             onward.append(piece.raw)
         return b"".join(onward), b"".join(back)
@@ -90,7 +89,7 @@ class AnswerAhead(Interposer):
         for piece in self._from_agent.feed(data):
             news = _News.parse(piece.body) if NEWS.encode() in piece.body else None
             if news is None:
-                if len(piece.body) <= MAX_WHOLE:
+                if len(piece.body) <= MAX_WHOLE:  # longer ones would take long to parse
                     self._watch(piece.body, now)
                 told.append(piece.raw)
             else:
@@ -165,10 +164,13 @@ class AnswerAhead(Interposer):
         told = []
         for response in news.answered:
             ahead = self._ahead.pop(response["request_seq"], None)
-            if ahead is not None and ahead.editors is not None:
+            if ahead is None:
+                continue  # it has been forgotten
+            if ahead.editors is not None:
                 told.append(self._answer(ahead.editors, response, now))
-            elif ahead is not None and response.get("success") is True:
-                self._ahead[response["request_seq"]] = replace(ahead, response=response, at=now)
+            elif response.get("success") is True:
+                ahead.response, ahead.at = response, now
+                self._ahead[response["request_seq"]] = ahead
         return told
 
     def _answer(self, request: Message, response: Message, now: float) -> bytes:
@@ -205,7 +207,7 @@ class _Ahead:
 
     def asks(self, command: str, arguments: dict[str, Any]) -> bool:
         """Whether it asks what a request asks."""
-        return bool(self.request["command"] == command) and arguments_of(self.request) == arguments
+        return (self.request["command"], arguments_of(self.request)) == (command, arguments)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from relay_agent.node.directory import NodeDirectory
+from relay_agent.python_path import in_front
 from relay_core.errors import ConfigurationError, RelayUnreachable
 
 __all__ = ["STARTER_VARIABLE", "join"]
@@ -129,6 +130,5 @@ def _environment() -> dict[str, str]:
     environment = dict(os.environ, PYTHONSAFEPATH="1", **{STARTER_VARIABLE: str(os.getpid())})
     root = Path(__file__).resolve().parent.parent.parent
     if root.name not in {"site-packages", "dist-packages"}:
-        inherited = environment.get("PYTHONPATH")
-        environment["PYTHONPATH"] = os.pathsep.join([str(root), *([inherited] if inherited else [])])
+        environment["PYTHONPATH"] = in_front(root, environment.get("PYTHONPATH"))
     return environment

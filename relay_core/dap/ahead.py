@@ -10,7 +10,7 @@ once or as soon as the answer is there.
       | next          |  plan (if it is a new one), next  |  next                    |
       |               |                                   |                 stopped  |
       |      stopped  |           stopped, news of asking |  threads, stackTrace ... |
-      | threads       |                 news of an answer |                  answers |
+      | threads       |                   news of answers |                  answers |
       |     answered  |                               ... |                      ... |
 
 Both sides speak of it inside the stream, in messages of the debug adapter protocol that never leave it: a request

@@ -24,9 +24,9 @@ class Follower:
     ) -> None:
         self.breakpoints = {str(script): [{"line": line}]}
         self.stops = 0
-        self._look = look
         self.ports: set[int] = set()
         """Where debugpy has sent it."""
+        self._look = look
         self._sessions: list[asyncio.Task[None]] = []
 
     async def follow(self, parent: DapClient) -> None:

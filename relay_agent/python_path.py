@@ -1,0 +1,14 @@
+"""What is put in front of PYTHONPATH for the processes that this one starts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["in_front"]
+
+
+def in_front(directory: Path, python_path: str | None) -> str:
+    """Return PYTHONPATH with a directory in front, once."""
+    others = [entry for entry in python_path.split(os.pathsep) if entry != str(directory)] if python_path else []
+    return os.pathsep.join([str(directory), *others])
