@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import subprocess
@@ -11,9 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.az_shim.small_azure import sas_key
+
 INFRA = Path(__file__).parents[3] / "infra"
 FAKE_AZ = Path(__file__).parent / "fake_az.py"
 
+AGENT, CLIENT, TUNNEL_KEY = "relay-alice-agent", "relay-alice-client", "relay-alice-tunnel-key"
+"""Names of the secrets of hybrid connection `alice`."""
+PRINCIPAL = "11111111-2222-3333-4444-555555555555"
+"""Object id of who gets roles."""
 USER = "66666666-7777-8888-9999-000000000000"
 """Object id of who is signed in."""
 
@@ -43,7 +48,7 @@ class FakeAzure:
         for path in (self.home, self.bin, self.tmp):
             path.mkdir()
         az = self.bin / "az"
-        az.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{FAKE_AZ}" "{self.home}" "$@"\n')
+        az.write_text(f'#!/bin/sh\nexec "{sys.executable}" -E -s -S "{FAKE_AZ}" "{self.home}" "$@"\n')
         az.chmod(0o755)
         self.save(
             {
@@ -173,11 +178,6 @@ class FakeAzure:
         for deployment in state["deployments"]:
             keys.update(deployment["tunnelKeys"].values())
         return keys - {""}
-
-
-def sas_key(number: int) -> str:
-    """The key that the fake `az` issues as its `number`-th."""
-    return base64.b64encode(f"SAS-key-number-{number:04d}-of-the-test!".encode()).decode()
 
 
 def field(connection_string: str, name: str) -> str:

@@ -4,9 +4,8 @@ import pytest
 
 from relay_core.auth.tunnel_key import parse_tunnel_key
 from relay_core.hyco.connection_string import ConnectionString
-from tests.support.az_shim.kit import CONFLICT, field
+from tests.support.az_shim.kit import AGENT, CLIENT, CONFLICT, field
 
-AGENT, CLIENT = "relay-alice-agent", "relay-alice-client"
 RULES = {AGENT: "agent-listen", CLIENT: "client-send"}
 
 
