@@ -39,6 +39,8 @@ class Editor:
     def __init__(self, port: int, *, prompt: bool) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), WITHIN)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.waited = 0.0
+        """Seconds that requests took until their answers."""
         self._prompt = prompt
         self._decoder = MessageDecoder()
         self._received: deque[Message] = deque()
@@ -55,7 +57,10 @@ class Editor:
 
     def request(self, command: str, **arguments: object) -> Message:
         """Return what a request is answered with."""
-        return self.answer(self.send(command, **arguments))
+        asked = time.monotonic()
+        answer = self.answer(self.send(command, **arguments))
+        self.waited += time.monotonic() - asked
+        return answer
 
     def answer(self, seq: int) -> Message:
         """Return the answer to the request of that number."""
@@ -99,12 +104,12 @@ def attach(editor: Editor) -> int:
 
 
 def steps(port: int, count: int, *, prompt: bool) -> dict[str, list[float]]:
-    """Return the seconds of each step: alone, until the variables are there, and with the rest of the call stack."""
-    alone, shown, whole = [], [], []
+    """Return the seconds of each step: alone, until the variables are there, with the rest, and of its requests."""
+    alone, shown, whole, requests = [], [], [], []
     with contextlib.closing(Editor(port, prompt=prompt)) as editor:
         thread = attach(editor)
         for number in range(count):
-            started = time.monotonic()
+            started, waited = time.monotonic(), editor.waited
             editor.request("next", threadId=thread)
             editor.event("stopped")
             alone.append(time.monotonic() - started)
@@ -115,8 +120,9 @@ def steps(port: int, count: int, *, prompt: bool) -> dict[str, list[float]]:
                 asked = time.monotonic()
                 editor.request("stackTrace", threadId=thread, startFrame=1, levels=19)
                 whole.append(shown[-1] + time.monotonic() - asked)
+                requests.append(editor.waited - waited)
         editor.request("disconnect", terminateDebuggee=False)
-    return {"steps": alone, "shown": shown, "whole": whole}
+    return {"steps": alone, "shown": shown, "whole": whole, "requests": requests}
 
 
 def look(editor: Editor, thread: int) -> None:

@@ -24,7 +24,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -90,8 +90,8 @@ sys.exit(run_step(steps[name], Path(folder), os.environ))
 class Shell:
     """A terminal of the reader, in a checkout of this repository, with an empty subscription."""
 
-    def __init__(self, folder: Path) -> None:
-        self.azure = FakeAzure(folder)
+    def __init__(self, azure: FakeAzure, folder: Path) -> None:
+        self.azure = azure
         self.azure.change(signed_in=False, provider_registered=False, groups={}, vaults={})
         clusters = {"Microsoft.MachineLearningServices/workspaces/contoso-ml/computes/cpu-cluster": CLUSTER}
         known = {name: {"identity": {"principalId": principal}} for name, principal in clusters.items()}
@@ -130,9 +130,10 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     clean_environment(monkeypatch)
-    return Shell(tmp_path)
+    with FakeAzure(tmp_path) as azure:
+        yield Shell(azure, tmp_path)
 
 
 class StoredSecrets(dict[str, str]):

@@ -1,7 +1,8 @@
 """A step in a real debugpy (`python -m tests.bench.steps`).
 
 It is timed from the `next` request to the `stopped` event, until an editor has what it shows then (the threads, the
-topmost frame, its scopes and variables, asked one after the other), and with the rest of the call stack.
+topmost frame, its scopes and variables, asked one after the other), and with the rest of the call stack. The time of
+its requests alone leaves out the one in which the line runs: from the answer to `next` until `stopped`.
 
 A direct connection is not the fastest: debugpy's adapter waits 40 ms in each step for an acknowledgement, which agents
 give at once. So there is one more peer, "direct, prompt", whose client does that too: what debugpy itself needs. What a
@@ -10,15 +11,24 @@ way adds is measured against that one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from tests.bench.programs import lines_of, python_json
 from tests.bench.report import Limit, Row, median_ms
 from tests.bench.stage import Stage
 
 __all__ = ["stepping"]
 
+Times = dict[str, dict[str, list[float]]]
+"""Seconds by kind and way."""
+
+FIGURE = "DAP step"
 PROMPT = "direct, prompt"
+KINDS = {
+    "steps": ("next until stopped", False),
+    "shown": ("until an editor shows the variables", True),
+    "whole": ("and the rest of the call stack", True),
+    "requests": ("of that, its requests until they are answered", True),
+}
+"""What is printed of each kind of time, and whether it has a limit."""
 UNNOTICED = Limit(10)
 """Milliseconds for all requests of a step together, where no network is between."""
 
@@ -30,41 +40,26 @@ async def stepping(stage: Stage, *, quick: bool) -> list[Row]:
     sessions = {name: (way.port, "") for name, way in ways.items()}
     if not stage.delays:
         sessions[PROMPT] = (ways["direct"].port, "prompt")
-    found: dict[str, dict[str, list[float]]] = {kind: {n: [] for n in sessions} for kind in ("steps", "shown", "whole")}
+    found: Times = {kind: {name: [] for name in sessions} for kind in KINDS}
     count, turns = (15, 1 if quick else 6) if not stage.delays else (4 if quick else 12, 1)
     for _ in range(turns):
         for name, (port, how) in sessions.items():
             result = await python_json("tests.bench.steps", port, count, how)
-            for kind, seconds in found.items():
-                seconds[name] += result[kind]
-    return rows_of(**found)
+            for kind, by_way in found.items():
+                by_way[name] += result[kind]
+    return rows_of(found)
 
 
-def rows_of(
-    steps: Mapping[str, Sequence[float]], shown: Mapping[str, Sequence[float]], whole: Mapping[str, Sequence[float]]
-) -> list[Row]:
+def rows_of(found: Times) -> list[Row]:
     """Return the medians, and what each way adds to debugpy's own time if that is known."""
-    together = {name: median_ms(seconds) for name, seconds in whole.items()}
-    limits = {"tunnel": UNNOTICED} if PROMPT in together else {}
+    medians = {kind: {name: median_ms(times) for name, times in by_way.items()} for kind, by_way in found.items()}
+    whole = medians["whole"]
+    limits = {"tunnel": UNNOTICED} if PROMPT in whole else {}
     rows = [
-        Row("DAP step", "next until stopped", "ms", {name: median_ms(seconds) for name, seconds in steps.items()}),
-        Row(
-            "DAP step",
-            "until an editor shows the variables",
-            "ms",
-            {name: median_ms(seconds) for name, seconds in shown.items()},
-            limits=limits,
-        ),
-        Row(
-            "DAP step",
-            "and the rest of the call stack",
-            "ms",
-            dict(together),
-            limits=limits,
-            detail={"seconds": dict(whole)},
-        ),
+        Row(FIGURE, what, "ms", medians[kind], limits=limits if is_judged else {}, detail={"seconds": found[kind]})
+        for kind, (what, is_judged) in KINDS.items()
     ]
-    if PROMPT in together:
-        added = {name: together[name] - together[PROMPT] for name in together if name not in {"direct", PROMPT}}
-        rows.append(Row("DAP step", "of that, added to what debugpy needs", "ms", added, limits=limits))
+    if PROMPT in whole:
+        added = {name: whole[name] - whole[PROMPT] for name in whole if name not in {"direct", PROMPT}}
+        rows.append(Row(FIGURE, "the whole step: added to what debugpy needs", "ms", added, limits=limits))
     return rows

@@ -1,8 +1,5 @@
-"""A stand-in for `az`: knows the options of the real one, keeps small_azure.py in a JSON file, records every call.
+"""A stand-in for `az`: knows the options of the real one, and works on small_azure.py.
 
-    python fake_az.py FOLDER COMMAND OPTIONS...
-
-FOLDER holds state.json (see kit.py for its shape) and gets calls.jsonl, one line a call: argv and environment.
 Like the real `az` it exits 2 for a command line it does not know, 3 when the thing asked for does not exist, 1 for
 anything else that fails, and prints the words of the real one (azure-cli 2.91.0) on stderr.
 """
@@ -10,19 +7,49 @@ anything else that fails, and prints the words of the real one (azure-cli 2.91.0
 from __future__ import annotations
 
 import json
-import os
-import signal
-import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from small_azure import COMMANDS, Failure, Options, State  # a sibling: this runs as a script of its own
+from tests.support.az_shim.small_azure import COMMANDS, Failure, Options, State
 
-TABLE = json.loads((Path(__file__).parent / "az_args.json").read_text())["commands"]
+TABLE_FILE = Path(__file__).parent / "az_args.json"
+TABLE = json.loads(TABLE_FILE.read_text())["commands"]
 LISTS = {"--rights", "--parameters", "--tags", "--ids"}
 SWITCHES = {"--only-show-errors", "--debug", "--verbose", "--help", "--no-wait", "--no-prompt", "--disabled", "--wait"}
 ID_PARTS = {"--name", "--resource-group", "--namespace-name", "--hybrid-connection-name", "--vault-name"}
 """What the help does not mark as required because --ids or --id could replace it."""
+
+
+class Answer(NamedTuple):
+    """What a call of `az` ends with."""
+
+    code: int
+    out: str
+    err: str
+
+
+def answer(state: State, argv: list[str]) -> Answer:
+    """Refuse or carry out one command."""
+    try:
+        command, options = parse(argv)
+        if not state["signed_in"] and command != "login":
+            raise Failure("Please run 'az login' to setup account.")
+        fail_if_asked_to(state, command)
+        return Answer(0, render(COMMANDS[command](state, options), options), "")
+    except Failure as failure:
+        return Answer(failure.code, "", f"ERROR: {failure.text}\n")
+
+
+def fail_if_asked_to(state: State, command: str) -> None:
+    """Fail if the test wants that; each fault is used up after its number of times."""
+    for fault in state["faults"]:
+        if fault["command"] == command and fault["times"] > 0:
+            if fault["skip"] > 0:
+                fault["skip"] -= 1
+            else:
+                fault["times"] -= 1
+                raise Failure(fault["text"], fault["exit"])
+
 
 # --- command line ----------------------------------------------------------------------------------------------------
 
@@ -102,44 +129,3 @@ def render(value: Any, options: Options) -> str:
         rows = value if isinstance(value, list) else [value]
         return "".join(f"{str(row).lower() if isinstance(row, bool) else row}\n" for row in rows)
     return json.dumps(value, indent=2) + "\n"
-
-
-# --- one call --------------------------------------------------------------------------------------------------------
-
-
-def injected_fault(state: State, command: str) -> None:
-    """Fail, or wait on a FIFO, if the test asked for it; each fault is used up after its number of times."""
-    for fault in state["faults"]:
-        if fault["command"] == command and fault["times"] > 0:
-            fault["times"] -= 1
-            if fault["skip"] > 0:
-                fault["skip"] -= 1
-                fault["times"] += 1
-            elif fault["fifo"]:
-                with Path(fault["fifo"]).open("w"):  # opens when the test reads: now it knows where we are
-                    signal.pause()  # until the test ends the process group
-            else:
-                raise Failure(fault["text"], fault["exit"])
-
-
-def run(home: Path, argv: list[str]) -> int:
-    """Record, refuse or carry out one command."""
-    with (home / "calls.jsonl").open("a") as calls:
-        calls.write(json.dumps({"argv": argv, "env": dict(os.environ)}) + "\n")
-    state = json.loads((home / "state.json").read_text())
-    try:
-        command, options = parse(argv)
-        if not state["signed_in"] and command != "login":
-            raise Failure("Please run 'az login' to setup account.")
-        injected_fault(state, command)
-        sys.stdout.write(render(COMMANDS[command](state, options), options))
-    except Failure as failure:
-        sys.stderr.write(f"ERROR: {failure.text}\n")
-        return failure.code
-    finally:
-        (home / "state.json").write_text(json.dumps(state, indent=1))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(run(Path(sys.argv[1]), sys.argv[2:]))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import copy
+import itertools
 import os
 import subprocess
-import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.az_shim.fake_az import Answer, answer
+from tests.support.az_shim.service import Service
 from tests.support.az_shim.small_azure import sas_key
 
 INFRA = Path(__file__).parents[3] / "infra"
-FAKE_AZ = Path(__file__).parent / "fake_az.py"
 
 AGENT, CLIENT, TUNNEL_KEY = "relay-alice-agent", "relay-alice-client", "relay-alice-tunnel-key"
 """Names of the secrets of hybrid connection `alice`."""
@@ -42,45 +44,61 @@ class FakeAzure:
     """One subscription with a resource group `debug-rg` and a Key Vault `contoso-kv`, for one test."""
 
     def __init__(self, folder: Path) -> None:
-        self.home = folder / "azure"
+        self.home = folder / "home"
         self.bin = folder / "bin"
         self.tmp = folder / "tmp"
         for path in (self.home, self.bin, self.tmp):
             path.mkdir()
-        az = self.bin / "az"
-        az.write_text(f'#!/bin/sh\nexec "{sys.executable}" -E -s -S "{FAKE_AZ}" "{self.home}" "$@"\n')
-        az.chmod(0o755)
-        self.save(
-            {
-                "signed_in": True,
-                "user": USER,
-                "subscription": "test subscription",
-                "subscriptions": ["test subscription", "contoso-dev"],
-                "tokens": {},
-                "known_resources": {},
-                "provider_registered": True,
-                "groups": {"debug-rg": "westeurope"},
-                "namespaces": {},
-                "taken": [],
-                "vaults": {"contoso-kv": {"group": "vault-rg", "secrets": {}, "deleted": {}, "forbidden": []}},
-                "roles": [],
-                "deployments": [],
-                "faults": [],
-                "file_modes": [],
-                "keys": 0,
-            }
-        )
+        self._state: dict[str, Any] = {
+            "signed_in": True,
+            "user": USER,
+            "subscription": "test subscription",
+            "subscriptions": ["test subscription", "contoso-dev"],
+            "tokens": {},
+            "known_resources": {},
+            "provider_registered": True,
+            "groups": {"debug-rg": "westeurope"},
+            "namespaces": {},
+            "taken": [],
+            "vaults": {"contoso-kv": {"group": "vault-rg", "secrets": {}, "deleted": {}, "forbidden": []}},
+            "roles": [],
+            "deployments": [],
+            "faults": [],
+            "file_modes": [],
+            "keys": 0,
+        }
+        self._calls: list[dict[str, Any]] = []
+        self._busy = threading.Lock()
+        self._unanswered: dict[str, threading.Event] = {}
+        self._over = threading.Event()
+
+    def __enter__(self) -> FakeAzure:
+        self._service = Service(self._carry)
+        self._service.install(self.bin)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._service.close()
+
+    def _carry(self, arguments: list[str], environment: dict[str, str]) -> Answer:
+        """Record and carry out one call of `az`."""
+        if reached := self._unanswered.get(_command(arguments)):
+            reached.set()
+            self._over.wait()
+        with self._busy:
+            self._calls.append({"argv": arguments, "env": environment})
+            return answer(self._state, arguments)
 
     # --- Azure as it is ---
 
     def load(self) -> dict[str, Any]:
-        """The whole state; see `save`."""
-        state: dict[str, Any] = json.loads((self.home / "state.json").read_text())
-        return state
+        """A copy of the whole state; see `__init__`."""
+        return copy.deepcopy(self._state)
 
     def save(self, state: dict[str, Any]) -> None:
         """Replace the whole state."""
-        (self.home / "state.json").write_text(json.dumps(state))
+        self._state = copy.deepcopy(state)
 
     def change(self, **values: Any) -> None:
         """Replace top-level parts of the state."""
@@ -116,12 +134,14 @@ class FakeAzure:
         state = self.load()
         return {key: state[key] for key in ("groups", "namespaces", "vaults", "roles")}
 
-    def inject(
-        self, command: str, text: str = "", *, code: int = 1, times: int = 1, skip: int = 0, fifo: str = ""
-    ) -> None:
-        """Let the next `times` calls of `command` fail with `text`, after `skip` good ones; or stop them on a FIFO."""
-        fault = {"command": command, "text": text, "exit": code, "times": times, "skip": skip, "fifo": fifo}
+    def inject(self, command: str, text: str, *, code: int = 1, times: int = 1, skip: int = 0) -> None:
+        """Let the next `times` calls of `command` fail with `text`, after `skip` good ones."""
+        fault = {"command": command, "text": text, "exit": code, "times": times, "skip": skip}
         self.change(faults=[*self.load()["faults"], fault])
+
+    def hang(self, command: str) -> threading.Event:
+        """Leave calls of `command` unanswered; what is returned is set when there is one."""
+        return self._unanswered.setdefault(command, threading.Event())
 
     # --- running scripts ---
 
@@ -152,21 +172,15 @@ class FakeAzure:
 
     def calls(self) -> list[dict[str, Any]]:
         """Each call's argv and env, in order."""
-        path = self.home / "calls.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return list(self._calls)
 
     def commands(self) -> list[str]:
         """Each call's words before its first option, in order."""
-        found = []
-        for call in self.calls():
-            words = call["argv"]
-            end = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
-            found.append(" ".join(words[:end]))
-        return found
+        return [_command(call["argv"]) for call in self.calls()]
 
     def forget_calls(self) -> None:
         """Start a new record."""
-        (self.home / "calls.jsonl").unlink(missing_ok=True)
+        self._calls.clear()
 
     def key_material(self) -> set[str]:
         """Every SAS key ever issued and every tunnel key ever stored, as text."""
@@ -184,3 +198,8 @@ def field(connection_string: str, name: str) -> str:
     """One field of a connection string, or an empty text."""
     parts = dict(part.split("=", 1) for part in connection_string.split(";") if "=" in part)
     return parts.get(name, "")
+
+
+def _command(arguments: list[str]) -> str:
+    """Return the words before the first option."""
+    return " ".join(itertools.takewhile(lambda word: not word.startswith("-"), arguments))

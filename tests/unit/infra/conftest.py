@@ -13,14 +13,15 @@ def names():
 
 @pytest.fixture
 def azure(tmp_path):
-    return FakeAzure(tmp_path)
+    with FakeAzure(tmp_path) as azure:
+        yield azure
 
 
 @pytest.fixture(scope="session")
 def state_after_create(tmp_path_factory):
-    azure = FakeAzure(tmp_path_factory.mktemp("created"))
-    assert azure.run("create_relay.sh", *NAMES).code == 0
-    return azure.load()
+    with FakeAzure(tmp_path_factory.mktemp("created")) as azure:
+        assert azure.run("create_relay.sh", *NAMES).code == 0
+        return azure.load()
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import subprocess
 import pytest
 
 from tests.support.az_shim.argtable import COMMANDS
-from tests.support.az_shim.kit import FAKE_AZ, INFRA, USER
+from tests.support.az_shim.fake_az import TABLE_FILE
+from tests.support.az_shim.kit import INFRA, USER
 
 
 def az(azure, *arguments):
@@ -68,7 +69,7 @@ def test_equals_sign_and_query(azure):
 
 def test_table_has_exactly_the_commands_of_the_scripts():
     """az_args.json was written by argtable.py for its list of commands, and says from which version."""
-    table = json.loads((FAKE_AZ.parent / "az_args.json").read_text())
+    table = json.loads(TABLE_FILE.read_text())
     assert COMMANDS == list(table["commands"])
     assert table["source"].startswith("azure-cli 2.")
 
