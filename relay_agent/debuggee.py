@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from relay_agent import fork_guard, pydevd_sending, tracing
+from relay_agent import fork_guard, pydevd_fixes, tracing
 from relay_core.errors import ConfigurationError, RelayDebugError
 
 __all__ = ["arm", "connect", "find_foreign_port", "is_armed", "is_attached", "release", "wait_for_attach"]
@@ -201,9 +201,9 @@ def _starting(*, follow_children: bool) -> Iterator[ModuleType]:
         tracing.start_tracing()
     else:
         tracing.reach_threads()
-    pydevd_sending.install()
+    pydevd_fixes.install()
     if follow_children:
-        pydevd_sending.follow_into_children()
+        pydevd_fixes.follow_into_children()
 
 
 def _connect(debugpy: ModuleType, port: int) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.pydevd_sending import KEPT_OUTPUT, follow_into_children
+from relay_agent.pydevd_fixes import follow_into_children
+from relay_agent.pydevd_fixes.sending import KEPT_OUTPUT
 from relay_client.dap.client import DapClient, RequestFailed
 from tests.support.follower import Follower
 from tests.support.jobs import gone, job

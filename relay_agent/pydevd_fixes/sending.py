@@ -5,22 +5,15 @@ pydevd leaves Nagle's algorithm on and writes each message in two parts, which c
 At 16 MiB debugpy's adapter stops reading for ever: the debug session hangs without a word to anybody. An answer of
 that size, such as "copy value" of a long string, becomes a refusal that the editor shows; text that the job prints is
 cut.
-
-Children have a connection of their own. Forked ones inherit what is replaced here; for those that are started anew
-see the folder `followed`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from relay_agent.python_path import in_front
-
-__all__ = ["MAX_BODY", "follow_into_children", "install"]
+__all__ = ["MAX_BODY", "install"]
 
 MAX_BODY = 0xFFFFFF
 """Bytes of JSON; `JsonIOStream.MAX_BODY_SIZE` in `debugpy.common.messaging`."""
@@ -28,11 +21,6 @@ KEPT_OUTPUT = 2_000_000
 """Characters of printed text that are kept: each may need six bytes of JSON."""
 
 _installed = False
-
-
-def follow_into_children() -> None:
-    """Let Python processes that this one starts anew do the same, if debugpy follows them."""
-    os.environ["PYTHONPATH"] = in_front(Path(__file__).with_name("followed"), os.environ.get("PYTHONPATH"))
 
 
 def install() -> None:

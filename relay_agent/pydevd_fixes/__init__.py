@@ -1,0 +1,26 @@
+"""What this project mends in pydevd, the part of debugpy that is inside the job, while it is at work there.
+
+Each fix replaces a function of pydevd's, and leaves everything as it is where that function does not exist any more.
+Forked children inherit what is replaced; for those that are started anew see the folder `followed`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from relay_agent.pydevd_fixes import sending, waking
+from relay_agent.python_path import in_front
+
+__all__ = ["follow_into_children", "install"]
+
+
+def install() -> None:
+    """Mend this process's pydevd, and that of its forked children."""
+    sending.install()
+    waking.install()
+
+
+def follow_into_children() -> None:
+    """Let Python processes that this one starts anew do the same, if debugpy follows them."""
+    os.environ["PYTHONPATH"] = in_front(Path(__file__).with_name("followed"), os.environ.get("PYTHONPATH"))
