@@ -74,6 +74,12 @@ class Stage:
         self.relay: Relay
         self.target_port = 0
         self._ways: dict[str, Way] = {}
+        self._makers = {
+            "direct": self._direct,
+            "ssh -L": self._ssh,
+            "rendezvous": self._rendezvous,
+            "tunnel": self._tunnel,
+        }
         self._older_hcs = iter(OLDER_HCS)
 
     async def start(self) -> None:
@@ -84,27 +90,15 @@ class Stage:
 
     async def ways(self, *wanted: str) -> dict[str, Way]:
         """Return ways by name, without those that cannot be had."""
-        makers = {
-            "direct": self._direct,
-            "ssh -L": self._ssh,
-            "rendezvous": self._rendezvous,
-            "tunnel": self._tunnel,
-        }
-        for name in wanted or makers:
-            if name not in self._ways and name not in self.skipped:
-                self._ways[name] = await makers[name](self.target_port)
-                if not self._ways[name].port:
-                    del self._ways[name]
-        return {name: self._ways[name] for name in wanted or makers if name in self._ways}
+        wanted = wanted or tuple(self._makers)
+        missing = [name for name in wanted if name not in self._ways and name not in self.skipped]
+        if missing:
+            self._ways |= await self.ways_to(self.target_port, *missing)
+        return {name: self._ways[name] for name in wanted if name in self._ways}
 
-    async def ways_to(self, port: int) -> dict[str, Way]:
-        """Return new ways to another program of this machine."""
-        made = {
-            "direct": await self._direct(port),
-            "ssh -L": await self._ssh(port),
-            "rendezvous": await self._rendezvous(port),
-            "tunnel": await self._tunnel(port),
-        }
+    async def ways_to(self, port: int, *wanted: str) -> dict[str, Way]:
+        """Return new ways to another program of this machine: all, or those that are wanted."""
+        made = {name: await self._makers[name](port) for name in wanted or self._makers}
         return {name: way for name, way in made.items() if way.port}
 
     async def start_relay(self) -> Relay:

@@ -29,14 +29,15 @@ KINDS = {
     "requests": ("of that, its requests until they are answered", True),
 }
 """What is printed of each kind of time, and whether it has a limit."""
+THREADS = 8
+"""Beside the one that is stepped through, in one more figure."""
 UNNOTICED = Limit(10)
 """Milliseconds for all requests of a step together, where no network is between."""
 
 
 async def stepping(stage: Stage, *, quick: bool) -> list[Row]:
     """The ways debug the same process, one after the other and again."""
-    debuggee = await stage.programs.python("debuggee", "tests.bench.debuggee")
-    ways = await stage.ways_to(int((await lines_of(debuggee)).split()[0]))
+    ways = await stage.ways_to(await _debuggee(stage))
     sessions = {name: (way.port, "") for name, way in ways.items()}
     if not stage.delays:
         sessions[PROMPT] = (ways["direct"].port, "prompt")
@@ -47,7 +48,27 @@ async def stepping(stage: Stage, *, quick: bool) -> list[Row]:
             result = await python_json("tests.bench.steps", port, count, how)
             for kind, by_way in found.items():
                 by_way[name] += result[kind]
-    return rows_of(found)
+    return rows_of(found) + ([] if stage.delays else [await _among_threads(stage, turns)])
+
+
+async def _among_threads(stage: Stage, turns: int) -> Row:
+    """A step in a job with other threads, which are stopped and woken with the one that is stepped through."""
+    ports = {"plain debugpy": await _debuggee(stage, THREADS, "plain"), "direct": await _debuggee(stage, THREADS)}
+    ports["tunnel"] = (await stage.ways_to(ports["direct"], "tunnel"))["tunnel"].port
+    found: dict[str, list[float]] = {name: [] for name in ports}
+    for _ in range(turns):
+        for name, port in ports.items():
+            found[name] += (await python_json("tests.bench.steps", port, 15, ""))["shown"]
+    values = {name: median_ms(seconds) for name, seconds in found.items()}
+    figure = f"{FIGURE} beside {THREADS} threads"
+    return Row(figure, "until an editor shows the variables", "ms", values, detail={"seconds": found})
+
+
+async def _debuggee(stage: Stage, *how: object) -> int:
+    """Return the port of a new process to debug."""
+    child = await stage.programs.python("debuggee", "tests.bench.debuggee", *map(str, how))
+    printed = await lines_of(child, lambda text: any(map(str.isdigit, text.splitlines())))  # debugpy may warn before
+    return next(int(line) for line in printed.splitlines() if line.isdigit())
 
 
 def rows_of(found: Times) -> list[Row]:
