@@ -19,11 +19,13 @@ def install() -> None:
     """Have this process's pydevd wake whom it means, and that of its forked children."""
     global _installed  # noqa: PLW0603 - what is replaced stays replaced
     try:
-        from _pydevd_bundle import pydevd_thread_lifecycle as lifecycle  # noqa: PLC0415 - in debug runs only
+        import pydevd  # noqa: PLC0415 - in debug runs only, as the rest
+        from _pydevd_bundle import pydevd_thread_lifecycle as lifecycle  # noqa: PLC0415
         from _pydevd_bundle.pydevd_comm import InternalThreadCommand  # noqa: PLC0415
         from _pydevd_bundle.pydevd_constants import get_global_debugger, get_thread_id  # noqa: PLC0415
 
         run_on, do_it = lifecycle.internal_run_thread, InternalThreadCommand.do_it
+        commands_and_event = pydevd.PyDB.get_internal_queue_and_event
     except (ImportError, AttributeError):  # pydevd's inside may change; then it wakes as ever
         return
     if _installed:
@@ -45,7 +47,7 @@ def install() -> None:
                 wake(debugger, command.thread_id)
 
     def wake(debugger: Any, thread_id: str) -> None:
-        _commands, event = debugger.get_internal_queue_and_event(thread_id)
+        _commands, event = commands_and_event(debugger, thread_id)
         event.set()
 
     lifecycle.internal_run_thread = run_on_now

@@ -25,8 +25,10 @@ MAX_OWN_STEPS = 8
 """Lines that are not hidden, between what waits for a debugger and the job's own code; there should be none."""
 
 _IS_IN_OWN_CODE = (
-    "any('/relay_agent/' in frame.f_code.co_filename for frame, _ in __import__('traceback').walk_stack(None))"
+    "any('/relay_agent/' in file and '/pydevd_fixes/' not in file for file in"
+    " (frame.f_code.co_filename for frame, _ in __import__('traceback').walk_stack(None)))"
 )
+"""What is mended in pydevd carries this out itself."""
 _FIND_MODULE = (
     "next((m.__file__ for m in list(__import__('sys').modules.values())"
     " if (getattr(m, '__file__', None) or '').endswith({suffix!r})), '')"

@@ -1,11 +1,9 @@
 """Facts about how pydevd sends: at once, and nothing that is too large for debugpy's adapter."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from relay_agent.pydevd_fixes import follow_into_children
 from relay_agent.pydevd_fixes.sending import KEPT_OUTPUT
 from relay_client.dap.client import DapClient, RequestFailed
 from tests.support.follower import Follower
@@ -86,15 +84,6 @@ async def test_children_that_are_followed(tmp_path: Path, method: str):
             assert await gone(running.pid)
         assert (await running.finish())[0] == 0
     assert looked == ["1"]
-
-
-def test_path_of_children(monkeypatch):
-    """The extension is found by children, before all else."""
-    monkeypatch.setenv("PYTHONPATH", "/a/b")
-    follow_into_children()
-    ours, *rest = os.environ["PYTHONPATH"].split(os.pathsep)
-    assert rest == ["/a/b"]
-    assert (Path(ours) / "pydevd_plugins" / "extensions").is_dir()
 
 
 async def evaluate(client: DapClient, frame: int, expression: str) -> str:

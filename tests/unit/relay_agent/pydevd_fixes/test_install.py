@@ -1,0 +1,24 @@
+"""Facts about how the fixes come into a process, and what happens where they do not fit."""
+
+import os
+import sys
+from pathlib import Path
+
+from relay_agent.pydevd_fixes import follow_into_children, install, sending, waking
+
+
+def test_pydevd_of_another_make(monkeypatch):
+    """Without the functions that are replaced nothing is, and nobody is told: debugging goes on as ever."""
+    monkeypatch.setitem(sys.modules, "_pydevd_bundle", None)
+    install()
+    assert not sending._installed
+    assert not waking._installed
+
+
+def test_path_of_children(monkeypatch):
+    """The extension is found by children, before all else."""
+    monkeypatch.setenv("PYTHONPATH", "/a/b")
+    follow_into_children()
+    ours, *rest = os.environ["PYTHONPATH"].split(os.pathsep)
+    assert rest == ["/a/b"]
+    assert (Path(ours) / "pydevd_plugins" / "extensions").is_dir()
