@@ -51,10 +51,15 @@ PATIENCE = 90.0
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """Return this environment without settings for a relay, with this project and this Python in front."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RELAY_", "AZ"))}
+    """Return this environment without settings for a relay, with this project and this Python in front.
+
+    Lines are printed in one piece each, which they are not with PYTHONUNBUFFERED: other programs write there too.
+    """
+    ignored = ("RELAY_", "AZ", "PYTHONUNBUFFERED")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ignored)}
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", "")])
-    return kept | {"PATH": path, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"} | extra
+    python = {"PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "1"}
+    return kept | python | {"PATH": path, "OMP_NUM_THREADS": "1"} | extra
 
 
 def free_ports(count: int) -> int:
