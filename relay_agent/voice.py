@@ -8,10 +8,14 @@ __all__ = ["say", "say_it_goes_on"]
 
 
 def say(text: str) -> None:
-    """Print a line to the job's stderr, past a debugger that reads along: a developer could step into that."""
+    """Print a line to the job's stderr, past a debugger that reads along: a developer could step into that.
+
+    It is written in one piece, which `print` does not do in an unbuffered Python: other ranks write there too.
+    """
     stream = getattr(sys.stderr, "_redirect_to", [sys.stderr])[0]
     if stream is not None:
-        print(f"relay-agent: {text}", file=stream, flush=True)
+        stream.write(f"relay-agent: {text}\n")
+        stream.flush()
 
 
 def say_it_goes_on(error: object) -> None:

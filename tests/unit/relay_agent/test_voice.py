@@ -1,5 +1,6 @@
 """Facts about the line that a library says in somebody else's process."""
 
+import io
 import sys
 
 from relay_agent.voice import say, say_it_goes_on
@@ -12,6 +13,20 @@ def test_a_line(capfd):
         "",
         "relay-agent: error: no relay\nrelay-agent: the job goes on without a debugger\n",
     ) == capfd.readouterr()
+
+
+def test_in_one_piece(monkeypatch):
+    """Lines of several ranks, written to one terminal, do not mix."""
+    written = []
+
+    class Pieces(io.StringIO):
+        def write(self, text):
+            written.append(text)
+
+    monkeypatch.setattr(sys, "stderr", Pieces())
+    say("one")
+    say("two")
+    assert ["relay-agent: one\n", "relay-agent: two\n"] == written
 
 
 def test_no_stderr(monkeypatch):
