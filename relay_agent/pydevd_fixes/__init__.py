@@ -6,6 +6,7 @@ Forked children inherit what is replaced; for those that are started anew see th
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from relay_agent.python_path import in_front
 __all__ = ["follow_into_children", "install"]
 
 
+@functools.cache
 def install() -> None:
-    """Mend this process's pydevd, and that of its forked children."""
+    """Mend this process's pydevd, and that of its forked children; what is replaced stays replaced."""
     sending.install()
     waking.install()
 

@@ -20,23 +20,17 @@ MAX_BODY = 0xFFFFFF
 KEPT_OUTPUT = 2_000_000
 """Characters of printed text that are kept: each may need six bytes of JSON."""
 
-_installed = False
-
 
 def install() -> None:
     """Have this process's pydevd send so, and that of its forked children."""
     import socket  # noqa: PLC0415 - the slowest import here, and needed in debug runs only
 
-    global _installed  # noqa: PLW0603 - what is replaced stays replaced
     try:
         from _pydevd_bundle.pydevd_net_command import NetCommand  # noqa: PLC0415 - in debug runs only
 
         send = NetCommand.send
     except (ImportError, AttributeError):  # pydevd's inside may change; then it sends as ever
         return
-    if _installed:
-        return
-    _installed = True
 
     def send_well(command: Any, connection: Any) -> None:
         """Send, in pydevd's own thread: in the job's threads a developer could step into this."""

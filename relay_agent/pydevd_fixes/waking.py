@@ -12,12 +12,9 @@ from typing import Any
 
 __all__ = ["install"]
 
-_installed = False
-
 
 def install() -> None:
     """Have this process's pydevd wake whom it means, and that of its forked children."""
-    global _installed  # noqa: PLW0603 - what is replaced stays replaced
     try:
         import pydevd  # noqa: PLC0415 - in debug runs only, as the rest
         from _pydevd_bundle import pydevd_thread_lifecycle as lifecycle  # noqa: PLC0415
@@ -28,9 +25,6 @@ def install() -> None:
         commands_and_event = pydevd.PyDB.get_internal_queue_and_event
     except (ImportError, AttributeError):  # pydevd's inside may change; then it wakes as ever
         return
-    if _installed:
-        return
-    _installed = True
 
     def run_on_now(thread: Any, *arguments: Any, **named: Any) -> None:
         """Let a thread run on."""

@@ -1,7 +1,7 @@
 """A process to step through: prints the port of its debugger and runs.
 
-python -m tests.bench.debuggee             started as the job side of this project starts it
-python -m tests.bench.debuggee THREADS     beside so many other threads
+python -m tests.bench.debuggee                   started as the job side of this project starts it
+python -m tests.bench.debuggee THREADS           beside so many other threads
 python -m tests.bench.debuggee THREADS plain     with `debugpy.listen` alone
 """
 

@@ -83,11 +83,11 @@ class FakeAzure:
 
     def _carry(self, arguments: list[str], environment: dict[str, str]) -> Answer:
         """Record and carry out one call of `az`."""
+        self._calls.append({"argv": arguments, "env": environment})
         if reached := self._unanswered.get(_command(arguments)):
             reached.set()
             self._over.wait()
         with self._busy:
-            self._calls.append({"argv": arguments, "env": environment})
             return answer(self._state, arguments)
 
     # --- Azure as it is ---

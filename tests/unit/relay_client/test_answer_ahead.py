@@ -119,6 +119,7 @@ def test_editor_that_stops_asking(editor):
     editor.now += PROMPT
     (plan, _), _ = editor.send("next", threadId=1)
     assert plan["arguments"] == {"questions": []}
+    assert [stopped()] == editor.hear(stopped())
 
 
 def test_steps_in_quick_succession(editor):

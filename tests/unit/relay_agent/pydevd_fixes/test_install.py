@@ -4,15 +4,16 @@ import os
 import sys
 from pathlib import Path
 
-from relay_agent.pydevd_fixes import follow_into_children, install, sending, waking
+import pytest
+
+from relay_agent.pydevd_fixes import follow_into_children, sending, waking
 
 
-def test_pydevd_of_another_make(monkeypatch):
-    """Without the functions that are replaced nothing is, and nobody is told: debugging goes on as ever."""
+@pytest.mark.parametrize("install", [sending.install, waking.install])
+def test_pydevd_of_another_make(monkeypatch, install):
+    """Without the modules in which something is replaced nothing is, and nobody is told: debugging goes on as ever."""
     monkeypatch.setitem(sys.modules, "_pydevd_bundle", None)
     install()
-    assert not sending._installed
-    assert not waking._installed
 
 
 def test_path_of_children(monkeypatch):
