@@ -194,6 +194,7 @@ def _starting(*, follow_children: bool) -> Iterator[ModuleType]:
         # Left by an adapter that has died, or by the parent of a forked child:
         api.listen.called = False
         sys.modules["pydevd"].SetupHolder.setup = None  # imported by debugpy.server.api
+        pydevd_fixes.install()  # before pydevd has a connection
         yield debugpy
     except (ImportError, ValueError, RuntimeError, OSError) as error:
         raise RelayDebugError(f"debugpy did not start: {error}") from error
@@ -201,7 +202,6 @@ def _starting(*, follow_children: bool) -> Iterator[ModuleType]:
         tracing.start_tracing()
     else:
         tracing.reach_threads()
-    pydevd_fixes.install()
     if follow_children:
         pydevd_fixes.follow_into_children()
 

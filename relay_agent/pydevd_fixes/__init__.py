@@ -10,7 +10,7 @@ import functools
 import os
 from pathlib import Path
 
-from relay_agent.pydevd_fixes import sending, waking
+from relay_agent.pydevd_fixes import asking, sending, waking
 from relay_agent.python_path import in_front
 
 __all__ = ["follow_into_children", "install"]
@@ -21,6 +21,7 @@ def install() -> None:
     """Mend this process's pydevd, and that of its forked children; what is replaced stays replaced."""
     sending.install()
     waking.install()
+    asking.install()
 
 
 def follow_into_children() -> None:

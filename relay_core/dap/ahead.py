@@ -29,6 +29,7 @@ from relay_core.errors import ProtocolError
 
 __all__ = [
     "ASKS_AHEAD",
+    "ASKS_ITSELF",
     "MAX_NEWS",
     "MAX_PLAN",
     "NEWS",
@@ -46,11 +47,14 @@ ASKS_AHEAD = "asks_ahead"
 """Each side says so before the other counts on it: the agent in what it tells of itself, the client as it opens a
 stream."""
 PLAN = "relayDebug.plan"
-"""A request of the client: `arguments.questions` are asked at each stop from now on."""
+"""A request of the client: `arguments.questions` are asked at each stop from now on. The agent may hand it down to the
+process that is debugged, as an event with the same in its body."""
 NEWS = "relayDebug.news"
 """An event of the agent: in its body `asked`, requests that debugpy will answer; `answered`, what it has answered to
 such requests; and `after`, the number of the last request of the editor that the agent has heard and that may change
 something, or 0. Every request that is told as `asked` is told as `answered` later."""
+ASKS_ITSELF = "relayDebug.asksItself"
+"""An event of a process that is debugged: it takes plans, and sends the news, in which `after` means nothing."""
 MAX_PLAN = 8
 """Questions; VS Code has five."""
 MAX_NEWS = MAX_BODY + 1024 * 1024
