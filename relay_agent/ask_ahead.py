@@ -1,14 +1,14 @@
 """The agent's part of `relay_core.dap.ahead`, in the stream of one debugger.
 
-It asks debugpy what the editor is going to ask, or hands the plan down to the process that is debugged if that does the
-asking (`relay_agent.pydevd_fixes.asking`). It does so only for a client that has sent a plan, and it never changes,
-delays or drops a byte of what editor and debugpy say to each other.
+It asks debugpy what the editor is going to ask; or a process that says it asks by itself gets the plan, and the agent
+only keeps to itself what the two tell each other (`relay_agent.pydevd_fixes.asking`). Nothing that editor and debugpy
+say is delayed, dropped or made different.
 """
 
 from __future__ import annotations
 
 from relay_agent.asking import Asking, Said
-from relay_core.dap.ahead import NEWS, PLAN, arguments_of, changes_nothing, parse
+from relay_core.dap.ahead import AFTER, NEWS, PLAN, RESUMING, arguments_of, changes_nothing, parse
 from relay_core.dap.cutting import MAX_WHOLE, Cutter
 from relay_core.dap.framing import MAX_BODY, Message, encode
 from relay_core.net.interposed_stream import Interposer
@@ -27,8 +27,6 @@ class AskAhead(Interposer):
         """Whether the process has said that it asks by itself."""
         self._after = 0
         """Number of the last request of the editor that may change something."""
-        self._after_at_stop = 0
-        """The same when the process stopped."""
 
     def __repr__(self) -> str:
         return f"<AskAhead {'by the job' if self._job_asks else self._asking!r}>"
@@ -44,7 +42,10 @@ class AskAhead(Interposer):
             if not changes_nothing(request):
                 self._after = request.get("seq", 0)
                 self._asking.end_round()  # the editor may let the process go on
-            onward.append(piece.raw)
+            if self._job_asks and request.get("command") in RESUMING:
+                onward.append(encode({**request, "arguments": {**arguments_of(request), AFTER: self._after}}))
+            else:
+                onward.append(piece.raw)
         return b"".join(onward)
 
     def written(self, data: bytes, now: float) -> tuple[bytes, bytes]:
@@ -80,19 +81,15 @@ class AskAhead(Interposer):
         if self._asking.is_waiting and b'"response"' in body and (response := parse(body, "response")):
             if self._asking.has_asked(response):
                 return self._send(self._asking.answered(response, len(body), now))
-        elif (b'"stopped"' in body or b'"relayDebug.' in body) and (event := parse(body, "event")):
+        elif (b'"stopped"' in body or b'"relayDebug.asksItself"' in body) and (event := parse(body, "event")):
             match event:
-                case {"event": "stopped", "body": {"threadId": int(thread)} as stop}:
-                    self._after_at_stop = self._after
-                    if NEWS in stop:
-                        news = {"seq": 0, "type": "event", "event": NEWS, "body": stop.pop(NEWS)}
-                        told, _ = self._send(Said([], news))
-                        return encode(event) + told, b""
+                case {"event": "stopped", "body": {"relayDebug.news": news, **stop}}:
+                    event["body"] = stop
+                    return encode(event) + encode({"seq": 0, "type": "event", "event": NEWS, "body": news}), b""
+                case {"event": "stopped", "body": {"threadId": int(thread)}}:
                     if not self._job_asks and self._from_editor.at_boundary:
-                        told, requests = self._send(self._asking.stopped(thread, now))
+                        told, requests = self._send(self._asking.stopped(thread, self._after, now))
                         return raw + told, requests
-                case {"event": "relayDebug.news", "body": dict()}:
-                    return self._send(Said([], event))
                 case {"event": "relayDebug.asksItself"}:
                     self._job_asks = True
                     return b"", b""
@@ -100,7 +97,4 @@ class AskAhead(Interposer):
 
     def _send(self, said: Said) -> tuple[bytes, bytes]:
         """Return bytes for the client, and for debugpy."""
-        news = said.news
-        if news is not None:
-            news["body"]["after"] = self._after_at_stop
-        return encode(news) if news else b"", b"".join(map(encode, said.requests))
+        return encode(said.news) if said.news else b"", b"".join(map(encode, said.requests))

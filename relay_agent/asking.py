@@ -30,7 +30,7 @@ class Said:
 
     Attributes:
         requests: To debugpy.
-        news: To the client, if there is any; who sends it puts the number `after` into its body.
+        news: To the client, if there is any.
     """
 
     requests: list[Message]
@@ -66,15 +66,21 @@ class Asking:
         with self._lock:
             self._plan = [_Planned(question) for question in found if question][:MAX_PLAN]
 
-    def stopped(self, thread: int, now: float) -> Said:
-        """A thread has stopped: the last round has ended, a new one begins."""
+    def stopped(self, thread: int, after: int, now: float) -> Said:
+        """A thread has stopped: the last round has ended, a new one begins.
+
+        Args:
+            thread: Its id.
+            after: Number of the editor's last request before it that may change something.
+            now: Seconds of any clock.
+        """
         with self._lock:
             questions = [planned for planned in self._plan if planned.costly < PATIENCE]
-            self._round = round_ = _Round(Stop(thread), questions)
+            self._round = round_ = _Round(Stop(thread), questions, after)
             return self._say(round_, now)
 
     def end_round(self) -> None:
-        """Ask nothing more about this stop, because the process may go on, and tell of nothing that is not known yet."""
+        """Ask and tell nothing new about this stop, because the process may go on."""
         with self._lock:
             self._round = None
 
@@ -129,7 +135,8 @@ class Asking:
         round_.answers, round_.size = [], 0
         if not (asked or answered):
             return None
-        return {"seq": 0, "type": "event", "event": NEWS, "body": {"after": 0, "asked": asked, "answered": answered}}
+        body = {"after": round_.after, "asked": asked, "answered": answered}
+        return {"seq": 0, "type": "event", "event": NEWS, "body": body}
 
 
 @dataclass(eq=False)
@@ -148,6 +155,7 @@ class _Round:
     stop: Stop
     questions: list[_Planned]
     """What has not been asked."""
+    after: int
     untold: list[Message] = field(default_factory=list)
     """Requests that the client has not been told of."""
     answers: list[Message] = field(default_factory=list)

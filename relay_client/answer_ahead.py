@@ -15,6 +15,7 @@ from relay_core.dap.ahead import (
     NEWS,
     PLAN,
     QUESTIONS,
+    RESUMING,
     Question,
     Stop,
     arguments_of,
@@ -33,8 +34,6 @@ PROMPT = 1.0
 0.4 s pass before it asks for variables and for the rest of the call stack."""
 KEPT = 2.0
 """Seconds for which an answer is used: objects can change behind the back of a stopped process."""
-RESUMING = frozenset({"continue", "next", "stepIn", "stepOut", "stepBack", "reverseContinue", "goto"})
-"""Requests that lead to the next stop."""
 CHANGES = (b'"continued"', b'"exited"', b'"invalidated"', b'"stopped"', b'"terminated"', b'"thread"')
 """Events after which answers are not true any more."""
 

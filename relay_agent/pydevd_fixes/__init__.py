@@ -1,4 +1,4 @@
-"""What this project mends in pydevd, the part of debugpy that is inside the job, while it is at work there.
+"""What this project mends in pydevd, the part of debugpy that is inside the job, and adds to it, while it is at work.
 
 Each fix replaces a function of pydevd's, and leaves everything as it is where that function does not exist any more.
 Forked children inherit what is replaced; for those that are started anew see the folder `followed`.

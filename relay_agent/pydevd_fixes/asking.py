@@ -8,86 +8,118 @@ carried out like the adapter's, and what is answered is kept from the adapter an
 from __future__ import annotations
 
 import json
+import threading
 import time
+import weakref
+from collections import deque
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from relay_agent.asking import Asking
+from relay_agent.asking import Asking, Said
 from relay_core.dap.ahead import ASKS_ITSELF, NEWS, changes_nothing
 from relay_core.dap.framing import Message
 
-__all__ = ["install"]
+__all__ = ["Asker", "install"]
 
 
 def install() -> None:
-    """Have this process's pydevd do so, and that of its forked children, in connections that are made from now on."""
+    """Have this process's pydevd do so, and that of its forked children, on connections that are made from now on."""
     try:
-        from _pydevd_bundle.pydevd_comm import WriterThread  # noqa: PLC0415 - in debug runs only, as the rest
-        from _pydevd_bundle.pydevd_comm_constants import CMD_RETURN  # noqa: PLC0415
-        from _pydevd_bundle.pydevd_net_command import NetCommand  # noqa: PLC0415
+        from _pydevd_bundle.pydevd_comm import WriterThread  # noqa: PLC0415 - in debug runs only, as below
         from _pydevd_bundle.pydevd_process_net_command_json import PyDevJsonCommandProcessor  # noqa: PLC0415
 
         process, add = PyDevJsonCommandProcessor.process_net_command_json, WriterThread.add_command
     except (ImportError, AttributeError):  # pydevd's inside may change; then the agent asks
         return
-    planned: WeakKeyDictionary[Any, Asking] = WeakKeyDictionary()
+    askers: weakref.WeakKeyDictionary[Any, Asker] = weakref.WeakKeyDictionary()
     """By the thread that writes to the adapter."""
 
-    def hear(processor: Any, debugger: Any, contents: bytes | str) -> None:
-        """Take a message of the adapter's."""
-        message, writer = json.loads(contents), debugger.writer
-        match message:
-            case {"event": "relayDebug.plan", "body": {"questions": questions}}:
-                planned.setdefault(writer, Asking()).plan(questions)
-                return
-            case {"command": "initialize"} if writer in planned:
-                planned[writer].plan([])  # it was another debugger's
-            case {"command": "configurationDone"}:
-                tell(writer, {"type": "event", "event": ASKS_ITSELF})
-        if writer in planned and not changes_nothing(message):
-            planned[writer].end_round()
-        process(processor, debugger, contents)
+    def process_or_take(processor: Any, debugger: Any, contents: bytes | str, *arguments: Any, **named: Any) -> None:
+        """Carry out a message of the adapter's or a question, in the thread that comes with it."""
+        asker = askers.get(debugger.writer)
+        if asker is None:
+            asker = askers[debugger.writer] = Asker(debugger)
+        if not asker.takes(contents):
+            process(processor, debugger, contents, *arguments, **named)
 
-    def add_or_keep(writer: Any, command: Any) -> None:
-        """Take a message for the adapter, from any thread."""
-        asking, message = planned.get(writer), command.as_dict
-        match message:
-            case {"event": "stopped", "body": {"threadId": int(thread)}} if asking:
-                said = asking.stopped(thread, time.monotonic())
-                if said.news:
-                    message["body"][NEWS] = said.news["body"]
-                    command = NetCommand(command.id, command.seq, message, is_json=True)
-                add(writer, command)
-            case {"type": "response"} if asking and asking.has_asked(message):
-                said = asking.answered(message, len(command._as_bytes), time.monotonic())
-                if said.news:
-                    tell(writer, said.news)
-            case _:
-                add(writer, command)
-                return
-        if said.requests:
-            add(writer, _Questions(writer, said.requests))
+    def add_or_take(writer: Any, command: Any) -> None:
+        """Have a message sent to the adapter by pydevd's writer; called from any thread."""
+        asker = askers.get(writer)
+        for instead in asker.instead_of(command) if asker else [command]:
+            add(writer, instead)
 
-    def tell(writer: Any, event: Message) -> None:
-        add(writer, NetCommand(CMD_RETURN, 0, event, is_json=True))
-
-    PyDevJsonCommandProcessor.process_net_command_json = hear
-    WriterThread.add_command = add_or_keep
+    PyDevJsonCommandProcessor.process_net_command_json = process_or_take
+    WriterThread.add_command = add_or_take
 
 
-class _Questions:
-    """Requests, in the place of a message: pydevd's writer carries them out when it comes to them."""
+class Asker:
+    """One connection to debugpy's adapter, and what pydevd's writer finds among the messages if it is to ask."""
 
     id = 0
     """Of no message."""
     as_dict = None
 
-    def __init__(self, writer: Any, requests: list[Message]) -> None:
-        self._writer = writer
-        self._requests = requests
+    def __init__(self, debugger: Any) -> None:
+        self._debugger = weakref.ref(debugger)
+        self._asking = Asking()
+        self._after = 0
+        """Number of the editor's last request that let the process go on, if it has told a plan."""
+        self._left: deque[Message] = deque()
+        """Questions that have not been carried out."""
+        self._turn = threading.Lock()
+        """Held while one is carried out."""
+        self._looks_again = False
+        """Whether somebody will see what is left."""
 
-    def send(self, _connection: object) -> None:
-        """Carry them out as if they came from the adapter."""
-        debugger = self._writer.py_db
-        for request in self._requests:
-            debugger.reader.process_net_command_json(debugger, json.dumps(request))
+    def takes(self, contents: bytes | str) -> bool:
+        """Take note of a message of the adapter's, and return whether it is for nobody else."""
+        try:
+            message = json.loads(contents)
+        except ValueError:
+            return False
+        match message:
+            case {"event": "relayDebug.plan", "body": {"questions": questions}}:
+                self._asking.plan(questions)
+                return True
+            case {"command": "initialize"}:
+                self._asking.plan([])  # another debugger
+            case {"arguments": {"relayDebug.after": int(after)}}:
+                self._after = after
+        if message.get("type") == "request" and not changes_nothing(message):
+            self._asking.end_round()
+            self.send()  # an editor may have asked the same before this request
+        return False
+
+    def instead_of(self, command: Any) -> list[Any]:
+        """Return what is to be sent in the place of a message to the adapter."""
+        message, make = command.as_dict, type(command)
+        match message:
+            case {"event": "stopped", "body": {"threadId": int(thread)}}:
+                said = self._asking.stopped(thread, self._after, time.monotonic())
+                if said.news:
+                    message["body"][NEWS] = said.news["body"]
+                    command = make(command.id, command.seq, message, is_json=True)
+                return [command, *self._to_ask(said)]
+            case {"type": "response"} if self._asking.has_asked(message):
+                size = len(command._as_bytes)  # noqa: SLF001 - pydevd sends these
+                said = self._asking.answered(message, size, time.monotonic())
+                news = [make(command.id, 0, said.news, is_json=True)] if said.news else []
+                return [*news, *self._to_ask(said)]
+            case {"type": "response", "command": "configurationDone"}:
+                return [command, make(command.id, 0, {"type": "event", "event": ASKS_ITSELF}, is_json=True)]
+        return [command]
+
+    def _to_ask(self, said: Said) -> list[Asker]:
+        """Return what lets the writer ask, if it does not look by itself."""
+        self._left.extendleft(reversed(said.requests))  # what follows from an answer comes first
+        return [self] if said.requests and not self._looks_again else []
+
+    def send(self, _connection: object = None) -> None:
+        """Carry out what is left, as if it came from the adapter; return when all is done, whoever does it."""
+        debugger: Any = self._debugger()
+        while True:
+            with self._turn:
+                if not self._left:
+                    return
+                self._looks_again = True
+                debugger.reader.process_net_command_json(debugger, json.dumps(self._left.popleft()))
+                self._looks_again = False

@@ -10,10 +10,13 @@ cut.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["MAX_BODY", "install"]
+from relay_core.dap.ahead import NEWS
+
+__all__ = ["MAX_BODY", "install", "shortened"]
 
 MAX_BODY = 0xFFFFFF
 """Bytes of JSON; `JsonIOStream.MAX_BODY_SIZE` in `debugpy.common.messaging`."""
@@ -38,14 +41,18 @@ def install() -> None:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         size = len(getattr(command, "_as_bytes", b""))
         if size > MAX_BODY and isinstance(command.as_dict, dict):
-            command = NetCommand(command.id, command.seq, _shortened(command.as_dict, size), is_json=True)
+            command = NetCommand(command.id, command.seq, shortened(command.as_dict, size), is_json=True)
         send(command, connection)
 
     NetCommand.send = send_well
 
 
-def _shortened(message: Mapping[str, Any], size: int) -> dict[str, Any]:
+def shortened(message: Mapping[str, Any], size: int) -> dict[str, Any]:
     """Return what is said instead of a message of `size` bytes."""
+    if message.get("event") == NEWS:  # one long answer makes it so long
+        longest = max(message["body"]["answered"], key=lambda response: len(json.dumps(response)))
+        answered = [shortened(r, size) if r is longest else r for r in message["body"]["answered"]]
+        return {**message, "body": {**message["body"], "answered": answered}}
     why = f"{size:,} bytes, and debugpy carries less than 16 MiB in one message"
     if message.get("type") == "response":
         answers = {name: message.get(name) for name in ("type", "request_seq", "command")}

@@ -28,6 +28,7 @@ from relay_core.dap.framing import MAX_BODY, Message
 from relay_core.errors import ProtocolError
 
 __all__ = [
+    "AFTER",
     "ASKS_AHEAD",
     "ASKS_ITSELF",
     "MAX_NEWS",
@@ -35,6 +36,7 @@ __all__ = [
     "NEWS",
     "PLAN",
     "QUESTIONS",
+    "RESUMING",
     "Question",
     "Stop",
     "arguments_of",
@@ -54,7 +56,12 @@ NEWS = "relayDebug.news"
 such requests; and `after`, the number of the last request of the editor that the agent has heard and that may change
 something, or 0. Every request that is told as `asked` is told as `answered` later."""
 ASKS_ITSELF = "relayDebug.asksItself"
-"""An event of a process that is debugged: it takes plans, and sends the news, in which `after` means nothing."""
+"""An event of a process that is debugged, to its agent: it takes plans, and sends the news, the first of a stop in the
+body of the `stopped` event, under the name of news."""
+AFTER = "relayDebug.after"
+"""An argument that the agent adds to requests that such a process resumes at: their number, for `after` in its news."""
+RESUMING = frozenset({"continue", "next", "stepIn", "stepOut", "stepBack", "reverseContinue", "goto"})
+"""Requests that lead to the next stop."""
 MAX_PLAN = 8
 """Questions; VS Code has five."""
 MAX_NEWS = MAX_BODY + 1024 * 1024

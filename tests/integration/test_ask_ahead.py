@@ -18,7 +18,7 @@ from relay_core.tunnel.limits import Settings
 from tests.support.chaos import CutSchedule
 from tests.support.debuggee import LINE, Stopped, debuggee, stopped_at_breakpoint
 from tests.support.relay import LocalRelay
-from tests.support.scripted_adapter import ScriptedAdapter
+from tests.support.scripted_adapter import ScriptedAdapter, ScriptedJob
 from tests.support.streams import echo, local_server
 from tests.support.tunnel import tunnelled, tunnelled_to
 
@@ -28,9 +28,9 @@ STOPS = 8
 class Wire:
     """An editor's connection through client and agent; bytes move when the test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, adapter: ScriptedAdapter) -> None:
         self.now = 100.0
-        self.client, self.agent, self.adapter = AnswerAhead(), AskAhead(), ScriptedAdapter()
+        self.client, self.agent, self.adapter = AnswerAhead(), AskAhead(), adapter
         self.up, self.down = bytearray(), bytearray()
         self.decoder = MessageDecoder()
         self.heard: deque[Message] = deque()
@@ -88,9 +88,11 @@ class Wire:
         return self.ask("variables", variablesReference=scope)
 
 
-def test_second_stop_costs_one_round_trip():
+@pytest.mark.parametrize("adapter", [ScriptedAdapter(), ScriptedJob(random.Random(1))], ids=["agent asks", "job asks"])
+def test_second_stop_costs_one_round_trip(adapter):
     """What the editor asked at one stop is there at the next before it asks; the debugger is asked once for each."""
-    path = Wire()
+    path = Wire(adapter)
+    path.settle()
     path.ask("next", threadId=1)
     path.look()
     path.ask("next", threadId=1)
@@ -187,15 +189,17 @@ async def test_any_messages_through_a_tunnel(relay: LocalRelay) -> None:
         await writer.wait_closed()
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_any_editor_on_any_network(seed):
+@pytest.mark.parametrize("job_asks", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_any_editor_on_any_network(seed, job_asks):
     """However bytes and time pass and whatever the editor asks, it hears what it would hear without all this."""
     for number in range(25):
-        _walk(random.Random(f"{seed} {number}"))
+        rng = random.Random(f"{seed} {number}")
+        _walk(rng, ScriptedJob(rng) if job_asks else ScriptedAdapter())
 
 
-def _walk(rng: random.Random) -> None:
-    path, model = Wire(), ScriptedAdapter()
+def _walk(rng: random.Random, adapter: ScriptedAdapter) -> None:
+    path, model = Wire(adapter), ScriptedAdapter()
     expected: dict[int, tuple[str, dict[str, object] | None]] = {}
     stops_heard = 0
     running = False

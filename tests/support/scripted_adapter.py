@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+from relay_agent.asking import Asking
+from relay_core.dap.ahead import AFTER, ASKS_ITSELF, NEWS, PLAN, changes_nothing
 from relay_core.dap.framing import Message, MessageDecoder, encode
 
 
@@ -36,20 +39,28 @@ class ScriptedAdapter:
 
     def work(self) -> bytes:
         """Answer one request; return all that is said then."""
-        request = self._pending.pop(0)
-        command, arguments = request["command"], request.get("arguments") or {}
+        return self._carry_out(self._pending.pop(0))
+
+    def _carry_out(self, request: Message) -> bytes:
+        command = request["command"]
         if command == "evaluate":
             self.evaluations += 1
-        body = self.answer(command, arguments)
-        said = self._say(
-            {"type": "response", "request_seq": request["seq"], "command": command}
-            | ({"success": False, "message": "it is gone"} if body is None else {"success": True, "body": body})
-        )
+        said = self._say(self._respond(request))
         if command == "next":
             self.stop += 1
             said += self._say({"type": "event", "event": "output", "body": {"output": 'it "stopped" here'}})
-            said += self._say({"type": "event", "event": "stopped", "body": {"threadId": 1, "reason": "step"}})
+            said += self._say({"type": "event", "event": "stopped", "body": self._stop_body()})
         return said
+
+    def _respond(self, request: Message) -> Message:
+        body = self.answer(request["command"], request.get("arguments") or {})
+        response = {"type": "response", "request_seq": request["seq"], "command": request["command"]}
+        return response | (
+            {"success": False, "message": "it is gone"} if body is None else {"success": True, "body": body}
+        )
+
+    def _stop_body(self) -> Message:
+        return {"threadId": 1, "reason": "step"}
 
     def answer(self, command: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
         """Return the body of an answer, or None for a refusal; this is also what a test expects to hear."""
@@ -75,3 +86,50 @@ class ScriptedAdapter:
     def _say(self, message: Message) -> bytes:
         self._seq += 1
         return encode({"seq": self._seq, **message})
+
+
+class ScriptedJob(ScriptedAdapter):
+    """The same before a process that asks by itself."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        self._rng = rng
+        self._asking = Asking()
+        self._after = 0
+        self._own: list[Message] = []
+        """Questions of its own."""
+        self._news: list[Message] = [{"type": "event", "event": ASKS_ITSELF}]
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to do or to say."""
+        return bool(self._pending or self._own or self._news)
+
+    def work(self) -> bytes:
+        """Say what is new, or answer one request, the editor's or an own one."""
+        if self._news:
+            return self._say(self._news.pop(0))
+        if self._own and not (self._pending and self._rng.random() < 0.5):
+            self._carry_out_own()
+            return b""
+        message = self._pending.pop(0)
+        if message.get("event") == PLAN:
+            self._asking.plan(message["body"]["questions"])
+            return b""
+        if not changes_nothing(message):
+            self._after = message["arguments"].pop(AFTER, self._after)
+            self._asking.end_round()
+            while self._own:
+                self._carry_out_own()
+        told, self._news = self._news, []
+        return b"".join(map(self._say, told)) + self._carry_out(message)
+
+    def _stop_body(self) -> Message:
+        said = self._asking.stopped(1, self._after, 0)
+        self._own += said.requests
+        return super()._stop_body() | ({NEWS: said.news["body"]} if said.news else {})
+
+    def _carry_out_own(self) -> None:
+        said = self._asking.answered(self._respond(self._own.pop(0)), 0, 0)
+        self._own += said.requests
+        self._news += [said.news] if said.news else []

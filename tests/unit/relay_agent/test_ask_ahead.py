@@ -5,7 +5,7 @@ import json
 import pytest
 
 from relay_agent.ask_ahead import AskAhead
-from relay_core.dap.ahead import ASKS_ITSELF, NEWS, PLAN, Question
+from relay_core.dap.ahead import AFTER, ASKS_ITSELF, NEWS, PLAN, Question
 from relay_core.dap.cutting import MAX_WHOLE
 from relay_core.dap.framing import Message, MessageDecoder, encode
 
@@ -51,9 +51,9 @@ def job() -> AskAhead:
     return asker
 
 
-def tell(asker: AskAhead, data: bytes, now: float = 0.0) -> tuple[bytes, list[Message]]:
+def tell(asker: AskAhead, data: bytes) -> tuple[bytes, list[Message]]:
     """Let debugpy say something; return what goes on to the client, and what debugpy is asked."""
-    onward, requests = asker.written(data, now)
+    onward, requests = asker.written(data, 0)
     return onward, parse(requests)
 
 
@@ -76,17 +76,25 @@ def test_questions_are_asked_at_a_stop(asker):
 
 
 def test_job_that_asks_by_itself(job):
-    """Its news are told with the number of the editor's last request before the stop; the agent asks nothing."""
-    step(job)
-    assert tell(job, STOPPED) == (STOPPED, [])
+    """The news in its stop are told behind it, all others as they are; the agent asks nothing."""
     asked = {"seq": 1_000_000_001, "type": "request", "command": "threads", "arguments": {}}
-    body = {"after": 0, "asked": [asked], "answered": []}
-    told = encode({"seq": 11, "type": "event", "event": NEWS, "body": body})
-    onward, requests = tell(job, told)
-    assert ((["threads"], [], 6), []) == (news(onward), requests)
-    job.arrived(encode({"seq": 7, "type": "request", "command": "continue"}), 0)
-    onward, _ = tell(job, told)
-    assert (["threads"], [], 6) == news(onward)
+    told = {"after": 6, "asked": [asked], "answered": []}
+    stop = {"seq": 9, "type": "event", "event": "stopped", "body": {"threadId": 1, "reason": "step"}}
+    onward, requests = tell(job, encode({**stop, "body": {**stop["body"], NEWS: told}}))
+    assert onward.startswith(STOPPED)
+    assert ((["threads"], [], 6), []) == (news(onward[len(STOPPED) :]), requests)
+    later = encode({"seq": 10, "type": "event", "event": NEWS, "body": {"after": 6, "asked": [], "answered": []}})
+    assert tell(job, later) == (later, [])
+
+
+def test_what_a_job_is_told(job):
+    """Requests that it resumes at have their numbers among their arguments; all others are as they were."""
+    resuming = {"seq": 6, "type": "request", "command": "next", "arguments": {"threadId": 1}}
+    (told,) = parse(job.arrived(encode(resuming), 0))
+    assert told == {**resuming, "arguments": {"threadId": 1, AFTER: 6}}
+    other = encode({"seq": 7, "type": "request", "command": "evaluate", "arguments": {"expression": "x"}})
+    assert job.arrived(other, 0) == other
+    assert tell(job, STOPPED) == (STOPPED, [])  # it has nothing to ask
 
 
 def test_nobody_has_a_plan():

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.pydevd_fixes import follow_into_children, sending, waking
+from relay_agent.pydevd_fixes import asking, follow_into_children, sending, waking
 
 
-@pytest.mark.parametrize("install", [sending.install, waking.install])
+@pytest.mark.parametrize("install", [asking.install, sending.install, waking.install])
 def test_pydevd_of_another_make(monkeypatch, install):
     """Without the modules in which something is replaced nothing is, and nobody is told: debugging goes on as ever."""
     monkeypatch.setitem(sys.modules, "_pydevd_bundle", None)

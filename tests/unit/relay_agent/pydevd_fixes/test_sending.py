@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.pydevd_fixes.sending import KEPT_OUTPUT
+from relay_agent.pydevd_fixes.sending import KEPT_OUTPUT, shortened
 from relay_client.dap.client import DapClient, RequestFailed
+from relay_core.dap.ahead import ASKS_ITSELF, NEWS
 from tests.support.follower import Follower
 from tests.support.jobs import gone, job
 
@@ -42,6 +43,18 @@ async def test_output_is_cut_and_answers_are_refused():
         assert "1" == await evaluate(client, frame, IS_PROMPT)
 
 
+def test_news_that_are_too_large():
+    """The longest answer among them is refused; the others stay, and so does what they are about."""
+    short = {"type": "response", "request_seq": 1, "command": "threads", "success": True, "body": {"threads": []}}
+    long = {**short, "request_seq": 2, "command": "variables", "body": {"variables": [{"value": "x" * 1000}]}}
+    news = {"type": "event", "event": NEWS, "body": {"after": 3, "asked": [], "answered": [short, long, short]}}
+    body = shortened(news, 20_000_000)["body"]
+    first, refused, last = body.pop("answered")
+    assert (body, first, last) == ({"after": 3, "asked": []}, short, short)
+    assert (refused["request_seq"], refused["success"]) == (2, False)
+    assert refused["message"].startswith("the answer has 20,000,000 bytes")
+
+
 CHILD = """\
 def work():
     pass
@@ -63,7 +76,7 @@ IN_WORK = 2
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 async def test_children_that_are_followed(tmp_path: Path, method: str):
-    """In a child too, forked or started anew, answers come at once, and one that is too large is an error."""
+    """In a child too, forked or started anew, answers come at once, too large ones are errors, and plans are taken."""
     script = tmp_path / "child.py"
     script.write_text(CHILD)
     looked = []
@@ -73,6 +86,7 @@ async def test_children_that_are_followed(tmp_path: Path, method: str):
             "id"
         ]
         looked.append(await evaluate(client, frame, IS_PROMPT))
+        assert await client.wait_for_event(ASKS_ITSELF, within=30)
         with pytest.raises(RequestFailed, match="the answer has 20,000,[0-9]+ bytes"):
             await evaluate(client, frame, "'x' * 20_000_000")
 

@@ -1,0 +1,206 @@
+"""Facts about a process that answers by itself what an editor is going to ask at a stop."""
+
+import asyncio
+import contextlib
+import json
+import re
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+
+from relay_agent.pydevd_fixes.asking import Asker
+from relay_client.dap.client import DapClient
+from relay_client.dap.tcp import TcpStream
+from relay_core.dap.ahead import AFTER, ASKS_ITSELF, NEWS, PLAN, Question
+from relay_core.dap.framing import Message, encode
+from tests.support.jobs import job
+
+QUESTIONS = [
+    Question("stackTrace", 0, {"startFrame": 0, "levels": 1}),
+    Question("scopes"),
+    Question("variables"),
+    Question("threads"),
+]
+PLAN_EVENT = {
+    "seq": 0,
+    "type": "event",
+    "event": PLAN,
+    "body": {"questions": [question.as_json() for question in QUESTIONS]},
+}
+CODE = """
+    import runpy, threading
+    from relay_agent import debuggee
+    print(debuggee.arm(), flush=True)
+    debuggee.wait_for_attach(30, threading.Event())
+    runpy.run_path(sys.argv[1])
+"""
+SCRIPT = """\
+import time
+
+def work():
+    number = 7
+    breakpoint()
+    square = number * number
+    double = number + number
+    return square + double
+
+while True:
+    work()
+    time.sleep(0.01)
+"""
+
+
+LARGE = """\
+globals().update({f"text_{number}": "x" * 1000 for number in range(18_000)})
+breakpoint()
+print("a line")
+print("and another")
+"""
+
+
+class Session:
+    """A debugger that hands a plan down, as an agent does."""
+
+    def __init__(self, stream: TcpStream) -> None:
+        self._stream = stream
+        self.client = DapClient(stream)
+
+    async def hand_down_plan(self) -> None:
+        await self.client.wait_for_event(ASKS_ITSELF, within=30)
+        await self._stream.write(encode(PLAN_EVENT))
+
+    async def stopped(self) -> Message:
+        """Return the body of the next stop."""
+        return (await self.client.wait_for_event("stopped", within=30))["body"]
+
+    async def step(self, thread: int, after: int) -> Message:
+        """Let the line run, by a request that has a number for the agent."""
+        await self.client.request("next", {"threadId": thread, AFTER: after}, within=30)
+        return await self.stopped()
+
+
+@contextlib.asynccontextmanager
+async def session(port: int) -> AsyncIterator[Session]:
+    """Attach."""
+    session = Session(TcpStream(*await asyncio.open_connection("127.0.0.1", port)))
+    async with session.client as client:
+        await client.attach({}, within=30)
+        yield session
+
+
+@contextlib.asynccontextmanager
+async def debuggee(directory: Path, code: str = SCRIPT) -> AsyncIterator[int]:
+    """Run a script, and yield the port of its debugger."""
+    script = directory / "script.py"
+    script.write_text(code)
+    async with job(CODE, str(script)) as running:
+        yield int(await running.line())
+
+
+def without_new_ids(body: Message) -> Message:
+    """Return an answer without what pydevd makes anew for each."""
+    for variable in body.get("variables", ()):
+        del variable["variablesReference"]
+    return body
+
+
+async def test_answers_come_behind_the_stop(tmp_path: Path):
+    """Unasked, they are what the debugger answers to the same requests, and say after which step that is so."""
+    async with debuggee(tmp_path) as port, session(port) as debugger:
+        await debugger.hand_down_plan()
+        thread = (await debugger.stopped())["threadId"]
+        for after in (41, 42):
+            news = [(await debugger.step(thread, after))[NEWS]]
+            asked = {request["seq"]: request for request in news[0]["asked"]}
+            assert [request["command"] for request in asked.values()] == ["stackTrace", "threads"]
+            answers: dict[str, Message] = {}
+            while len(answers) < len(QUESTIONS):
+                news.append((await debugger.client.wait_for_event(NEWS, within=30))["body"])
+                asked |= {request["seq"]: request for request in news[-1]["asked"]}
+                answers |= {asked[answer["request_seq"]]["command"]: answer for answer in news[-1]["answered"]}
+            assert {after} == {told["after"] for told in news}
+            for request in asked.values():
+                asked_now = await debugger.client.request(request["command"], request["arguments"], within=30)
+                assert without_new_ids(asked_now) == without_new_ids(answers[request["command"]]["body"])
+            variables = answers["variables"]["body"]["variables"]
+            assert ("number", "7") in [(variable["name"], variable["value"]) for variable in variables]
+
+
+async def test_answer_that_is_too_large(tmp_path: Path):
+    """It is told as a refusal, and the others are not."""
+    async with debuggee(tmp_path, LARGE) as port, session(port) as debugger:
+        await debugger.hand_down_plan()
+        await debugger.step((await debugger.stopped())["threadId"], 5)
+        answers: dict[str, Message] = {}
+        while len(answers) < len(QUESTIONS):
+            news = await debugger.client.wait_for_event(NEWS, within=60)
+            answers |= {answer["command"]: answer for answer in news["body"]["answered"]}
+        assert [command for command, answer in answers.items() if not answer["success"]] == ["variables"]
+        assert re.match("the answer has 2[0-9],[0-9]+,[0-9]+ bytes", answers["variables"]["message"])
+
+
+async def test_plan_is_one_debuggers(tmp_path: Path):
+    """Who comes after it, with no plan, hears of none."""
+    async with debuggee(tmp_path) as port:
+        async with session(port) as first:
+            await first.hand_down_plan()
+            thread = (await first.stopped())["threadId"]
+            assert NEWS in await first.step(thread, 5)
+        async with session(port) as second:
+            assert NEWS not in await second.stopped()
+            assert NEWS not in await second.step(thread, 5)
+
+
+class Debugger:
+    """Stands in for pydevd's: what is to be carried out takes as long as the test says."""
+
+    def __init__(self) -> None:
+        self.reader = SimpleNamespace(process_net_command_json=self._process)
+        self.begun: list[str] = []
+        self.begins, self.may_end = threading.Event(), threading.Event()
+
+    def _process(self, _debugger: object, contents: str) -> None:
+        self.begun.append(json.loads(contents)["command"])
+        self.begins.set()
+        assert self.may_end.wait(30)
+
+
+class Command:
+    """Stands in for pydevd's message."""
+
+    id = 1
+    seq = 2
+
+    def __init__(self, _id: int, _seq: int, message: Message, *, is_json: bool) -> None:
+        assert is_json
+        self.as_dict = message
+
+
+def test_questions_come_before_the_next_request():
+    """A request that lets the process go on waits for all that was asked at the stop, whoever is asking it just now.
+
+    The editor may have asked the same before, and heard nothing yet.
+    """
+    debugger = Debugger()
+    asker = Asker(debugger)
+    assert asker.takes(json.dumps(PLAN_EVENT))
+    stop = Command(1, 2, {"type": "event", "event": "stopped", "body": {"threadId": 1}}, is_json=True)
+    _, queued = asker.instead_of(stop)
+    writer = threading.Thread(target=queued.send, args=[None])
+    writer.start()
+    assert debugger.begins.wait(30)
+    reader = threading.Thread(target=asker.takes, args=['{"type": "request", "command": "next"}'])
+    reader.start()
+    reader.join(0.05)
+    assert reader.is_alive()
+    debugger.may_end.set()
+    for thread in (reader, writer):
+        thread.join(30)
+        assert not thread.is_alive()
+    assert debugger.begun == ["stackTrace", "threads"]
+
+
+def test_what_is_no_json():
+    """It is left to pydevd to say so."""
+    assert not Asker(Debugger()).takes(b"{")
