@@ -8,7 +8,7 @@ say is delayed, dropped or made different.
 from __future__ import annotations
 
 from relay_agent.asking import Asking, Said
-from relay_core.dap.ahead import AFTER, NEWS, PLAN, RESUMING, arguments_of, changes_nothing, parse
+from relay_core.dap.ahead import NEWS, PLAN, RESUMING, arguments_of, changes_nothing, parse
 from relay_core.dap.cutting import MAX_WHOLE, Cutter
 from relay_core.dap.framing import MAX_BODY, Message, encode
 from relay_core.net.interposed_stream import Interposer
@@ -25,6 +25,8 @@ class AskAhead(Interposer):
         self._asking = Asking()
         self._job_asks = False
         """Whether the process has said that it asks by itself."""
+        self._new_plan: Message = {}
+        """What a process that asks by itself has not been told."""
         self._after = 0
         """Number of the last request of the editor that may change something."""
 
@@ -37,13 +39,14 @@ class AskAhead(Interposer):
         for piece in self._from_editor.feed(data):
             request = parse(piece.body, "request") or {}
             if request.get("command") == PLAN:
-                onward.append(self._take_plan(arguments_of(request)))
+                self._new_plan = arguments_of(request)
+                self._asking.plan(self._new_plan.get("questions"))
                 continue
             if not changes_nothing(request):
                 self._after = request.get("seq", 0)
                 self._asking.end_round()  # the editor may let the process go on
             if self._job_asks and request.get("command") in RESUMING:
-                onward.append(encode({**request, "arguments": {**arguments_of(request), AFTER: self._after}}))
+                onward.append(encode(self._with_plan(request)))
             else:
                 onward.append(piece.raw)
         return b"".join(onward)
@@ -67,12 +70,10 @@ class AskAhead(Interposer):
         """Return what debugpy has begun to say."""
         return self._from_debugger.end()
 
-    def _take_plan(self, arguments: Message) -> bytes:
-        """Return what the process is told of a plan."""
-        if self._job_asks:
-            return encode({"seq": 0, "type": "event", "event": PLAN, "body": arguments})
-        self._asking.plan(arguments.get("questions"))
-        return b""
+    def _with_plan(self, request: Message) -> Message:
+        """Return a request at which the process resumes, with what it must know to ask by itself at the next stop."""
+        plan, self._new_plan = {**self._new_plan, "after": self._after}, {}
+        return {**request, "arguments": {**arguments_of(request), PLAN: plan}}
 
     def _hear(self, raw: bytes, body: bytes, now: float) -> tuple[bytes, bytes]:
         """Return what a piece is to the client, and what to ask for next."""

@@ -33,22 +33,22 @@ def install() -> None:
     askers: weakref.WeakKeyDictionary[Any, Asker] = weakref.WeakKeyDictionary()
     """By the thread that writes to the adapter."""
 
-    def process_or_take(processor: Any, debugger: Any, contents: bytes | str, *arguments: Any, **named: Any) -> None:
+    def hear_and_process(processor: Any, debugger: Any, contents: bytes | str, *arguments: Any, **named: Any) -> None:
         """Carry out a message of the adapter's or a question, in the thread that comes with it."""
         asker = askers.get(debugger.writer)
         if asker is None:
             asker = askers[debugger.writer] = Asker(debugger)
-        if not asker.takes(contents):
-            process(processor, debugger, contents, *arguments, **named)
+        asker.hear(contents)
+        process(processor, debugger, contents, *arguments, **named)
 
-    def add_or_take(writer: Any, command: Any) -> None:
-        """Have a message sent to the adapter by pydevd's writer; called from any thread."""
+    def add_instead(writer: Any, command: Any) -> None:
+        """Have pydevd's writer send a message to the adapter, or what takes its place; called from any thread."""
         asker = askers.get(writer)
         for instead in asker.instead_of(command) if asker else [command]:
             add(writer, instead)
 
-    PyDevJsonCommandProcessor.process_net_command_json = process_or_take
-    WriterThread.add_command = add_or_take
+    PyDevJsonCommandProcessor.process_net_command_json = hear_and_process
+    WriterThread.add_command = add_instead
 
 
 class Asker:
@@ -70,24 +70,22 @@ class Asker:
         self._looks_again = False
         """Whether somebody will see what is left."""
 
-    def takes(self, contents: bytes | str) -> bool:
-        """Take note of a message of the adapter's, and return whether it is for nobody else."""
+    def hear(self, contents: bytes | str) -> None:
+        """Take note of a message of the adapter's, before it is carried out."""
         try:
             message = json.loads(contents)
         except ValueError:
-            return False
+            return  # pydevd says so
         match message:
-            case {"event": "relayDebug.plan", "body": {"questions": questions}}:
-                self._asking.plan(questions)
-                return True
             case {"command": "initialize"}:
                 self._asking.plan([])  # another debugger
-            case {"arguments": {"relayDebug.after": int(after)}}:
+            case {"arguments": {"relayDebug.plan": {"after": int(after), **plan}}}:
                 self._after = after
+                if plan:
+                    self._asking.plan(plan.get("questions"))
         if message.get("type") == "request" and not changes_nothing(message):
             self._asking.end_round()
             self.send()  # an editor may have asked the same before this request
-        return False
 
     def instead_of(self, command: Any) -> list[Any]:
         """Return what is to be sent in the place of a message to the adapter."""

@@ -4,7 +4,7 @@ An editor that hears `stopped` asks for threads, the top of the call stack, its 
 these questions needs the answer to the one before. The client learns what its editor asks by itself, and tells the
 agent: the *plan*. At the next stop the agent asks debugpy the same, next to it, and tells the client what it asks and
 what the answers are: the *news*. An editor's question that the agent has asked already is answered by the client, at
-once or as soon as the answer is there.
+once or as soon as the answer is there. A process that can do what the agent does here does it in its place.
 
     editor          client                              agent                     debugpy
       | next          |  plan (if it is a new one), next  |  next                    |
@@ -13,8 +13,8 @@ once or as soon as the answer is there.
       | threads       |                   news of answers |                  answers |
       |     answered  |                               ... |                      ... |
 
-Both sides speak of it inside the stream, in messages of the debug adapter protocol that never leave it: a request
-`relayDebug.plan` and events `relayDebug.news`. What this module knows is common to both: the questions.
+All speak of it inside the stream, in messages of the debug adapter protocol that never leave it: a request
+`relayDebug.plan` and events `relayDebug.news`. What this module knows is common to all: the questions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from relay_core.dap.framing import MAX_BODY, Message
 from relay_core.errors import ProtocolError
 
 __all__ = [
-    "AFTER",
     "ASKS_AHEAD",
     "ASKS_ITSELF",
     "MAX_NEWS",
@@ -49,8 +48,10 @@ ASKS_AHEAD = "asks_ahead"
 """Each side says so before the other counts on it: the agent in what it tells of itself, the client as it opens a
 stream."""
 PLAN = "relayDebug.plan"
-"""A request of the client: `arguments.questions` are asked at each stop from now on. The agent may hand it down to the
-process that is debugged, as an event with the same in its body."""
+"""A request of the client: `arguments.questions` are asked at each stop from now on.
+
+To a process that asks itself the agent hands it down as an argument of the same name in requests at which the process
+resumes: `questions`, if they are new, and `after`, the number of that request."""
 NEWS = "relayDebug.news"
 """An event of the agent: in its body `asked`, requests that debugpy will answer; `answered`, what it has answered to
 such requests; and `after`, the number of the last request of the editor that the agent has heard and that may change
@@ -58,8 +59,6 @@ something, or 0. Every request that is told as `asked` is told as `answered` lat
 ASKS_ITSELF = "relayDebug.asksItself"
 """An event of a process that is debugged, to its agent: it takes plans, and sends the news, the first of a stop in the
 body of the `stopped` event, under the name of news."""
-AFTER = "relayDebug.after"
-"""An argument that the agent adds to requests that such a process resumes at: their number, for `after` in its news."""
 RESUMING = frozenset({"continue", "next", "stepIn", "stepOut", "stepBack", "reverseContinue", "goto"})
 """Requests that lead to the next stop."""
 MAX_PLAN = 8

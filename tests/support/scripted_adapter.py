@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from relay_agent.asking import Asking
-from relay_core.dap.ahead import AFTER, ASKS_ITSELF, NEWS, PLAN, changes_nothing
+from relay_core.dap.ahead import ASKS_ITSELF, NEWS, PLAN, changes_nothing
 from relay_core.dap.framing import Message, MessageDecoder, encode
 
 
@@ -113,11 +113,11 @@ class ScriptedJob(ScriptedAdapter):
             self._carry_out_own()
             return b""
         message = self._pending.pop(0)
-        if message.get("event") == PLAN:
-            self._asking.plan(message["body"]["questions"])
-            return b""
+        plan = message["arguments"].get(PLAN, {})
+        self._after = plan.get("after", self._after)
+        if "questions" in plan:
+            self._asking.plan(plan["questions"])
         if not changes_nothing(message):
-            self._after = message["arguments"].pop(AFTER, self._after)
             self._asking.end_round()
             while self._own:
                 self._carry_out_own()

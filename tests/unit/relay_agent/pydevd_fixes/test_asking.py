@@ -1,6 +1,5 @@
 """Facts about a process that answers by itself what an editor is going to ask at a stop."""
 
-import asyncio
 import contextlib
 import json
 import re
@@ -11,9 +10,8 @@ from types import SimpleNamespace
 
 from relay_agent.pydevd_fixes.asking import Asker
 from relay_client.dap.client import DapClient
-from relay_client.dap.tcp import TcpStream
-from relay_core.dap.ahead import AFTER, ASKS_ITSELF, NEWS, PLAN, Question
-from relay_core.dap.framing import Message, encode
+from relay_core.dap.ahead import ASKS_ITSELF, NEWS, PLAN, Question
+from relay_core.dap.framing import Message
 from tests.support.jobs import job
 
 QUESTIONS = [
@@ -22,12 +20,7 @@ QUESTIONS = [
     Question("variables"),
     Question("threads"),
 ]
-PLAN_EVENT = {
-    "seq": 0,
-    "type": "event",
-    "event": PLAN,
-    "body": {"questions": [question.as_json() for question in QUESTIONS]},
-}
+THE_PLAN = {"questions": [question.as_json() for question in QUESTIONS]}
 CODE = """
     import runpy, threading
     from relay_agent import debuggee
@@ -59,34 +52,24 @@ print("and another")
 """
 
 
-class Session:
-    """A debugger that hands a plan down, as an agent does."""
+async def stopped(client: DapClient) -> Message:
+    """Return the body of the next stop."""
+    return (await client.wait_for_event("stopped", within=30))["body"]
 
-    def __init__(self, stream: TcpStream) -> None:
-        self._stream = stream
-        self.client = DapClient(stream)
 
-    async def hand_down_plan(self) -> None:
-        await self.client.wait_for_event(ASKS_ITSELF, within=30)
-        await self._stream.write(encode(PLAN_EVENT))
-
-    async def stopped(self) -> Message:
-        """Return the body of the next stop."""
-        return (await self.client.wait_for_event("stopped", within=30))["body"]
-
-    async def step(self, thread: int, after: int) -> Message:
-        """Let the line run, by a request that has a number for the agent."""
-        await self.client.request("next", {"threadId": thread, AFTER: after}, within=30)
-        return await self.stopped()
+async def step(client: DapClient, thread: int, **plan: object) -> Message:
+    """Let the next line run, by a request that an agent has added a plan to."""
+    await client.request("next", {"threadId": thread, PLAN: plan}, within=30)
+    return await stopped(client)
 
 
 @contextlib.asynccontextmanager
-async def session(port: int) -> AsyncIterator[Session]:
-    """Attach."""
-    session = Session(TcpStream(*await asyncio.open_connection("127.0.0.1", port)))
-    async with session.client as client:
+async def attached(port: int) -> AsyncIterator[DapClient]:
+    """Debug."""
+    async with await DapClient.connect("127.0.0.1", port) as client:
         await client.attach({}, within=30)
-        yield session
+        assert await client.wait_for_event(ASKS_ITSELF, within=30)
+        yield client
 
 
 @contextlib.asynccontextmanager
@@ -107,21 +90,20 @@ def without_new_ids(body: Message) -> Message:
 
 async def test_answers_come_behind_the_stop(tmp_path: Path):
     """Unasked, they are what the debugger answers to the same requests, and say after which step that is so."""
-    async with debuggee(tmp_path) as port, session(port) as debugger:
-        await debugger.hand_down_plan()
-        thread = (await debugger.stopped())["threadId"]
-        for after in (41, 42):
-            news = [(await debugger.step(thread, after))[NEWS]]
+    async with debuggee(tmp_path) as port, attached(port) as client:
+        thread = (await stopped(client))["threadId"]
+        for plan in ({"after": 41, **THE_PLAN}, {"after": 42}):
+            news = [(await step(client, thread, **plan))[NEWS]]
             asked = {request["seq"]: request for request in news[0]["asked"]}
             assert [request["command"] for request in asked.values()] == ["stackTrace", "threads"]
             answers: dict[str, Message] = {}
             while len(answers) < len(QUESTIONS):
-                news.append((await debugger.client.wait_for_event(NEWS, within=30))["body"])
+                news.append((await client.wait_for_event(NEWS, within=30))["body"])
                 asked |= {request["seq"]: request for request in news[-1]["asked"]}
                 answers |= {asked[answer["request_seq"]]["command"]: answer for answer in news[-1]["answered"]}
-            assert {after} == {told["after"] for told in news}
+            assert {plan["after"]} == {told["after"] for told in news}
             for request in asked.values():
-                asked_now = await debugger.client.request(request["command"], request["arguments"], within=30)
+                asked_now = await client.request(request["command"], request["arguments"], within=30)
                 assert without_new_ids(asked_now) == without_new_ids(answers[request["command"]]["body"])
             variables = answers["variables"]["body"]["variables"]
             assert ("number", "7") in [(variable["name"], variable["value"]) for variable in variables]
@@ -129,12 +111,11 @@ async def test_answers_come_behind_the_stop(tmp_path: Path):
 
 async def test_answer_that_is_too_large(tmp_path: Path):
     """It is told as a refusal, and the others are not."""
-    async with debuggee(tmp_path, LARGE) as port, session(port) as debugger:
-        await debugger.hand_down_plan()
-        await debugger.step((await debugger.stopped())["threadId"], 5)
+    async with debuggee(tmp_path, LARGE) as port, attached(port) as client:
+        await step(client, (await stopped(client))["threadId"], after=5, **THE_PLAN)
         answers: dict[str, Message] = {}
         while len(answers) < len(QUESTIONS):
-            news = await debugger.client.wait_for_event(NEWS, within=60)
+            news = await client.wait_for_event(NEWS, within=60)
             answers |= {answer["command"]: answer for answer in news["body"]["answered"]}
         assert [command for command, answer in answers.items() if not answer["success"]] == ["variables"]
         assert re.match("the answer has 2[0-9],[0-9]+,[0-9]+ bytes", answers["variables"]["message"])
@@ -143,13 +124,12 @@ async def test_answer_that_is_too_large(tmp_path: Path):
 async def test_plan_is_one_debuggers(tmp_path: Path):
     """Who comes after it, with no plan, hears of none."""
     async with debuggee(tmp_path) as port:
-        async with session(port) as first:
-            await first.hand_down_plan()
-            thread = (await first.stopped())["threadId"]
-            assert NEWS in await first.step(thread, 5)
-        async with session(port) as second:
-            assert NEWS not in await second.stopped()
-            assert NEWS not in await second.step(thread, 5)
+        async with attached(port) as first:
+            thread = (await stopped(first))["threadId"]
+            assert NEWS in await step(first, thread, after=5, **THE_PLAN)
+        async with attached(port) as second:
+            assert NEWS not in await stopped(second)
+            assert NEWS not in await step(second, thread, after=5)
 
 
 class Debugger:
@@ -184,13 +164,13 @@ def test_questions_come_before_the_next_request():
     """
     debugger = Debugger()
     asker = Asker(debugger)
-    assert asker.takes(json.dumps(PLAN_EVENT))
+    asker.hear(json.dumps({"type": "request", "arguments": {PLAN: {"after": 5, **THE_PLAN}}}))
     stop = Command(1, 2, {"type": "event", "event": "stopped", "body": {"threadId": 1}}, is_json=True)
     _, queued = asker.instead_of(stop)
     writer = threading.Thread(target=queued.send, args=[None])
     writer.start()
     assert debugger.begins.wait(30)
-    reader = threading.Thread(target=asker.takes, args=['{"type": "request", "command": "next"}'])
+    reader = threading.Thread(target=asker.hear, args=['{"type": "request", "command": "next"}'])
     reader.start()
     reader.join(0.05)
     assert reader.is_alive()
@@ -203,4 +183,4 @@ def test_questions_come_before_the_next_request():
 
 def test_what_is_no_json():
     """It is left to pydevd to say so."""
-    assert not Asker(Debugger()).takes(b"{")
+    Asker(Debugger()).hear(b"{")
