@@ -29,7 +29,7 @@ SCRIPT = Path(__file__).with_name("debuggee.py")
 WITHIN = 30.0
 LATER = 0.42
 """Seconds."""
-LATER_STEPS = 4
+LATER_STEPS = 6
 """The last ones, after which that is asked."""
 
 

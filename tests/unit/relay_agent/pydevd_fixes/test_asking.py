@@ -1,6 +1,7 @@
 """Facts about a process that answers by itself what an editor is going to ask at a stop."""
 
 import contextlib
+import copy
 import json
 import re
 import threading
@@ -121,17 +122,6 @@ async def test_answer_that_is_too_large(tmp_path: Path):
         assert re.match("the answer has 2[0-9],[0-9]+,[0-9]+ bytes", answers["variables"]["message"])
 
 
-async def test_plan_is_one_debuggers(tmp_path: Path):
-    """Who comes after it, with no plan, hears of none."""
-    async with debuggee(tmp_path) as port:
-        async with attached(port) as first:
-            thread = (await stopped(first))["threadId"]
-            assert NEWS in await step(first, thread, after=5, **THE_PLAN)
-        async with attached(port) as second:
-            assert NEWS not in await stopped(second)
-            assert NEWS not in await step(second, thread, after=5)
-
-
 class Debugger:
     """Stands in for pydevd's: what is to be carried out takes as long as the test says."""
 
@@ -151,10 +141,24 @@ class Command:
 
     id = 1
     seq = 2
+    _as_bytes = b""
 
     def __init__(self, _id: int, _seq: int, message: Message, *, is_json: bool) -> None:
         assert is_json
         self.as_dict = message
+
+
+A_STOP = {"type": "event", "event": "stopped", "body": {"threadId": 1}}
+RESUMING = json.dumps({"type": "request", "command": "next", "arguments": {PLAN: {"after": 5, **THE_PLAN}}})
+
+
+def test_plan_is_one_debuggers():
+    """Who comes after it, with no plan, hears of none."""
+    asker = Asker(Debugger())
+    asker.hear(RESUMING)
+    asker.hear('{"type": "request", "command": "initialize"}')
+    stop = Command(1, 2, A_STOP, is_json=True)
+    assert asker.instead_of(stop) == [stop]
 
 
 def test_questions_come_before_the_next_request():
@@ -164,9 +168,8 @@ def test_questions_come_before_the_next_request():
     """
     debugger = Debugger()
     asker = Asker(debugger)
-    asker.hear(json.dumps({"type": "request", "arguments": {PLAN: {"after": 5, **THE_PLAN}}}))
-    stop = Command(1, 2, {"type": "event", "event": "stopped", "body": {"threadId": 1}}, is_json=True)
-    _, queued = asker.instead_of(stop)
+    asker.hear(RESUMING)
+    _, queued = asker.instead_of(Command(1, 2, copy.deepcopy(A_STOP), is_json=True))
     writer = threading.Thread(target=queued.send, args=[None])
     writer.start()
     assert debugger.begins.wait(30)
@@ -179,6 +182,27 @@ def test_questions_come_before_the_next_request():
         thread.join(30)
         assert not thread.is_alive()
     assert debugger.begun == ["stackTrace", "threads"]
+
+
+def test_change_ends_the_round():
+    """After a request that may change something nothing more is asked about the stop."""
+    debugger = Debugger()
+    debugger.may_end.set()
+    asker = Asker(debugger)
+    for change in (None, '{"type": "request", "command": "evaluate"}'):
+        asker.hear(RESUMING)
+        (news, _) = asker.instead_of(Command(1, 2, copy.deepcopy(A_STOP), is_json=True))
+        if change:
+            asker.hear(change)
+        stack = news.as_dict["body"][NEWS]["asked"][0]
+        answer = {
+            "type": "response",
+            "request_seq": stack["seq"],
+            "success": True,
+            "body": {"stackFrames": [{"id": 7}]},
+        }
+        instead = asker.instead_of(Command(1, 0, answer, is_json=True))
+        assert (asker in instead) == (change is None)
 
 
 def test_what_is_no_json():
