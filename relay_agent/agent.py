@@ -162,23 +162,24 @@ class Agent:
 
     def _open(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
         """A client wants to be connected to a target, or to have a question answered."""
+        user = str(event.metadata.get("user", "somebody"))
+        ask_ahead = event.metadata.get(ASKS_AHEAD) is True
         if isinstance(event.target, str) and event.target.partition("/")[0] in REQUESTS:
             driver.accept(stream)
-            user = str(event.metadata.get("user", "somebody"))
-            self._connections.spawn(self._answer(event.target, stream, driver, user), name=f"request {event.target}")
+            answering = self._answer(event.target, stream, driver, user, ask_ahead=ask_ahead)
+            self._connections.spawn(answering, name=f"request {event.target}")
             return
         target = self._catalog.find(event.target) if isinstance(event.target, int) else None
         if target is None:
             logger.warning("refused a connection to %s: not on this agent's list", event.target)
             driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this agent does not serve {event.target}")
             return
-        user = str(event.metadata.get("user", "somebody"))
         if held := self._holders.refusal(target, driver, user):
             logger.info("port %s: refused %s: %s", target, user, held)
             driver.refuse(stream, ResetCode.HELD, held)
             return
         driver.accept(stream)
-        serving = self._serve(target, stream, driver, user, ask_ahead=event.metadata.get(ASKS_AHEAD) is True)
+        serving = self._serve(target, stream, driver, user, ask_ahead=ask_ahead)
         self._connections.spawn(serving, name=f"port {target}")
 
     async def _serve(
@@ -202,12 +203,15 @@ class Agent:
         else:
             logger.info("port %s: closed (%d bytes in, %d out)", target, traffic.received, traffic.sent)
 
-    async def _answer(self, request: str, stream: SessionStream, driver: SessionDriver, user: str) -> None:
+    async def _answer(
+        self, request: str, stream: SessionStream, driver: SessionDriver, user: str, *, ask_ahead: bool
+    ) -> None:
         """Answer a named request: one JSON object, then the end."""
         try:
             what, _, port = request.partition("/")
             if what == "listen":
-                await self._dial_back(int(port) if port.isdecimal() else 0, stream, driver, user)
+                number = int(port) if port.isdecimal() else 0
+                await self._dial_back(number, stream, driver, user, ask_ahead=ask_ahead)
                 return
             answer = await self._catalog.answer(request)
         except ConnectionLost as lost:
@@ -219,7 +223,9 @@ class Agent:
             await stream.write(json.dumps(answer).encode())
             await stream.close()
 
-    async def _dial_back(self, port: int, stream: SessionStream, driver: SessionDriver, user: str) -> None:
+    async def _dial_back(
+        self, port: int, stream: SessionStream, driver: SessionDriver, user: str, *, ask_ahead: bool
+    ) -> None:
         """Have a target's debugger connect to the client's editor for as long as the client keeps `stream`."""
         target = self._catalog.find(port)
         if target is None:
@@ -227,7 +233,7 @@ class Agent:
         if held := self._holders.refusal(target, driver, user):
             raise ConfigurationError(f"port {port} is {held}")
         async with self._holders.holding(target, driver, user):
-            await dial_back(port, target.connect_to, driver, stream)
+            await dial_back(port, target.connect_to, driver, stream, ask_ahead=ask_ahead)
 
     def _show_state(self, state: ListenerState, error: RelayDebugError | None) -> None:
         if state is ListenerState.LISTENING:

@@ -12,10 +12,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from relay_agent.ask_ahead import AskAhead
+from relay_core.dap.ahead import ASKS_AHEAD
 from relay_core.errors import ConnectionLost
+from relay_core.net.interposed_stream import InterposedStream
 from relay_core.net.pump import READ_SIZE, Traffic, pump, set_nodelay
 from relay_core.net.session_driver import SessionDriver
 from relay_core.net.session_stream import SessionStream
+from relay_core.net.stream import DirectStream
 from relay_core.net.tasks import TaskSet
 
 __all__ = ["dial_back"]
@@ -24,7 +28,12 @@ logger = logging.getLogger(__name__)
 
 
 async def dial_back(
-    logical_port: int, connect: Callable[[int], Awaitable[object]], driver: SessionDriver, stream: SessionStream
+    logical_port: int,
+    connect: Callable[[int], Awaitable[object]],
+    driver: SessionDriver,
+    stream: SessionStream,
+    *,
+    ask_ahead: bool = False,
 ) -> None:
     """Have the job connect to the client's editor until the client ends `stream`.
 
@@ -33,6 +42,7 @@ async def dial_back(
         connect: Makes the job's debugger connect to a port of this machine.
         driver: The client's session.
         stream: The client's wish.
+        ask_ahead: Whether the client can do with answers to what its editor has not asked yet.
 
     Raises:
         RelayDebugError: the job cannot; the client has been told nothing yet.
@@ -41,7 +51,8 @@ async def dial_back(
     async with TaskSet() as connections:
 
         def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            connections.spawn(_carry(logical_port, driver, reader, writer), name=f"dial back {logical_port}")
+            carrying = _carry(logical_port, driver, reader, writer, ask_ahead=ask_ahead)
+            connections.spawn(carrying, name=f"dial back {logical_port}")
 
         server = await asyncio.start_server(accepted, "127.0.0.1", 0, limit=READ_SIZE)
         try:
@@ -54,11 +65,20 @@ async def dial_back(
 
 
 async def _carry(
-    logical_port: int, driver: SessionDriver, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    logical_port: int,
+    driver: SessionDriver,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    *,
+    ask_ahead: bool,
 ) -> None:
     set_nodelay(writer)
     traffic = Traffic()
     try:
-        await pump(reader, writer, driver.open(logical_port), traffic)
+        stream: DirectStream = driver.open(logical_port, {ASKS_AHEAD: ask_ahead})
+        if ask_ahead:
+            stream = interposed = InterposedStream(stream, AskAhead())
+            interposed.inject_into(writer)
+        await pump(reader, writer, stream, traffic)
     except ConnectionLost as lost:
         logger.info("port %s: the editor's side ended: %s", logical_port, lost.reason or lost.sentence)

@@ -6,6 +6,7 @@ editor says anything else than a question or the debugger says that something ha
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +26,10 @@ from relay_core.dap.ahead import (
 )
 from relay_core.dap.cutting import MAX_WHOLE, Cutter
 from relay_core.dap.framing import Message, encode
-from relay_core.net.interposed_stream import Interposer
+from relay_core.net.interposed_stream import InterposedStream, Interposer
+from relay_core.net.stream import DirectStream
 
-__all__ = ["AnswerAhead"]
+__all__ = ["AnswerAhead", "answering"]
 
 PROMPT = 1.0
 """Seconds between what an editor is told and its next question if it asks by itself; people are slower. VS Code lets
@@ -36,6 +38,13 @@ KEPT = 2.0
 """Seconds for which an answer is used: objects can change behind the back of a stopped process."""
 CHANGES = (b'"continued"', b'"exited"', b'"invalidated"', b'"stopped"', b'"terminated"', b'"thread"')
 """Events after which answers are not true any more."""
+
+
+def answering(stream: DirectStream, writer: asyncio.StreamWriter) -> DirectStream:
+    """Return a stream to a debugger, on which an agent asks ahead, for an editor that `writer` leads to."""
+    interposed = InterposedStream(stream, AnswerAhead())
+    interposed.inject_into(writer)
+    return interposed
 
 
 class AnswerAhead(Interposer):

@@ -14,14 +14,17 @@ import logging
 import socket
 from typing import NoReturn
 
+from relay_client.answer_ahead import answering
 from relay_client.roster import Destination
 from relay_client.tunnels import Tunnels
 from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.dap.ahead import ASKS_AHEAD
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.pump import READ_SIZE, Traffic, pump, set_nodelay
 from relay_core.net.session_driver import SessionDriver
 from relay_core.net.session_stream import SessionStream
 from relay_core.net.tasks import TaskSet
+from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.outcomes import ResetCode
 
 __all__ = ["Reverse", "is_taken"]
@@ -110,10 +113,12 @@ class Reverse:
             self._tell(f"the job does not dial: {why}")
         return refused
 
-    def _accept(self, driver: SessionDriver, stream: SessionStream) -> None:
-        self._streams.spawn(self._connect(driver, stream), name=f"port {self._port} dialled by the job")
+    def _accept(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
+        ask_ahead = event.metadata.get(ASKS_AHEAD) is True
+        connecting = self._connect(driver, stream, ask_ahead=ask_ahead)
+        self._streams.spawn(connecting, name=f"port {self._port} dialled by the job")
 
-    async def _connect(self, driver: SessionDriver, stream: SessionStream) -> None:
+    async def _connect(self, driver: SessionDriver, stream: SessionStream, *, ask_ahead: bool) -> None:
         """Connect one stream of the job to the editor."""
         try:
             async with timeout(DIAL_TIMEOUT):
@@ -128,7 +133,7 @@ class Reverse:
         logger.info("port %d: the job has dialled the editor", self._port)
         traffic = Traffic()
         try:
-            await pump(reader, writer, stream, traffic)
+            await pump(reader, writer, answering(stream, writer) if ask_ahead else stream, traffic)
             logger.info("port %d: closed (%d bytes sent, %d received)", self._port, traffic.sent, traffic.received)
         except RelayDebugError as error:
             logger.warning("port %d: lost: %s", self._port, error.sentence)

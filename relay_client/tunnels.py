@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 
 from relay_client.announcement import AgentInfo
-from relay_client.answer_ahead import AnswerAhead
+from relay_client.answer_ahead import answering
 from relay_client.bulletin import Bulletin
 from relay_client.discovery import Discovery
 from relay_client.news import describe_agent
@@ -28,7 +28,6 @@ from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Credential
 from relay_core.net.connector import connect
-from relay_core.net.interposed_stream import InterposedStream
 from relay_core.net.secure_channel import TunnelIdentity
 from relay_core.net.session_driver import SessionDriver
 from relay_core.net.session_stream import SessionStream
@@ -46,7 +45,7 @@ CLIENT_GRACE = 3 * 3600.0
 """Seconds that a session is kept while its agent cannot be reached: a lunch, a flight, a long meeting."""
 _AGENT_ID = re.compile(r"[0-9A-Za-z-]{1,64}", re.ASCII)
 
-StreamHandler = Callable[[SessionDriver, SessionStream], None]
+StreamHandler = Callable[[SessionDriver, SessionStream, StreamOpened], None]
 """Takes a stream that an agent has opened; must accept or refuse."""
 
 
@@ -127,12 +126,9 @@ class Tunnels:
             As `open`.
         """
         tunnel = await self._tunnel_to(destination)
-        metadata = {"user": _user()}
-        if not self._ask_ahead or destination.is_forward or tunnel.agent_info.get(ASKS_AHEAD) is not True:
-            return tunnel.driver.open(destination.port, metadata)
-        stream = InterposedStream(tunnel.driver.open(destination.port, {**metadata, ASKS_AHEAD: True}), AnswerAhead())
-        stream.inject_into(writer)
-        return stream
+        if destination.is_forward or not self._asks_ahead(tunnel):
+            return tunnel.driver.open(destination.port, {"user": _user()})
+        return answering(tunnel.driver.open(destination.port, {"user": _user(), ASKS_AHEAD: True}), writer)
 
     def open_named(self, agent_id: str, request: str) -> SessionStream:
         """Return a stream for a named request to one agent, e.g. `stacks` or `wake/5678`.
@@ -143,7 +139,11 @@ class Tunnels:
         tunnel = self._tunnels.get(agent_id)
         if tunnel is None or not tunnel.usable:
             raise ConnectionLost("there is no connection to the agent at the moment")
-        return tunnel.driver.open(request, {"user": _user()})
+        return tunnel.driver.open(request, {"user": _user(), ASKS_AHEAD: self._asks_ahead(tunnel)})
+
+    def _asks_ahead(self, tunnel: ClientTunnel) -> bool:
+        """Whether both sides want to."""
+        return self._ask_ahead and tunnel.agent_info.get(ASKS_AHEAD) is True
 
     @contextlib.contextmanager
     def accepting(self, port: int, handler: StreamHandler) -> Iterator[None]:
@@ -302,7 +302,7 @@ class Tunnels:
         if handler is None or self.server_of(Destination(int(event.target))) != agent_id:
             driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this client does not ask for {event.target}")
         else:
-            handler(driver, stream)
+            handler(driver, stream, event)
 
 
 def _user() -> str:

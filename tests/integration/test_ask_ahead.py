@@ -1,8 +1,11 @@
 """Facts about questions that are asked ahead: client and agent together, against an adapter that can be predicted."""
 
 import asyncio
+import contextlib
 import random
 from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -11,18 +14,26 @@ from hypothesis import strategies as st
 
 from relay_agent.ask_ahead import AskAhead
 from relay_client.answer_ahead import AnswerAhead
+from relay_client.chaos import ChaosProxy
+from relay_client.forwarder import Forwarder
+from relay_client.tunnels import Tunnels
 from relay_core.dap.ahead import NEWS, PLAN
 from relay_core.dap.cutting import MAX_WHOLE
 from relay_core.dap.framing import Message, MessageDecoder, encode
+from relay_core.hyco.address import Endpoint
 from relay_core.tunnel.limits import Settings
 from tests.support.chaos import CutSchedule
-from tests.support.debuggee import LINE, Stopped, debuggee, stopped_at_breakpoint
-from tests.support.relay import LocalRelay
+from tests.support.debuggee import LINE, PROGRAM, Stopped, debuggee, stopped_at_breakpoint
+from tests.support.listening import listening_editor
+from tests.support.ports import free_port
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import running_job
 from tests.support.scripted_adapter import ScriptedAdapter, ScriptedJob
 from tests.support.streams import echo, local_server
 from tests.support.tunnel import tunnelled, tunnelled_to
 
 STOPS = 8
+Debugging = Callable[[Tunnels, int, Path], AbstractAsyncContextManager[Stopped]]
 
 
 class Wire:
@@ -161,6 +172,45 @@ async def test_real_debugger(relay: LocalRelay, tmp_path: Path, monkeypatch: pyt
         assert (await look(session))["square"] == "49"
         path.chaos.up.stalled = False
         assert await session.value("square + 1") == "50"
+
+
+@contextlib.asynccontextmanager
+async def connecting(tunnels: Tunnels, port: int, script: Path) -> AsyncIterator[Stopped]:
+    """Debug a job with an editor that connects."""
+    async with Forwarder(tunnels, [port]), stopped_at_breakpoint(port, script) as session:
+        yield session
+
+
+@contextlib.asynccontextmanager
+async def listening(tunnels: Tunnels, port: int, script: Path) -> AsyncIterator[Stopped]:
+    """Debug a job with an editor that listens."""
+    async with listening_editor(port, script, LINE) as editor, Forwarder(tunnels, [port], may_reverse=True):
+        await editor.until_stopped()
+        yield editor.stopped
+        await editor.leave()
+
+
+@pytest.mark.parametrize("debugging", [connecting, listening])
+async def test_job_that_asks_by_itself(
+    relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, debugging: Debugging
+) -> None:
+    """The same with a job that we have made debuggable, whichever side connects."""
+    for limit in ("PROMPT", "KEPT"):
+        monkeypatch.setattr(f"relay_client.answer_ahead.{limit}", 60.0)
+    port, script = free_port(), tmp_path / "counting.py"
+    script.write_text(PROGRAM)
+    async with (
+        running_job(relay, script, "--port", str(port)),
+        ChaosProxy("127.0.0.1", relay.server.port) as chaos,
+        Tunnels(Endpoint("localhost", chaos.port, HC), relay.sender, relay.tls) as tunnels,
+        debugging(tunnels, port, script) as session,
+    ):
+        number = int((await look(session))["number"])
+        assert await session.step() == LINE + 1
+        chaos.up.stalled = True
+        assert int((await look(session))["square"]) == number * number
+        chaos.up.stalled = False
+        assert await session.value("square + 1") == str(number * number + 1)
 
 
 async def test_switched_off(relay: LocalRelay) -> None:

@@ -30,10 +30,15 @@ class ListeningEditor:
         event = await self._client.wait_for_event("stopped", within=30)
         self._stopped = Stopped(self._client, event["body"]["threadId"])
 
+    @property
+    def stopped(self) -> Stopped:
+        """The session of the job that stands at the breakpoint."""
+        assert self._stopped is not None
+        return self._stopped
+
     async def value(self, expression: str) -> str:
         """Return the value of an expression where the job stands."""
-        assert self._stopped is not None
-        return await self._stopped.value(expression)
+        return await self.stopped.value(expression)
 
     async def leave(self) -> None:
         """Let the job run on, and end the adapter, as VS Code does: the port is free then."""
