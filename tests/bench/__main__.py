@@ -13,7 +13,9 @@ import sys
 import time
 from collections.abc import Awaitable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+import psutil
 
 from tests.bench.figures.capacity import capacity
 from tests.bench.figures.footprint import footprint
@@ -50,10 +52,10 @@ async def measure(only: set[str], *, quick: bool) -> tuple[list[Row], dict[str, 
             continue
         async with staged(delays=profile != "loopback") as stage:
             for figure in wanted:
-                started = time.monotonic()
+                started, before = time.monotonic(), psutil.cpu_times()
                 measured = await figure(stage, quick=quick)
                 rows += [dataclasses.replace(row, profile=profile) for row in measured]
-                _say(f"{figure.__name__}, {profile}: {time.monotonic() - started:.0f} s")
+                _say(f"{figure.__name__}, {profile}: {time.monotonic() - started:.0f} s{_stolen_since(before)}")
             skipped |= stage.skipped
     return rows, skipped
 
@@ -71,6 +73,14 @@ def main(argv: list[str]) -> int:
     if arguments.json:
         arguments.json.write_text(to_json(rows, skipped))
     return 0
+
+
+def _stolen_since(before: Any) -> str:
+    """Return what a virtual machine's neighbours took of the processor time that it wanted, where the system tells."""
+    spent = {name: now - then for name, now, then in zip(before._fields, psutil.cpu_times(), before, strict=True)}
+    wanted = sum(seconds for name, seconds in spent.items() if name not in ("idle", "iowait", "guest", "guest_nice"))
+    stolen = spent.get("steal", 0.0) / wanted if wanted else 0.0
+    return f", {stolen:.0%} of the processor time stolen by the host" if stolen >= 0.01 else ""
 
 
 def _say(text: str) -> None:

@@ -104,8 +104,8 @@ def attach(editor: Editor) -> int:
 
 
 def steps(port: int, count: int, *, prompt: bool) -> dict[str, list[float]]:
-    """Return the seconds of each step: alone, until the variables are there, with the rest, and of its requests."""
-    alone, shown, whole, requests = [], [], [], []
+    """Return the seconds of each step by kind; see `tests.bench.figures.stepping.KINDS`."""
+    alone, shown, requests, whole, all_requests = [], [], [], [], []
     with contextlib.closing(Editor(port, prompt=prompt)) as editor:
         thread = attach(editor)
         for number in range(count):
@@ -115,14 +115,15 @@ def steps(port: int, count: int, *, prompt: bool) -> dict[str, list[float]]:
             alone.append(time.monotonic() - started)
             look(editor, thread)
             shown.append(time.monotonic() - started)
+            requests.append(editor.waited - waited)
             if number >= count - LATER_STEPS:
                 time.sleep(LATER)
                 asked = time.monotonic()
                 editor.request("stackTrace", threadId=thread, startFrame=1, levels=19)
                 whole.append(shown[-1] + time.monotonic() - asked)
-                requests.append(editor.waited - waited)
+                all_requests.append(editor.waited - waited)
         editor.request("disconnect", terminateDebuggee=False)
-    return {"steps": alone, "shown": shown, "whole": whole, "requests": requests}
+    return {"steps": alone, "shown": shown, "requests": requests, "whole": whole, "all requests": all_requests}
 
 
 def look(editor: Editor, thread: int) -> None:

@@ -1,8 +1,9 @@
 """A step in a real debugpy (`python -m tests.bench.steps`).
 
 It is timed from the `next` request to the `stopped` event, until an editor has what it shows then (the threads, the
-topmost frame, its scopes and variables, asked one after the other), and with the rest of the call stack. The time of
-its requests alone leaves out the one in which the line runs: from the answer to `next` until `stopped`.
+topmost frame, its scopes and variables, asked one after the other), and with the rest of the call stack; that in steps
+before which the editor pauses, so that processors have to wake up. The time of its requests alone leaves out the one in
+which the line runs: from the answer to `next` until `stopped`.
 
 A direct connection is not the fastest: debugpy's adapter waits 40 ms in each step for an acknowledgement, which agents
 give at once. So there is one more peer, "direct, prompt", whose client does that too: what debugpy itself needs. What a
@@ -25,8 +26,9 @@ PROMPT = "direct, prompt"
 KINDS = {
     "steps": ("next until stopped", False),
     "shown": ("until an editor shows the variables", True),
-    "whole": ("and the rest of the call stack", True),
-    "requests": ("of that, its requests until they are answered", True),
+    "requests": ("of that, its five requests until they are answered", True),
+    "whole": ("and the rest of the call stack, after a pause", True),
+    "all requests": ("of that, its six requests until they are answered", True),
 }
 """What is printed of each kind of time, and whether it has a limit."""
 THREADS = 8
