@@ -41,6 +41,8 @@ _dialled = False
 """Whether `connect` has started debugpy, and it has not been released since."""
 _released = False
 """Whether its tracing is off."""
+_is_starting = False
+"""Whether debugpy is being started. A debugger may have sent its breakpoints before all threads are traced."""
 
 
 def is_armed() -> bool:
@@ -49,9 +51,9 @@ def is_armed() -> bool:
 
 
 def is_attached() -> bool:
-    """Whether a debugger is attached and has sent its breakpoints."""
+    """Whether a debugger is attached and has sent its breakpoints, and they will be hit."""
     debugger = _debugger()
-    return debugger is not None and bool(debugger.is_attached())
+    return debugger is not None and not _is_starting and bool(debugger.is_attached())
 
 
 def arm(*, follow_children: bool = False) -> int:
@@ -183,6 +185,8 @@ def _starting(*, follow_children: bool) -> Iterator[ModuleType]:
     Raises:
         RelayDebugError: it is missing, or does not start.
     """
+    global _is_starting  # noqa: PLW0603 - a process has one debugger
+    _is_starting = True
     # debugpy reads this when it is imported; its warning about frozen modules is about the standard library only.
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     fork_guard.install(then=_start_anew)
@@ -196,14 +200,16 @@ def _starting(*, follow_children: bool) -> Iterator[ModuleType]:
         sys.modules["pydevd"].SetupHolder.setup = None  # imported by debugpy.server.api
         pydevd_fixes.install()  # before pydevd has a connection
         yield debugpy
+        if _released:
+            tracing.start_tracing()
+        else:
+            tracing.reach_threads()
+        if follow_children:
+            pydevd_fixes.follow_into_children()
     except (ImportError, ValueError, RuntimeError, OSError) as error:
         raise RelayDebugError(f"debugpy did not start: {error}") from error
-    if _released:
-        tracing.start_tracing()
-    else:
-        tracing.reach_threads()
-    if follow_children:
-        pydevd_fixes.follow_into_children()
+    finally:
+        _is_starting = False
 
 
 def _connect(debugpy: ModuleType, port: int) -> None:
@@ -236,6 +242,6 @@ def _foreign_port() -> int:
 
 def _start_anew() -> None:
     """Forget, in a forked child, the debugger of its parent."""
-    global _lock, _port, _dialled  # noqa: PLW0603 - a process has one debugger
+    global _lock, _port, _dialled, _is_starting  # noqa: PLW0603 - a process has one debugger
     _lock = threading.Lock()  # which another thread of the parent may have held
-    _port, _dialled = None, False
+    _port, _dialled, _is_starting = None, False, False

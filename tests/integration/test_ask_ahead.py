@@ -17,7 +17,7 @@ from relay_client.answer_ahead import AnswerAhead
 from relay_client.chaos import ChaosProxy
 from relay_client.forwarder import Forwarder
 from relay_client.tunnels import Tunnels
-from relay_core.dap.ahead import NEWS, PLAN
+from relay_core.dap.ahead import ASKS_ITSELF, NEWS, PLAN
 from relay_core.dap.cutting import MAX_WHOLE
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.hyco.address import Endpoint
@@ -121,7 +121,7 @@ values = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=2)
         | st.dictionaries(
-            st.sampled_from(["threadId", "frameId", "questions", "after", "asked", "answered", "context"]), inner
+            st.sampled_from(["threadId", "frameId", "questions", "after", "asked", "answered", "context", NEWS]), inner
         )
     ),
 )
@@ -129,7 +129,7 @@ fields = st.sampled_from(["seq", "request_seq", "command", "event", "arguments",
 messages = st.builds(
     lambda kind, name, rest: {"type": kind, "command": name, "event": name, **rest},
     st.sampled_from(["request", "response", "event"]),
-    st.sampled_from(["threads", "scopes", "next", "stopped", "continued", PLAN, NEWS]),
+    st.sampled_from(["threads", "scopes", "next", "stopped", "continued", PLAN, NEWS, ASKS_ITSELF]),
     st.dictionaries(fields, values),
 )
 

@@ -170,6 +170,32 @@ async def test_listening_editor_is_dialled_and_leaves_nothing_behind(tmp_path):
         assert await running.line() == "True True"
 
 
+async def test_attached_means_that_breakpoints_are_hit(tmp_path):
+    """An editor may have sent all its breakpoints before this process looks at them; it is not attached until then."""
+    code = """
+        import threading, time
+        from relay_agent import debuggee
+        import debugpy.server.api, pydevd
+        enable, seen = pydevd.PyDB.enable_tracing, []
+
+        def enable_late(debugger, *arguments, **named):
+            while threading.current_thread() is threading.main_thread() and not debugger.is_attached():
+                time.sleep(0.01)
+            seen.append(debuggee.is_attached())
+            enable(debugger, *arguments, **named)
+
+        pydevd.PyDB.enable_tracing = enable_late
+        debuggee.connect(int(sys.stdin.readline()))
+        print(seen[0], debuggee.is_attached(), flush=True)
+        sys.stdin.readline()
+    """
+    script, port = tmp_path / "script.py", free_port()
+    script.write_text("a_line = 1\n")
+    async with job(code) as running, listening_editor(port, script, 1):
+        running.process.stdin.write(f"{port}\n".encode())
+        assert await running.line() == "False True"
+
+
 async def test_stranger_in_the_editors_place():
     """A program that listens there and is no debug adapter costs nothing: it hangs up, and debuggers can come."""
     code = """
