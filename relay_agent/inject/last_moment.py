@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from relay_agent.inject._relay_debug_programs import what_runs
 
@@ -47,10 +47,13 @@ class _Gate:
         self._searches: dict[str, Callable[..., Any]] = {}
         self._opened = False
 
-    def __call__(self, path: str) -> NoReturn:
+    def __call__(self, path: str) -> Any:  # None, which typeshed does not allow a hook to return
         """Be asked, as a path hook, whether there is something to import from a path."""
         if os.path.abspath(path) == self._script:  # noqa: PTH100 - as above
+            is_last = sys.path_hooks[-1:] == [self]
             self._open()
+            if is_last:
+                return None  # this means no, too, and is no uncaught exception to a debugger that has come meanwhile
         raise ImportError
 
     def guard_runpy(self) -> None:

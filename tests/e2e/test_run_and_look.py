@@ -110,6 +110,26 @@ async def test_breakpoint_waits_for_its_rank(relay: LocalRelay, tmp_path: Path) 
         assert (finished.status, finished.stdout) == (0, "81\n")
 
 
+@pytest.mark.parametrize("command", [("{script}",), ("-m", "train")], ids=["script", "module"])
+async def test_uncaught_exceptions(relay: LocalRelay, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """An editor that asks for them, as VS Code does, hears of none before the program of a waiting job begins."""
+    script = tmp_path / "train.py"
+    script.write_text("step = 7\nprint(step)\n")
+    port = free_port()
+    agent = access(relay, tmp_path, "listen", PYTHONPATH=str(tmp_path))
+    words = [word.format(script=script) for word in command]
+    async with (
+        program("relay_agent", "run", "--hc", HC, "--port", str(port), "--", sys.executable, *words, env=agent) as job,
+        Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
+        Forwarder(tunnels, [port]),
+        await DapClient.connect("127.0.0.1", port) as dap,
+    ):
+        await dap.attach({str(script): [{"line": 2}]}, exceptions=["uncaught"], justMyCode=False, within=60)
+        assert (await dap.wait_for_event("stopped", within=60))["body"]["reason"] == "breakpoint"
+        await dap.request("disconnect", {"terminateDebuggee": False}, within=60)
+        assert (await asyncio.wait_for(job.finish(), 60)).stdout == "7\n"
+
+
 async def test_restarted_rank(relay: LocalRelay, tmp_path: Path) -> None:
     """A rank that was killed is reached on the same port again, while its old editor's connection is still open."""
     script = tmp_path / "train.py"
