@@ -8,12 +8,16 @@ say is delayed, dropped or made different.
 from __future__ import annotations
 
 from relay_agent.asking import Asking, Said
-from relay_core.dap.ahead import NEWS, PLAN, RESUMING, arguments_of, changes_nothing, parse
+from relay_core.dap import ahead
+from relay_core.dap.ahead import arguments_of, parse
 from relay_core.dap.cutting import MAX_WHOLE, Cutter
 from relay_core.dap.framing import MAX_BODY, Message, encode
 from relay_core.net.interposed_stream import Interposer
 
 __all__ = ["AskAhead"]
+
+_HEARD = (b'"stopped"', b'"%b"' % ahead.ASKS_ITSELF.encode())
+"""Events that mean something here, as they stand in JSON."""
 
 
 class AskAhead(Interposer):
@@ -38,14 +42,14 @@ class AskAhead(Interposer):
         onward: list[bytes] = []
         for piece in self._from_editor.feed(data):
             request = parse(piece.body, "request") or {}
-            if request.get("command") == PLAN:
+            if request.get("command") == ahead.PLAN:
                 self._new_plan = arguments_of(request)
                 self._asking.plan(self._new_plan.get("questions"))
                 continue
-            if not changes_nothing(request):
+            if not ahead.changes_nothing(request):
                 self._after = request.get("seq", 0)
                 self._asking.end_round()  # the editor may let the process go on
-            if self._job_asks and request.get("command") in RESUMING:
+            if self._job_asks and request.get("command") in ahead.RESUMING:
                 onward.append(encode(self._with_plan(request)))
             else:
                 onward.append(piece.raw)
@@ -73,7 +77,7 @@ class AskAhead(Interposer):
     def _with_plan(self, request: Message) -> Message:
         """Return a request at which the process resumes, with what it must know to ask by itself at the next stop."""
         plan, self._new_plan = {**self._new_plan, "after": self._after}, {}
-        return {**request, "arguments": {**arguments_of(request), PLAN: plan}}
+        return {**request, "arguments": {**arguments_of(request), ahead.PLAN: plan}}
 
     def _hear(self, raw: bytes, body: bytes, now: float) -> tuple[bytes, bytes]:
         """Return what a piece is to the client, and what to ask for next."""
@@ -82,16 +86,16 @@ class AskAhead(Interposer):
         if self._asking.is_waiting and b'"response"' in body and (response := parse(body, "response")):
             if self._asking.has_asked(response):
                 return self._send(self._asking.answered(response, len(body), now))
-        elif (b'"stopped"' in body or b'"relayDebug.asksItself"' in body) and (event := parse(body, "event")):
+        elif any(name in body for name in _HEARD) and (event := parse(body, "event")):
             match event:
-                case {"event": "stopped", "body": {"relayDebug.news": news, **stop}}:
+                case {"event": "stopped", "body": {ahead.NEWS: news, **stop}}:
                     event["body"] = stop
-                    return encode(event) + encode({"seq": 0, "type": "event", "event": NEWS, "body": news}), b""
+                    return encode(event) + encode({"seq": 0, "type": "event", "event": ahead.NEWS, "body": news}), b""
                 case {"event": "stopped", "body": {"threadId": int(thread)}}:
                     if not self._job_asks and self._from_editor.at_boundary:
                         told, requests = self._send(self._asking.stopped(thread, self._after, now))
                         return raw + told, requests
-                case {"event": "relayDebug.asksItself"}:
+                case {"event": ahead.ASKS_ITSELF}:
                     self._job_asks = True
                     return b"", b""
         return raw, b""

@@ -156,6 +156,7 @@ class _Round:
     questions: list[_Planned]
     """What has not been asked."""
     after: int
+    """Number of the editor's last request before it that may change something."""
     untold: list[Message] = field(default_factory=list)
     """Requests that the client has not been told of."""
     answers: list[Message] = field(default_factory=list)

@@ -186,10 +186,10 @@ def _starting(*, follow_children: bool) -> Iterator[ModuleType]:
         RelayDebugError: it is missing, or does not start.
     """
     global _is_starting  # noqa: PLW0603 - a process has one debugger
-    _is_starting = True
     # debugpy reads this when it is imported; its warning about frozen modules is about the standard library only.
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     fork_guard.install(then=_start_anew)
+    _is_starting = True
     try:
         import debugpy  # noqa: PLC0415 - in debug runs only, here and below
         from debugpy.server import api  # noqa: PLC0415

@@ -33,7 +33,7 @@ async def dial_back(
     driver: SessionDriver,
     stream: SessionStream,
     *,
-    ask_ahead: bool = False,
+    ask_ahead: bool,
 ) -> None:
     """Have the job connect to the client's editor until the client ends `stream`.
 

@@ -50,7 +50,7 @@ class _Gate:
     def __call__(self, path: str) -> Any:  # None, which typeshed does not allow a hook to return
         """Be asked, as a path hook, whether there is something to import from a path."""
         if os.path.abspath(path) == self._script:  # noqa: PTH100 - as above
-            is_last = sys.path_hooks[-1:] == [self]
+            is_last = self._is_last()
             self._open()
             if is_last:
                 return None  # this means no, too, and is no uncaught exception to a debugger that has come meanwhile
@@ -71,8 +71,12 @@ class _Gate:
 
         return search
 
+    def _is_last(self) -> bool:
+        """Whether no other hook is asked after this one."""
+        return sys.path_hooks[-1:] == [self]
+
     def _open(self) -> None:
-        if sys.path_hooks[-1:] == [self]:  # Python counts the hooks before it calls them: no other place can be emptied
+        if self._is_last():  # Python counts the hooks before it calls them: no other place can be emptied
             sys.path_hooks.pop()
         for name, search in self._searches.items():
             setattr(sys.modules["runpy"], name, search)

@@ -15,7 +15,7 @@ from collections import deque
 from typing import Any
 
 from relay_agent.asking import Asking, Said
-from relay_core.dap.ahead import ASKS_ITSELF, NEWS, changes_nothing
+from relay_core.dap import ahead
 from relay_core.dap.framing import Message
 
 __all__ = ["Asker", "install"]
@@ -66,9 +66,7 @@ class Asker:
         self._left: deque[Message] = deque()
         """Questions that have not been carried out."""
         self._turn = threading.Lock()
-        """Held while one is carried out."""
-        self._looks_again = False
-        """Whether somebody will see what is left."""
+        """Held while they are."""
 
     def hear(self, contents: bytes | str) -> None:
         """Take note of a message of the adapter's, before it is carried out."""
@@ -79,11 +77,11 @@ class Asker:
         match message:
             case {"command": "initialize"}:
                 self._asking.plan([])  # another debugger
-            case {"arguments": {"relayDebug.plan": {"after": int(after), **plan}}}:
+            case {"arguments": {ahead.PLAN: {"after": int(after), **plan}}}:
                 self._after = after
                 if plan:
                     self._asking.plan(plan.get("questions"))
-        if message.get("type") == "request" and not changes_nothing(message):
+        if message.get("type") == "request" and not ahead.changes_nothing(message):
             self._asking.end_round()
             self.send()  # an editor may have asked the same before this request
 
@@ -94,7 +92,7 @@ class Asker:
             case {"event": "stopped", "body": {"threadId": int(thread)}}:
                 said = self._asking.stopped(thread, self._after, time.monotonic())
                 if said.news:
-                    message["body"][NEWS] = said.news["body"]
+                    message["body"][ahead.NEWS] = said.news["body"]
                     command = make(command.id, command.seq, message, is_json=True)
                 return [command, *self._to_ask(said)]
             case {"type": "response"} if self._asking.has_asked(message):
@@ -103,21 +101,17 @@ class Asker:
                 news = [make(command.id, 0, said.news, is_json=True)] if said.news else []
                 return [*news, *self._to_ask(said)]
             case {"type": "response", "command": "configurationDone"}:
-                return [command, make(command.id, 0, {"type": "event", "event": ASKS_ITSELF}, is_json=True)]
+                return [command, make(command.id, 0, {"type": "event", "event": ahead.ASKS_ITSELF}, is_json=True)]
         return [command]
 
     def _to_ask(self, said: Said) -> list[Asker]:
-        """Return what lets the writer ask, if it does not look by itself."""
+        """Return what lets the writer ask."""
         self._left.extendleft(reversed(said.requests))  # what follows from an answer comes first
-        return [self] if said.requests and not self._looks_again else []
+        return [self] if said.requests else []
 
     def send(self, _connection: object = None) -> None:
         """Carry out what is left, as if it came from the adapter; return when all is done, whoever does it."""
         debugger: Any = self._debugger()
-        while True:
-            with self._turn:
-                if not self._left:
-                    return
-                self._looks_again = True
+        with self._turn:
+            while self._left:
                 debugger.reader.process_net_command_json(debugger, json.dumps(self._left.popleft()))
-                self._looks_again = False

@@ -45,8 +45,8 @@ __all__ = [
 ]
 
 ASKS_AHEAD = "asks_ahead"
-"""Each side says so before the other counts on it: the agent in what it tells of itself, the client as it opens a
-stream."""
+"""Each side says so before the other counts on it: the agent in what it tells of itself, and as it opens a stream to an
+editor that listens; the client as it opens a stream."""
 PLAN = "relayDebug.plan"
 """A request of the client: `arguments.questions` are asked at each stop from now on.
 
@@ -55,7 +55,8 @@ resumes: `questions`, if they are new, and `after`, the number of that request."
 NEWS = "relayDebug.news"
 """An event of the agent: in its body `asked`, requests that debugpy will answer; `answered`, what it has answered to
 such requests; and `after`, the number of the last request of the editor that the agent has heard and that may change
-something, or 0. Every request that is told as `asked` is told as `answered` later."""
+something (from a process that asks itself: at which it has resumed), or 0. Every request that is told as `asked` is
+told as `answered` later."""
 ASKS_ITSELF = "relayDebug.asksItself"
 """An event of a process that is debugged, to its agent: it takes plans, and sends the news, the first of a stop in the
 body of the `stopped` event, under the name of news."""

@@ -127,13 +127,13 @@ class Debugger:
 
     def __init__(self) -> None:
         self.reader = SimpleNamespace(process_net_command_json=self._process)
-        self.begun: list[str] = []
+        self.done: list[str] = []
         self.begins, self.may_end = threading.Event(), threading.Event()
 
     def _process(self, _debugger: object, contents: str) -> None:
-        self.begun.append(json.loads(contents)["command"])
         self.begins.set()
         assert self.may_end.wait(30)
+        self.done.append(json.loads(contents)["command"])
 
 
 class Command:
@@ -170,18 +170,21 @@ def test_questions_come_before_the_next_request():
     asker = Asker(debugger)
     asker.hear(RESUMING)
     _, queued = asker.instead_of(Command(1, 2, copy.deepcopy(A_STOP), is_json=True))
-    writer = threading.Thread(target=queued.send, args=[None])
+
+    def resume() -> None:
+        asker.hear('{"type": "request", "command": "next"}')
+        debugger.done.append("next")
+
+    writer, reader = threading.Thread(target=queued.send, args=[None]), threading.Thread(target=resume)
     writer.start()
     assert debugger.begins.wait(30)
-    reader = threading.Thread(target=asker.hear, args=['{"type": "request", "command": "next"}'])
     reader.start()
-    reader.join(0.05)
-    assert reader.is_alive()
+    reader.join(0.05)  # time for one that does not wait
     debugger.may_end.set()
     for thread in (reader, writer):
         thread.join(30)
         assert not thread.is_alive()
-    assert debugger.begun == ["stackTrace", "threads"]
+    assert debugger.done == ["stackTrace", "threads", "next"]
 
 
 def test_change_ends_the_round():
@@ -194,6 +197,7 @@ def test_change_ends_the_round():
         (news, _) = asker.instead_of(Command(1, 2, copy.deepcopy(A_STOP), is_json=True))
         if change:
             asker.hear(change)
+            assert debugger.done[-2:] == ["stackTrace", "threads"]  # nobody else has come to them
         stack = news.as_dict["body"][NEWS]["asked"][0]
         answer = {
             "type": "response",
