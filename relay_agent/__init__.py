@@ -10,11 +10,11 @@ nothing: debugpy is imported when a debugger comes, and no package that talks to
 goes wrong says so on stderr and becomes an ordinary run; none of these functions raises or hangs because of it.
 """
 
-from relay_agent.job import (
+from relay_agent.api import (
     breakpoint,  # noqa: A004 - the name is the point
     start_remote_debugging,
     start_remote_debugging_from_args,
 )
-from relay_agent.step_arguments import add_debug_arguments
+from relay_agent.settings.arguments import add_debug_arguments
 
 __all__ = ["add_debug_arguments", "breakpoint", "start_remote_debugging", "start_remote_debugging_from_args"]

@@ -7,8 +7,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from relay_core.console import configure_logging, run_program
 from relay_core.errors import UsageError
+from relay_core.program.console import configure_logging, run_program
 
 __all__ = ["main", "run"]
 
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _init(arguments: argparse.Namespace) -> int:
-    from relay_server.provisioning import provision
+    from relay_server.config.provisioning import provision
 
     if not 1 <= arguments.port <= 65535:
         raise UsageError("--port must be 1 to 65535")

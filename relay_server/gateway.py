@@ -13,19 +13,19 @@ import time
 from collections.abc import Callable
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_server.authorization import Authorizer, Grant
-from relay_server.config import DelayProfile, HybridConnection, RelayConfig, Right
-from relay_server.connection import Connection
-from relay_server.control import ControlChannel
-from relay_server.handshake import Handshake
-from relay_server.http import error_answer, plain_answer, switching_protocols
+from relay_server.access.rules import Authorizer, Grant
+from relay_server.config.model import DelayProfile, HybridConnection, RelayConfig, Right
+from relay_server.connection.request_reader import Handshake
+from relay_server.connection.tcp import Connection
 from relay_server.metrics import Counters
-from relay_server.refusals import Refusal, accept_timed_out, bad_request, no_http, no_listeners, not_found
-from relay_server.registry import Registry
-from relay_server.relaying import RelayedPair
-from relay_server.rendezvous import SECRET_PARAMETER, PendingSender, Rejection, Rendezvous
-from relay_server.requests import HybridRequest, is_hybrid
-from relay_server.tracking import error_phrase, guid_of, new_guid
+from relay_server.protocol.http import error_answer, plain_answer, switching_protocols
+from relay_server.protocol.refusals import Refusal, accept_timed_out, bad_request, no_http, no_listeners, not_found
+from relay_server.protocol.requests import HybridRequest, is_hybrid
+from relay_server.protocol.tracking import error_phrase, guid_of, new_guid
+from relay_server.relaying.control import ControlChannel
+from relay_server.relaying.pipe import RelayedPair
+from relay_server.relaying.registry import Registry
+from relay_server.relaying.rendezvous import SECRET_PARAMETER, PendingSender, Rejection, Rendezvous
 
 __all__ = ["Gateway"]
 

@@ -19,16 +19,16 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, LocalPortInUse
 from relay_core.hyco.address import Endpoint
 from relay_core.net.tasks import TaskSet
-from relay_server import tls
-from relay_server.authorization import Authorizer, SasVerifier, TokenVerifier
-from relay_server.config import RelayConfig
-from relay_server.connection import READ_BYTES, Connection
-from relay_server.delays import DelayedConnection
+from relay_server.access.jwt import JwtVerifier
+from relay_server.access.rules import Authorizer, SasVerifier, TokenVerifier
+from relay_server.config import certificates
+from relay_server.config.model import RelayConfig
+from relay_server.connection.delays import DelayedConnection
+from relay_server.connection.request_reader import Handshake
+from relay_server.connection.tcp import READ_BYTES, Connection
 from relay_server.gateway import Gateway
-from relay_server.handshake import Handshake
-from relay_server.jwt_verifier import JwtVerifier
 from relay_server.metrics import Metrics
-from relay_server.refusals import overloaded, shutting_down
+from relay_server.protocol.refusals import overloaded, shutting_down
 
 __all__ = ["RelayServer"]
 
@@ -99,9 +99,9 @@ class RelayServer:
             LocalPortInUse: somebody else has the port.
             ConfigurationError: the address or the certificate cannot be used.
         """
-        certificates = tls.prepare(self.config.tls, self.config.hosts)
-        context = tls.server_context(certificates)
-        self.ca_file = certificates.ca
+        files = certificates.prepare(self.config.tls, self.config.hosts)
+        context = certificates.server_context(files)
+        self.ca_file = files.ca
         if not _is_loopback(self.config.bind):
             logger.warning("listening on %s: everybody who reaches this machine can reach the relay", self.config.bind)
         try:

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from relay_core.errors import ConfigurationError
 from relay_core.net.tasks import TaskSet, cancel_and_wait
-from relay_server.config import DelayProfile, RelayConfig
-from relay_server.config_file import load
+from relay_server.config.certificates import write_private
+from relay_server.config.file import load
+from relay_server.config.model import DelayProfile, RelayConfig
 from relay_server.server import RelayServer
-from relay_server.tls import write_private
 
 __all__ = ["serve_until_stopped"]
 

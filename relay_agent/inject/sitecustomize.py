@@ -41,7 +41,7 @@ def _take_part(why_not: "str | None") -> None:
     if why_not is not None and not is_child:
         return
     try:
-        from relay_agent.inject.take_part import take_part  # noqa: PLC0415 - for programs to debug only
+        from relay_agent.inject.register import take_part  # noqa: PLC0415 - for programs to debug only
     except Exception as error:  # noqa: BLE001 - in a Python that we know nothing of
         _say("{} is without relay-debug, so this process cannot be debugged: {}".format(sys.executable, error))  # noqa: UP032 - for old Pythons
     else:

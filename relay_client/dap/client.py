@@ -15,7 +15,7 @@ from relay_client.dap.tcp import TcpStream
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.errors import ConnectionLost, RelayDebugError
-from relay_core.net.stream import ByteStream
+from relay_core.net.streams.stream import ByteStream
 from relay_core.net.tasks import TaskSet
 
 __all__ = ["DapClient", "RequestFailed"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from relay_core.errors import ConnectionLost
-from relay_core.net.pump import close_writer, set_nodelay
+from relay_core.net.streams.pump import close_writer, set_nodelay
 
 __all__ = ["TcpStream"]
 
@@ -13,7 +13,7 @@ READ_SIZE = 64 * 1024
 
 
 class TcpStream:
-    """An open connection; see `relay_core.net.stream` for what its methods promise."""
+    """An open connection; see `relay_core.net.streams.stream` for what its methods promise."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
-from relay_client.chaos import ChaosProxy
+from relay_client.demo.chaos import ChaosProxy
 from relay_client.demo.checks import expect
+from relay_client.demo.environment import Stage
 from relay_client.demo.sample import Sample, find_sample
-from relay_client.demo.stage import Stage
-from relay_client.demo.story import BREAKPOINT_CONDITION, tell
-from relay_core.console import print_error
+from relay_client.demo.walkthrough import BREAKPOINT_CONDITION, tell
 from relay_core.errors import RelayDebugError
-from relay_core.net.run import run_until_stopped
 from relay_core.net.tasks import TaskSet, run_together
+from relay_core.program.console import print_error
+from relay_core.program.run import run_until_stopped
 
 __all__ = ["run_demo"]
 

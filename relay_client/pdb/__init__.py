@@ -5,6 +5,6 @@ thread, where Ctrl-C arrives; everything else in an asyncio loop in a thread of 
 lets the job run on.
 """
 
-from relay_client.pdb.terminal import Reached, local_session, run_pdb
+from relay_client.pdb.prompt import Reached, local_session, run_pdb
 
 __all__ = ["Reached", "local_session", "run_pdb"]

@@ -8,7 +8,7 @@ import posixpath
 
 from relay_client.dap.client import DapClient, RequestFailed
 from relay_client.pdb.breakpoints import Breakpoints, parse_wanted
-from relay_client.pdb.children import Connect, let_go
+from relay_client.pdb.child_processes import Connect, let_go
 from relay_client.pdb.screen import Screen
 from relay_client.pdb.session import Frame, NotStopped, Session
 from relay_client.pdb.source import Source
@@ -25,10 +25,10 @@ MAX_OWN_STEPS = 8
 """Lines that are not hidden, between what waits for a debugger and the job's own code; there should be none."""
 
 _IS_IN_OWN_CODE = (
-    "any('/relay_agent/' in file and '/pydevd_fixes/' not in file for file in"
+    "any('/relay_agent/' in file and '/pydevd_patches/' not in file and '/prefetch/' not in file for file in"
     " (frame.f_code.co_filename for frame, _ in __import__('traceback').walk_stack(None)))"
 )
-"""What is mended in pydevd carries this out itself."""
+"""Our patches of pydevd, and prefetching, may be what evaluates this expression: their frames do not count."""
 _FIND_MODULE = (
     "next((m.__file__ for m in list(__import__('sys').modules.values())"
     " if (getattr(m, '__file__', None) or '').endswith({suffix!r})), '')"

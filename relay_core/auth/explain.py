@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import ssl
 import time
 from collections.abc import Sequence
 from typing import TypeVar
@@ -12,12 +9,9 @@ from typing import TypeVar
 from relay_core.auth.access import Access, Search
 from relay_core.auth.choice import Source, choose, in_order
 from relay_core.auth.entra import EntraCredential
-from relay_core.auth.options import access_settings
-from relay_core.auth.settings import Side
-from relay_core.console import print_error
-from relay_core.errors import ConfigurationError, RelayDebugError
+from relay_core.errors import RelayDebugError
 
-__all__ = ["explain_access", "explain_auth"]
+__all__ = ["explain_access"]
 
 T = TypeVar("T")
 
@@ -85,13 +79,3 @@ def _table(sources: Sequence[Source[T]], result: str) -> list[str]:
             told = f"{told} (not used: {used.name if used else ''} comes first)"
         lines.append(f"  {source.name:<{width}}  {told}")
     return lines
-
-
-def explain_auth(program: str, arguments: argparse.Namespace, *, side: Side, tls: ssl.SSLContext) -> int:
-    """Do what `--explain-auth` asks for: print what was looked for and found; return the exit status."""
-    lines, error = asyncio.run(explain_access(Search(access_settings(arguments), side=side, tls=tls)))
-    print(*lines, sep="\n")  # noqa: T201 - it is what the command is for
-    if error is None:
-        return 0
-    print_error(program, error)
-    return ConfigurationError.exit_code

@@ -1,8 +1,8 @@
 """Our session protocol, sans-IO: bytes and events in, bytes and events out.
 
-One session per client and agent outlives its transports; streams, sequence numbers and resume are here, encryption is
-below (`relay_core.net.secure_channel`) and sockets are elsewhere. Nothing here reads a clock or draws a random number.
-The wire format, the state machines and the threat model are in `relay_core/README.md`.
+One session per client and agent outlives its transports; streams, sequence numbers and resume are here, encryption
+(`relay_core.net.session.secure_channel`) and sockets are elsewhere. Nothing here reads a clock or draws a random
+number. The wire format, the state machines and the threat model are in `relay_core/README.md`.
 """
 
 from relay_core.tunnel.events import (

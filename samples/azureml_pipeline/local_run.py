@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from relay_agent.pipeline import Step, read_steps
+from relay_agent.azureml import Step, read_steps
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "shared"))

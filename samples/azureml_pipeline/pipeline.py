@@ -6,7 +6,7 @@ from azure.ai.ml import Input, Output, PyTorchDistribution, command, dsl
 from azure.ai.ml.entities import Environment, PipelineJob
 from azure.ai.ml.parallel import RunFunction, parallel_run_function
 
-from relay_agent.pipeline import DEBUG_ARGUMENTS, debug_inputs
+from relay_agent.azureml import DEBUG_ARGUMENTS, debug_inputs
 
 HERE = Path(__file__).resolve().parent
 STEPS = HERE / "steps"

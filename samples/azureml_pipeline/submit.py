@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from local_run import run_locally
 from pipeline import FIRST_PORT, build_pipeline
 
-from relay_agent.pipeline import find_problems, prepare_debug_run, rest_body
+from relay_agent.azureml import find_problems, prepare_debug_run, rest_body
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from relay_client.dap.client import DapClient
 from relay_client.demo.sample import Sample
-from relay_core.console import print_error
 from relay_core.errors import RelayDebugError
+from relay_core.program.console import print_error
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "shared"))

@@ -13,7 +13,7 @@ import time
 
 import debugpy
 
-from relay_agent import debuggee
+from relay_agent.debuggee import debugger
 
 STEPS = ("total += 1", "total -= 1")
 """The lines that a debugger goes to and fro between."""
@@ -25,7 +25,7 @@ def work() -> None:
     while True:
         total += 1
         total -= 1
-        if not debuggee.is_attached():
+        if not debugger.is_attached():
             time.sleep(0.01)
 
 
@@ -39,7 +39,7 @@ def main(threads: int = 0, how: str = "") -> None:
     """Start the threads and the debugger, and work."""
     for _ in range(threads):
         threading.Thread(target=stand_by, daemon=True).start()
-    port = debugpy.listen(("127.0.0.1", 0))[1] if how == "plain" else debuggee.arm()
+    port = debugpy.listen(("127.0.0.1", 0))[1] if how == "plain" else debugger.arm()
     print(port, flush=True)
     work()
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from relay_client.demo.child import Child
+from relay_client.demo.process import Child
 from tests.bench.programs import Programs, lines_of
 from tests.support.ports import free_port
 
@@ -139,7 +139,7 @@ class Stage:
         if not self.delays:
             return Way(port)
         proxy = await self.programs.python(
-            "far", "relay_client.chaos", "--to", f"127.0.0.1:{port}", "--latency", str(ONE_WAY)
+            "far", "relay_client.demo.chaos", "--to", f"127.0.0.1:{port}", "--latency", str(ONE_WAY)
         )
         line = await lines_of(proxy, lambda text: "listening on" in text)
         return Way(int(line.split("127.0.0.1:")[1].split()[0]))

@@ -98,20 +98,20 @@ def no_debug_run() -> None:
 def on_demand() -> None:
     """It can be attached to through the relay at any time, and its agent listens."""
     import relay_agent
-    from relay_agent import debugging
+    from relay_agent.debuggee import process
 
     port, file, ca_file = sys.argv[3:6]
     relay_agent.start_remote_debugging(HC, int(port), wait=0, connection_string_file=file, ca_file=ca_file)
-    process = debugging.current()
+    process = process.current()
     assert process is not None
     assert process.member.listening.wait(30)
 
 
 def arm() -> None:
     """Its debugger is started, as it is when somebody attaches."""
-    from relay_agent import debuggee
+    from relay_agent.debuggee import debugger
 
-    answer(debuggee.arm())
+    answer(debugger.arm())
 
 
 def debugpy_listen() -> None:
@@ -148,8 +148,8 @@ def state() -> str:
         return ABSENT
     if sys.modules["pydevd"].get_global_debugger().is_attached():
         return ATTACHED
-    debuggee = sys.modules.get("relay_agent.debuggee")
-    return LISTENING if debuggee is None or debuggee.is_armed() else RELEASED
+    debugger = sys.modules.get("relay_agent.debuggee.debugger")
+    return LISTENING if debugger is None or debugger.is_armed() else RELEASED
 
 
 if __name__ == "__main__":

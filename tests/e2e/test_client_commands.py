@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.words import clock
+from relay_client.ui.text import clock
 from relay_core.errors import RelayDebugError
 from tests.support.fleet import DAP_START, KEY, DiallingAgent, Node, agent, node_of, process, who_serves
 from tests.support.ports import free_port

@@ -71,9 +71,9 @@ async def test_the_secret_of_a_step_argument(cloud: Azure, identity: FakeManaged
     cloud.vault.secrets[SECRET] = cloud.connection_string("listen")
     code = """
         import relay_agent, time
-        from relay_agent import debugging
+        from relay_agent.debuggee import process
         relay_agent.start_remote_debugging_from_args()
-        member = debugging.current().member
+        member = process.current().member
         while not member.listening.is_set() and not member.hopeless.is_set():
             time.sleep(0.02)
         print(member.agent_pid, member.listening.is_set(), "azure" in sys.modules, flush=True)

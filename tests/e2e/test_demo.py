@@ -11,9 +11,9 @@ import pytest
 
 from relay_client.dap.client import DapClient
 from relay_client.demo.checks import DemoFailed
+from relay_client.demo.environment import Stage
 from relay_client.demo.sample import Sample, find_sample
-from relay_client.demo.stage import Stage
-from relay_client.demo.story import STEPS, tell
+from relay_client.demo.walkthrough import STEPS, tell
 from tests.support.jobs import ROOT, gone
 
 pytestmark = pytest.mark.e2e

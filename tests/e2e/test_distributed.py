@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from relay_client.agents.tunnels import Tunnels
 from relay_client.dap.client import DapClient
-from relay_client.forwarder import Forwarder
-from relay_client.tunnels import Tunnels
+from relay_client.ports.forwarder import Forwarder
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 from tests.support.torch_job import TorchJob, line_of, needs_torch, torch_job

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.target import Target
-from relay_client.chaos import ChaosProxy
-from relay_client.forwarder import Forwarder
-from relay_client.tunnels import Tunnels
+from relay_agent.agent.port_targets import Target
+from relay_client.agents.tunnels import Tunnels
+from relay_client.demo.chaos import ChaosProxy
+from relay_client.ports.forwarder import Forwarder
 from relay_core.auth.sas import SasKeyCredential
 from relay_core.hyco import listener as listener_rules
 from relay_core.hyco.address import Endpoint
-from relay_server.config import Limits
+from relay_server.config.model import Limits
 from tests.support.debuggee import LINE, Stopped, debuggee, stopped_at_breakpoint
 from tests.support.ports import free_port
 from tests.support.programs import program

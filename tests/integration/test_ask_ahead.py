@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_agent.ask_ahead import AskAhead
-from relay_client.answer_ahead import AnswerAhead
-from relay_client.chaos import ChaosProxy
-from relay_client.forwarder import Forwarder
-from relay_client.tunnels import Tunnels
-from relay_core.dap.ahead import ASKS_ITSELF, NEWS, PLAN
-from relay_core.dap.cutting import MAX_WHOLE
+from relay_agent.prefetch.stream import AskAhead
+from relay_client.agents.tunnels import Tunnels
+from relay_client.demo.chaos import ChaosProxy
+from relay_client.ports.forwarder import Forwarder
+from relay_client.ports.prefetch import AnswerAhead
 from relay_core.dap.framing import Message, MessageDecoder, encode
+from relay_core.dap.prefetch import ASKS_ITSELF, NEWS, PLAN
+from relay_core.dap.splitter import MAX_WHOLE
 from relay_core.hyco.address import Endpoint
 from relay_core.tunnel.limits import Settings
 from tests.support.chaos import CutSchedule
@@ -160,7 +160,7 @@ async def look(session: Stopped) -> dict[str, str]:
 async def test_real_debugger(relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the second stop no question of the editor leaves the laptop: it is answered while nothing can."""
     for limit in ("PROMPT", "KEPT"):  # a slow machine is no person
-        monkeypatch.setattr(f"relay_client.answer_ahead.{limit}", 60.0)
+        monkeypatch.setattr(f"relay_client.ports.prefetch.{limit}", 60.0)
     async with (
         debuggee(tmp_path) as (_, debugger_port, script),
         tunnelled_to(relay, debugger_port, dap_only=True, settings=Settings()) as path,
@@ -196,7 +196,7 @@ async def test_job_that_asks_by_itself(
 ) -> None:
     """The same with a job that we have made debuggable, whichever side connects."""
     for limit in ("PROMPT", "KEPT"):
-        monkeypatch.setattr(f"relay_client.answer_ahead.{limit}", 60.0)
+        monkeypatch.setattr(f"relay_client.ports.prefetch.{limit}", 60.0)
     port, script = free_port(), tmp_path / "counting.py"
     script.write_text(PROGRAM)
     async with (

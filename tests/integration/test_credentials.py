@@ -22,8 +22,8 @@ from relay_core.errors import (
     Unauthorized,
     UntrustedCertificate,
 )
-from relay_core.net.connector import connect
-from relay_core.net.listener import HybridConnectionListener
+from relay_core.net.hybrid.connector import connect
+from relay_core.net.hybrid.listener import HybridConnectionListener
 from tests.support import secrets
 from tests.support.az_cli import FakeAz
 from tests.support.entra import LISTENER, RELAY, SECRETS_USER, SENDER, VAULT

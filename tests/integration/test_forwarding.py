@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from relay_agent.target import Target
-from relay_client.forwarder import Forwarder
-from relay_client.tunnels import Tunnels
+from relay_agent.agent.port_targets import Target
+from relay_client.agents.tunnels import Tunnels
+from relay_client.ports.forwarder import Forwarder
 from relay_core.errors import LocalPortInUse, Rejected
 from relay_core.net import connect
 from tests.support.ports import free_port

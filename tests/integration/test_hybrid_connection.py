@@ -25,7 +25,7 @@ from relay_core.hyco.listener import ListenerState
 from relay_core.hyco.sas import mint
 from relay_core.net import HybridConnectionListener, Offer, WebSocket, connect
 from relay_core.net.tls import client_tls
-from relay_server.config import Limits
+from relay_server.config.model import Limits
 from tests.support import secrets
 from tests.support.relay import LocalRelay, local_relay
 

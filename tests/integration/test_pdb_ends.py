@@ -44,13 +44,13 @@ async def test_job_that_waits(tmp_path):
     """A job that waits for its debugger stops in its own code, not in the library that waits for it."""
     code = """
         import sys, threading, time
-        from relay_agent import debuggee
+        from relay_agent.debuggee import debugger
         def watch(main=threading.main_thread().ident):
-            while sys._current_frames()[main].f_globals["__name__"] not in ("threading", debuggee.__name__):
+            while sys._current_frames()[main].f_globals["__name__"] not in ("threading", debugger.__name__):
                 time.sleep(0.01)
             open(sys.argv[2], "w").write("it waits")
         threading.Thread(target=watch, daemon=True).start()
-        debuggee.wait_for_attach(60, threading.Event())
+        debugger.wait_for_attach(60, threading.Event())
         one = 1
         two = 2
         three = 3
@@ -62,7 +62,7 @@ async def test_job_that_waits(tmp_path):
         assert status == 0
         lines = out.splitlines()
         places = [line for line in lines if line.startswith("> ")]
-        waits = found.line("debuggee.wait_for_attach(")  # where some debugpy stop once more, on the way out of the call
+        waits = found.line("debugger.wait_for_attach(")  # where some debugpy stop once more, on the way out of the call
         own = [f"> {found.script}({line})<module>()" for line in range(waits, waits + 5)]
         assert len(places) == 4
         assert places == sorted(places, key=own.index)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from relay_core.net.session.agent import Grace
 from relay_core.net.tasks import TaskSet
-from relay_core.net.tunnel_agent import Grace
 from tests.support.chaos import CutSchedule
 from tests.support.relay import LocalRelay
 from tests.support.tunnel import QUICK, EchoClient, echo_client, tunnelled

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.announcement import State
-from relay_client.forwarder import Forwarder
-from relay_client.forwards import parse_forwards
-from relay_client.roster import Destination
+from relay_client.agents.announcement import State
+from relay_client.agents.roster import Destination
+from relay_client.cli.forward_spec import parse_forwards
+from relay_client.ports.forwarder import Forwarder
 from relay_core.errors import ConnectionLost, LocalPortInUse, NoListener
 from tests.support.fleet import DAP_START, KEY, DiallingAgent, Node, agent, node_of, process, tunnels, who_serves
 from tests.support.ports import free_port

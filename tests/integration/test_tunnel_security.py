@@ -6,16 +6,16 @@ import os
 
 import pytest
 
-from relay_agent.target import Target
+from relay_agent.agent.port_targets import Target
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net import connect
-from relay_core.net.secure_channel import TunnelIdentity, TunnelKeyMissing, WrongTunnelKey
-from relay_core.net.transport import Transport
-from relay_core.net.tunnel_client import ClientTunnel
-from relay_core.net.tunnel_handshake import SessionRefused, shake_hands
-from relay_core.net.tunnel_headers import TUNNEL_HEADER, TunnelHeader
-from relay_core.net.websocket import WebSocket
+from relay_core.net.session.client import ClientTunnel
+from relay_core.net.session.handshake import SessionRefused, shake_hands
+from relay_core.net.session.secure_channel import TunnelIdentity, TunnelKeyMissing, WrongTunnelKey
+from relay_core.net.session.transport import Transport
+from relay_core.net.websocket.handshake import WebSocket
 from relay_core.tunnel.handshake import ClientHandshake
+from relay_core.tunnel.headers import TUNNEL_HEADER, TunnelHeader
 from relay_core.tunnel.messages import Resume
 from relay_core.tunnel.outcomes import Refusal, Role
 from tests.support.relay import LocalRelay

@@ -22,7 +22,7 @@ RANK = """
     import sys
     from datetime import timedelta
     if sys.argv[2] == "raised":
-        from relay_agent.watchdogs import raise_timeouts
+        from relay_agent.collective_timeouts import raise_timeouts
         raise_timeouts()
     import torch
     import torch.distributed as dist
@@ -84,7 +84,7 @@ async def test_with_raised_timeouts_the_job_survives_a_held_rank():
             assert (0, ["2.0"]) == (await rank.finish())[:2]
 
 
-RAISE = "from relay_agent.watchdogs import raise_timeouts; raise_timeouts(7200)\n"
+RAISE = "from relay_agent.collective_timeouts import raise_timeouts; raise_timeouts(7200)\n"
 SHOW = """
 from datetime import timedelta
 import torch.distributed as dist

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from relay_agent.pipeline import Step
+from relay_agent.azureml import Step
 from tests.samples.kit import SAMPLES, breakpoint_hit, environment, free_ports, load, needs_sdk, needs_torch, running
 
 SAMPLE = SAMPLES / "azureml_pipeline"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.pipeline import DEBUG_ARGUMENTS, Step, find_problems, read_steps
-from relay_agent.settings import DebugSettings
-from relay_agent.step_arguments import parse_step_arguments
+from relay_agent.azureml import DEBUG_ARGUMENTS, Step, find_problems, read_steps
+from relay_agent.settings.arguments import parse_step_arguments
+from relay_agent.settings.model import DebugSettings
 from tests.samples.kit import SAMPLES, environment, load, needs_sdk, needs_torch
 
 SAMPLE = SAMPLES / "azureml_pipeline"

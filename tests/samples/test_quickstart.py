@@ -32,7 +32,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from relay_server.config import HybridConnection, Right, Rule
+from relay_server.config.model import HybridConnection, Right, Rule
 from tests.samples.kit import (
     ROOT,
     SAMPLES,
@@ -78,7 +78,7 @@ AZURE_ML = """
 import json, os, signal, sys
 from pathlib import Path
 from local_run import run_step
-from relay_agent.pipeline import read_steps
+from relay_agent.azureml import read_steps
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the step is ended
 body, folder, name = sys.argv[1:]

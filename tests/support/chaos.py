@@ -2,7 +2,7 @@
 
 import random
 
-from relay_client.chaos import ChaosProxy, main
+from relay_client.demo.chaos import ChaosProxy, main
 
 __all__ = ["CutSchedule"]
 

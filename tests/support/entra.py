@@ -13,7 +13,7 @@ from aiohttp import web
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from relay_server.config import JwtIssuer
+from relay_server.config.model import JwtIssuer
 from tests.support import secrets
 
 TENANT = "11111111-2222-3333-4444-555555555555"

@@ -19,8 +19,8 @@ from aiohttp import web
 from relay_core.hyco.address import Endpoint
 from relay_core.net.tasks import TaskSet
 from relay_core.net.tls import client_tls
-from relay_server import tls as server_tls
-from relay_server.config import HybridConnection, RelayConfig, Right, Rule, TlsSettings
+from relay_server.config import certificates as server_tls
+from relay_server.config.model import HybridConnection, RelayConfig, Right, Rule, TlsSettings
 from relay_server.server import RelayServer
 from tests.support import secrets
 from tests.support.entra import FakeEntra, Issuer

@@ -6,11 +6,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from relay_agent.agent import Agent
-from relay_client.tunnels import Tunnels
+from relay_agent.agent.agent import Agent
+from relay_client.agents.tunnels import Tunnels
 from relay_core.errors import RelayDebugError
-from relay_core.net.session_driver import SessionDriver
-from relay_core.net.session_stream import SessionStream
+from relay_core.net.session.driver import SessionDriver
+from relay_core.net.session.stream import SessionStream
 from relay_core.tunnel.events import StreamOpened
 from tests.support.relay import LocalRelay
 from tests.support.streams import local_server

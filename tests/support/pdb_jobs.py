@@ -10,7 +10,7 @@ from tests.support.terminal import on_terminal
 PROMPT = "(rank 0) "
 PDB = """
 from relay_client.pdb import local_session, run_pdb
-from relay_core.console import run_program
+from relay_core.program.console import run_program
 
 def main(arguments):
     options = eval(arguments[1])

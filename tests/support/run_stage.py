@@ -24,11 +24,11 @@ def start(settings):
     exec(os.environ.get("AT_START", ""), globals())
 
 try:
-    import relay_agent.job
+    import relay_agent.api
 except ImportError:  # in a Python without it
     pass
 else:
-    relay_agent.job.start_debugging = start
+    relay_agent.api.start_debugging = start
 """
 
 

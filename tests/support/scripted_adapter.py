@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from relay_agent.asking import Asking
-from relay_core.dap.ahead import ASKS_ITSELF, NEWS, PLAN, changes_nothing
+from relay_agent.prefetch.engine import Asking
 from relay_core.dap.framing import Message, MessageDecoder, encode
+from relay_core.dap.prefetch import ASKS_ITSELF, NEWS, PLAN, changes_nothing
 
 
 class ScriptedAdapter:

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from relay_core.errors import ConnectionLost
-from relay_core.net.stream import ByteStream
+from relay_core.net.streams.stream import ByteStream
 from relay_core.net.tasks import TaskSet
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from relay_agent.agent import Agent
-from relay_agent.catalog import Catalog
-from relay_agent.target import Target
-from relay_client.chaos import ChaosProxy
-from relay_client.forwarder import Forwarder
-from relay_client.tunnels import Tunnels
+from relay_agent.agent.agent import Agent
+from relay_agent.agent.port_targets import Target
+from relay_agent.agent.targets import Catalog
+from relay_client.agents.tunnels import Tunnels
+from relay_client.demo.chaos import ChaosProxy
+from relay_client.ports.forwarder import Forwarder
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Credential
+from relay_core.net.session.agent import Grace
 from relay_core.net.tasks import TaskSet
-from relay_core.net.tunnel_agent import Grace
 from relay_core.tunnel.limits import Settings
 from tests.support.ports import free_port
 from tests.support.relay import HC, LocalRelay

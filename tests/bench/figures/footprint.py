@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import psutil
 
-from relay_client.demo.child import Child
+from relay_client.demo.process import Child
 from tests.bench.programs import Held, holding, lines_of, python_json
 from tests.bench.report import Row
 from tests.bench.stage import Stage

@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 
-from relay_client.chaos import ChaosProxy
+from relay_client.demo.chaos import ChaosProxy
 from tests.bench.programs import load
 from tests.bench.report import Row, median_ms
 from tests.bench.stage import Stage

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from relay_core.hyco.sas import mint
-from relay_server.config import HybridConnection, Limits, RelayConfig, Right, Rule, TlsSettings
+from relay_server.config.model import HybridConnection, Limits, RelayConfig, Right, Rule, TlsSettings
 from relay_server.server import RelayServer
 from tests.support.raw_websocket import (
     Answer,

@@ -9,9 +9,9 @@ import pytest
 
 from relay_core.errors import ConfigurationError, LocalPortInUse
 from relay_core.hyco.address import Endpoint
-from relay_server.config import DelayProfile
-from relay_server.http import MAX_HEAD_BYTES
+from relay_server.config.model import DelayProfile
 from relay_server.metrics import Metrics
+from relay_server.protocol.http import MAX_HEAD_BYTES
 from relay_server.server import RelayServer
 from tests.integration.relay_server.conftest import KEYS
 from tests.integration.relay_server.waiting import eventually

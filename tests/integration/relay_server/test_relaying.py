@@ -5,8 +5,8 @@ import contextlib
 
 import pytest
 
-from relay_core.net.websocket_frames import MAX_PAYLOAD
-from relay_server.connection import READ_BYTES, WRITE_HIGH_WATER
+from relay_core.ws.frames import MAX_PAYLOAD
+from relay_server.connection.tcp import READ_BYTES, WRITE_HIGH_WATER
 from tests.integration.relay_server.waiting import eventually
 from tests.support.raw_websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Frame, frame
 

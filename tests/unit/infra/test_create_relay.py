@@ -6,13 +6,13 @@ import shlex
 
 import pytest
 
-from relay_agent.settings import DebugSettings
-from relay_agent.step_arguments import parse_step_arguments
+from relay_agent.settings.arguments import parse_step_arguments
+from relay_agent.settings.model import DebugSettings
 from relay_client import cli
-from relay_client.ports import parse_ports
-from relay_core.auth.options import access_settings
+from relay_client.cli.port_ranges import parse_ports
 from relay_core.auth.settings import AccessSettings
 from relay_core.hyco.connection_string import ConnectionString
+from relay_core.program.options import access_settings
 from tests.support.az_shim.kit import AGENT, CLIENT, PRINCIPAL, TUNNEL_KEY, field
 
 

@@ -17,14 +17,14 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 SCRIPT = """\
 import threading
-from relay_agent import debuggee
+from relay_agent.debuggee import debugger
 
 def work(number):
     doubled = 2 * number
     return doubled
 
-print(debuggee.arm(), flush=True)
-debuggee.wait_for_attach(30, threading.Event())
+print(debugger.arm(), flush=True)
+debugger.wait_for_attach(30, threading.Event())
 print(sum(work(number) for number in range(10)))
 """
 

@@ -1,0 +1,1 @@
+"""Agent side: the process that listens on the hybrid connection and connects clients to targets."""

@@ -1,0 +1,256 @@
+"""The agent: listens on a hybrid connection and connects the clients that come to its targets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+
+from relay_agent.agent.attachments import Holders
+from relay_agent.agent.port_targets import Target, TargetGone, serve_stream
+from relay_agent.agent.reverse import dial_back
+from relay_agent.agent.targets import Catalog, PortCatalog, Served
+from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.dap.prefetch import ASKS_AHEAD
+from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError
+from relay_core.hyco.address import Endpoint
+from relay_core.hyco.credential import Credential
+from relay_core.hyco.listener import ListenerState
+from relay_core.net.hybrid.listener import HybridConnectionListener
+from relay_core.net.hybrid.offer import Offer
+from relay_core.net.session.agent import AgentTunnels, Grace
+from relay_core.net.session.client import GENERATION
+from relay_core.net.session.driver import SessionDriver
+from relay_core.net.session.secure_channel import NO_TUNNEL_KEY, TunnelIdentity
+from relay_core.net.session.stream import SessionStream
+from relay_core.net.session.timers import keep_seconds, tunnel_settings
+from relay_core.net.streams.pump import Traffic
+from relay_core.net.tasks import TaskSet
+from relay_core.tunnel.events import StreamOpened
+from relay_core.tunnel.headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader
+from relay_core.tunnel.limits import Settings
+from relay_core.tunnel.outcomes import ResetCode, Role
+from relay_core.tunnel.payloads import JsonObject
+
+__all__ = ["Agent"]
+
+UPGRADE_REQUIRED = 426
+"""Upgrade Required (RFC 9110, 15.5.22): the sender does not speak the tunnel."""
+REQUESTS = frozenset({"listen", "stacks", "wake"})
+"""What a client may open a stream for besides ports."""
+DRAIN_TIMEOUT = 1.5
+"""Seconds that connections may still take when the agent ends: debugpy's last words to the editor are among them. The
+job waits 2 s for its agent."""
+
+logger = logging.getLogger(__name__)
+
+
+class Agent:
+    """Serves targets to the clients of one hybrid connection, until it is cancelled or cannot listen any more.
+
+    Args:
+        endpoint: The hybrid connection.
+        credential: Must carry the Listen right.
+        targets: What clients may reach; nothing else on this machine is reachable through it.
+        tunnel_key: 32 bytes shared with the clients, or None for tunnels in the clear.
+        tls: Defaults to the system's authorities and `RELAY_CA_FILE`.
+        settings: Limits and timers of the tunnels; by default those of the environment.
+        grace: How long a client that has lost its connection may stay away; likewise.
+        on_listening: Called each time the control channel is up.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        credential: Credential,
+        targets: Catalog | Mapping[int, Target],
+        *,
+        tunnel_key: bytes | None = None,
+        tls: ssl.SSLContext | None = None,
+        settings: Settings | None = None,
+        grace: Grace | None = None,
+        on_listening: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._catalog = PortCatalog(targets) if isinstance(targets, Mapping) else targets
+        self._holders = Holders(self.publish)
+        self._on_listening = on_listening
+        self._encrypted = tunnel_key is not None
+        self._listener = HybridConnectionListener(endpoint, credential, tls=tls, on_state=self._show_state)
+        self._tunnels = AgentTunnels(
+            TunnelIdentity(Role.AGENT, tunnel_key) if tunnel_key is not None else None,
+            info={
+                "agent": self._listener.listener_id,
+                "host": socket.gethostname(),
+                "cwd": os.getcwd(),  # noqa: PTH109 - text for people
+                GENERATION: 0,
+                ASKS_AHEAD: True,
+                **self._describe(),
+            },
+            on_open=self._open,
+            on_status=self._catalog.told,
+            settings=settings or tunnel_settings(grace=Grace().idle),
+            grace=grace or Grace(in_use=keep_seconds(default=Grace().in_use)),
+        )
+        self._connections = TaskSet()
+        self._told = ""
+        self._generation = 0
+
+    def __repr__(self) -> str:
+        return f"<Agent {self._listener!r} {self._catalog!r}>"
+
+    def publish(self) -> None:
+        """Tell the clients what there is now."""
+        self._tunnels.send_status(self._describe())
+
+    async def drain(self, target: Served, *, within: float) -> None:
+        """Wait, but no longer than so many seconds, until no client is connected to a target."""
+        with contextlib.suppress(*TIMEOUT_ERRORS):
+            async with timeout(within):
+                await self._holders.until_free(target)
+
+    async def run(self) -> None:
+        """Serve until cancelled; connections then get a moment to end by themselves.
+
+        Raises:
+            RelayDebugError: listening has become impossible, and why.
+        """
+        if not self._encrypted:
+            logger.warning(NO_TUNNEL_KEY)
+        async with self._connections:
+            try:
+                async with self._listener:
+                    async for offer in self._listener:
+                        self._connections.spawn(self._meet(offer), name=f"offer {offer.id}")
+            finally:
+                await self._drain()
+                await self._tunnels.close("the job or its agent has ended")
+
+    async def _drain(self) -> None:
+        """Wait, but not for long, until no connection is in use."""
+        deadline = asyncio.get_running_loop().time() + DRAIN_TIMEOUT
+        while self._tunnels.streams and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - bounded, once
+            await asyncio.sleep(0.05)
+
+    async def _meet(self, offer: Offer) -> None:
+        """Use what a sender offers as a transport, or refuse it."""
+        header = TunnelHeader.parse(offer.header(TUNNEL_HEADER))
+        if header is None:
+            await offer.reject(UPGRADE_REQUIRED, "this agent speaks the relay-debug tunnel; connect with relay-client")
+            return
+        if header.agent not in {None, self._listener.listener_id}:
+            await offer.reject(MISDIRECTED, "this is another agent")
+            return
+        if header.agent is None and self._tunnels.has_session_of(header.client):
+            await offer.reject(MISDIRECTED, "this client is connected here already")
+            return
+        try:
+            await self._tunnels.serve(await offer.accept())
+        except ConnectionLost as lost:
+            logger.info("a client could not be served: %s", lost.sentence)
+        except RelayDebugError as error:
+            logger.warning("a client could not be served: %s", error)
+
+    def _describe(self) -> JsonObject:
+        targets = [{**target.describe(), **self._holders.describe(target)} for target in self._catalog.targets()]
+        return {"targets": targets, **self._catalog.describe()}
+
+    def _open(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
+        """A client wants to be connected to a target, or to have a question answered."""
+        user = str(event.metadata.get("user", "somebody"))
+        ask_ahead = event.metadata.get(ASKS_AHEAD) is True
+        if isinstance(event.target, str) and event.target.partition("/")[0] in REQUESTS:
+            driver.accept(stream)
+            answering = self._answer(event.target, stream, driver, user, ask_ahead=ask_ahead)
+            self._connections.spawn(answering, name=f"request {event.target}")
+            return
+        target = self._catalog.find(event.target) if isinstance(event.target, int) else None
+        if target is None:
+            logger.warning("refused a connection to %s: not on this agent's list", event.target)
+            driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this agent does not serve {event.target}")
+            return
+        if held := self._holders.refusal(target, driver, user):
+            logger.info("port %s: refused %s: %s", target, user, held)
+            driver.refuse(stream, ResetCode.HELD, held)
+            return
+        driver.accept(stream)
+        serving = self._serve(target, stream, driver, user, ask_ahead=ask_ahead)
+        self._connections.spawn(serving, name=f"port {target}")
+
+    async def _serve(
+        self, target: Served, stream: SessionStream, driver: SessionDriver, user: str, *, ask_ahead: bool
+    ) -> None:
+        traffic = Traffic()
+        logger.info("port %s: connected", target)
+        try:
+            async with self._holders.holding(target, driver, user):
+                await serve_stream(target, stream, traffic, ask_ahead=ask_ahead)
+        except ProtocolError as error:
+            logger.warning("port %s: refused: %s", target, error)
+        except TargetGone as gone:
+            stream.abort(gone.sentence, code=ResetCode.GONE)
+            logger.info("port %s: %s", target, gone.sentence)
+        except ConnectionLost as lost:
+            stream.abort(lost.sentence)
+            logger.info("port %s: ended: %s", target, lost.sentence)
+        except RelayDebugError as error:
+            logger.warning("port %s: %s", target, error)
+        else:
+            logger.info("port %s: closed (%d bytes in, %d out)", target, traffic.received, traffic.sent)
+
+    async def _answer(
+        self, request: str, stream: SessionStream, driver: SessionDriver, user: str, *, ask_ahead: bool
+    ) -> None:
+        """Answer a named request: one JSON object, then the end."""
+        try:
+            what, _, port = request.partition("/")
+            if what == "listen":
+                number = int(port) if port.isdecimal() else 0
+                await self._dial_back(number, stream, driver, user, ask_ahead=ask_ahead)
+                return
+            answer = await self._catalog.answer(request)
+        except ConnectionLost as lost:
+            answer = {"error": lost.sentence, "hint": lost.hint}
+        except RelayDebugError as error:
+            logger.warning("%s for %s: %s", request, user, error)
+            answer = {"error": error.sentence, "hint": error.hint}
+        with contextlib.suppress(ConnectionLost):
+            await stream.write(json.dumps(answer).encode())
+            await stream.close()
+
+    async def _dial_back(
+        self, port: int, stream: SessionStream, driver: SessionDriver, user: str, *, ask_ahead: bool
+    ) -> None:
+        """Have a target's debugger connect to the client's editor for as long as the client keeps `stream`."""
+        target = self._catalog.find(port)
+        if target is None:
+            raise ConfigurationError(f"this agent does not serve {port}")
+        if held := self._holders.refusal(target, driver, user):
+            raise ConfigurationError(f"port {port} is {held}")
+        async with self._holders.holding(target, driver, user):
+            await dial_back(port, target.connect_to, driver, stream, ask_ahead=ask_ahead)
+
+    def _show_state(self, state: ListenerState, error: RelayDebugError | None) -> None:
+        if state is ListenerState.LISTENING:
+            ports = ", ".join(str(target.logical_port) for target in self._catalog.targets())
+            logger.info("listening on '%s' (namespace %s), port %s", self._endpoint.path, self._endpoint.host, ports)
+            self._told = ""
+            # The relay that ended the control channel may be about to end the transports as well.
+            self._tunnels.send_status({GENERATION: self._generation})
+            self._on_listening()
+        elif error is not None:
+            self._generation += 1
+            if state is ListenerState.WAITING:
+                self._show_trouble(error)
+
+    def _show_trouble(self, error: RelayDebugError) -> None:
+        """Say what is wrong once, and again only when it is something else."""
+        text = str(error)
+        if text != self._told:
+            logger.warning("not listening, trying again: %s", text)
+            self._told = text

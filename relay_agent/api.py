@@ -1,0 +1,181 @@
+"""What a job calls: it brings an agent and a debugger together, waits, and never lets the job suffer for it.
+
+Everything that goes wrong here is told on stderr and answered with False.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from relay_agent.settings.arguments import parse_step_arguments
+from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_WAIT, DebugSettings
+from relay_agent.stderr import say_it_goes_on
+from relay_core.errors import RelayDebugError, TimedOut
+
+if TYPE_CHECKING:
+    from relay_agent.debuggee.process import DebuggedProcess
+
+__all__ = ["breakpoint", "start_debugging", "start_remote_debugging", "start_remote_debugging_from_args"]
+
+_ordinary = False
+"""Whether the command line was read and asks for no debugging."""
+
+
+def start_remote_debugging_from_args(argv: Sequence[str] | None = None) -> bool:
+    """Start debugging if the command line asks for it, and return whether a debugger is attached.
+
+    Args:
+        argv: The job's arguments, by default `sys.argv[1:]`. They are not changed, and arguments that are not about
+            debugging are passed over: see `relay_agent.settings.arguments`.
+    """
+    try:
+        settings = parse_step_arguments(argv)
+    except RelayDebugError as error:
+        return _go_on(error)
+    return settings is not None and start_debugging(settings)
+
+
+def start_remote_debugging(
+    debug_relay_connection_name: str | None,
+    debug_port: int = DEFAULT_PORT,
+    *,
+    wait: float = DEFAULT_WAIT,
+    debug_ranks: str = "0",
+    rank: int | None = None,
+    connection_string: str | None = None,
+    connection_string_file: str | None = None,
+    key_vault: str | None = None,
+    namespace: str | None = None,
+    identity: str | None = None,
+    tunnel_key_file: str | None = None,
+    tunnel_key_secret: str | None = None,
+    ca_file: str | None = None,
+    debug_relay_connection_string_secret: str | None = None,
+    debugpy_connect_timeout: float | None = None,
+) -> bool:
+    """Make this process debuggable from afar, and return whether a debugger is attached.
+
+    What is not given here the agent looks for in its environment, which is the job's: RELAY_CONNECTION_STRING,
+    RELAY_CONNECTION_STRING_FILE, KEY_VAULT_URL, RELAY_NAMESPACE and others, see `relay_core.auth.sources`.
+
+    Args:
+        debug_relay_connection_name: Hybrid connection.
+        debug_port: The port that your launch.json names for rank 0; rank n has n more. It is a name for this process,
+            not a port that is opened.
+        wait: Seconds to wait for the debugger; 0 goes on at once, and a debugger can attach at any time.
+        debug_ranks: Ranks that wait, e.g. "0,3-5", "all", "none"; the others go on at once.
+        rank: This process's rank, where the environment does not tell it.
+        connection_string: Connection string with the Listen right.
+        connection_string_file: File that holds it, readable by its owner only.
+        key_vault: Key Vault that named secrets are in.
+        namespace: Relay namespace, for tokens of Entra ID instead of a connection string.
+        identity: The only Entra identity to ask, such as "managed".
+        tunnel_key_file: File that holds the tunnel key, readable by its owner only.
+        tunnel_key_secret: Name of a Key Vault secret with the tunnel key.
+        ca_file: Certificate authority of a relay of your own, PEM.
+        debug_relay_connection_string_secret: Name of a Key Vault secret with the connection string; the agent
+            reads it, and this process never sees it.
+        debugpy_connect_timeout: Older name of `wait`.
+    """
+    access = {
+        "hc": debug_relay_connection_name,
+        "connection_string": connection_string,
+        "connection_string_file": connection_string_file,
+        "connection_string_secret": debug_relay_connection_string_secret,
+        "key_vault": key_vault,
+        "namespace": namespace,
+        "identity": identity,
+        "tunnel_key_file": tunnel_key_file,
+        "tunnel_key_secret": tunnel_key_secret,
+        "ca_file": ca_file,
+    }
+    settings = DebugSettings(
+        access={name: value for name, value in access.items() if value is not None},
+        port=debug_port,
+        ranks=debug_ranks,
+        wait=wait if debugpy_connect_timeout is None else debugpy_connect_timeout,
+    )
+    return start_debugging(settings, rank=rank)
+
+
+def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool:
+    """Make this process debuggable; let it wait if it is one of those that do; return whether a debugger is attached.
+
+    Raises:
+        SystemExit: nobody came in time, and the settings say that the process ends then (status 14).
+    """
+    try:
+        from relay_agent.debuggee.process import begin  # noqa: PLC0415 - a run that is not debugged need not pay for it
+        from relay_agent.settings.rank_selection import parse_ranks  # noqa: PLC0415
+
+        process = begin(settings, rank=rank)
+        waits = parse_ranks(settings.ranks).includes(process.identity)
+        if process.attend(settings.wait if waits else 0):
+            return True
+    except RelayDebugError as error:
+        return _go_on(error)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the job is worth more than its debugger
+        return _go_on(RelayDebugError(f"{type(error).__name__}: {error}"))
+    if waits and settings.abort_on_timeout and settings.wait > 0:
+        process.say("nobody came: the process ends, as --debug-on-timeout abort says")
+        sys.exit(TimedOut.exit_code)
+    return False
+
+
+def breakpoint(  # noqa: A001 - the name is the point: it is Python's breakpoint(), from afar
+    *, rank: int | str | None = None, when: bool = True, hold: float = DEFAULT_HOLD
+) -> None:
+    """Stop here in the debugger; wait for one if none is attached. Does nothing in a run that is not debugged.
+
+    Args:
+        rank: Only in this rank, or in these ("0,3-5"); by default in every rank that comes here.
+        when: Only if this holds.
+        hold: Seconds to wait for a debugger; then the job goes on.
+    """
+    if not when:
+        return
+    try:
+        process = _process_if_debugged()
+        if process is None:
+            return
+        from relay_agent.debuggee import debugger, halt  # noqa: PLC0415 - in debug runs only
+        from relay_agent.settings.rank_selection import parse_ranks  # noqa: PLC0415
+
+        if rank is not None and not parse_ranks(str(rank)).includes(process.identity):
+            return
+        frame: FrameType = sys._getframe(1)  # noqa: SLF001 - the caller's frame is where to stop
+        place = f"breakpoint() at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"  # noqa: PTH119
+        if not debugger.is_attached():
+            process.say(f"{place}: waits up to {hold:g} s for a debugger on {process.where}")
+        if process.wait(hold, detail=place):
+            halt.stop_at(frame)
+    except RelayDebugError as error:
+        _go_on(error)
+    except Exception as error:  # noqa: BLE001 - as above
+        _go_on(RelayDebugError(f"{type(error).__name__}: {error}"))
+
+
+def _process_if_debugged() -> DebuggedProcess | None:
+    """Return this process's part in the debug run; begin it if the command line asks for one."""
+    global _ordinary  # noqa: PLW0603 - the command line is read once: a breakpoint() may be in a hot loop
+    if _ordinary:
+        return None
+    debugging = sys.modules.get("relay_agent.debuggee.process")
+    if debugging is not None and (process := debugging.current()) is not None:
+        return process  # type: ignore[no-any-return]  # of the module that is imported below
+    settings = parse_step_arguments()
+    if settings is None:
+        _ordinary = True
+        return None
+    from relay_agent.debuggee.process import begin  # noqa: PLC0415 - in debug runs only
+
+    return begin(settings)
+
+
+def _go_on(error: RelayDebugError) -> bool:
+    say_it_goes_on(error)
+    return False

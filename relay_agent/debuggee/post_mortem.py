@@ -1,0 +1,143 @@
+"""Post-mortem: the first uncaught exception holds its process until somebody has looked at it, or for a bounded time.
+
+    exception --> excepthook --> announced "crashed" --> a debugger attaches --> it stands at the raising frame
+                                        |                                              | continue, or detach
+                                        +------- nobody came in time ------------------+--> the original excepthook
+
+Nothing is imported or traced before. The process then ends as it would have ended: same traceback, same exit status.
+SystemExit and KeyboardInterrupt are no crashes and pass. Workers of multiprocessing, whose exceptions never become
+uncaught, can use `hold_on_crash`. A forked child is not held unless it calls `install` itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from relay_agent.debuggee import debugger
+from relay_agent.stderr import say
+
+__all__ = ["Hold", "hold_on_crash", "install", "tracebacks"]
+
+Hold = Callable[[str], bool]
+"""Waits for a debugger, told what happened in one line; returns whether one is attached."""
+
+
+class _Installed(NamedTuple):
+    hold: Hold
+    owner: int
+    """The process that asked for it."""
+    crashed: threading.Lock
+    """Taken by the first crash and never given back."""
+
+
+_installed: _Installed | None = None
+_held: dict[int, TracebackType] = {}
+"""Where the exceptions of threads were raised, by ident, while they are held."""
+
+
+def tracebacks() -> Mapping[int, TracebackType]:
+    """Return where the threads that are held were raising, by ident: their stacks do not tell any more."""
+    return dict(_held)
+
+
+def install(hold: Hold) -> None:
+    """Hold this process at its first uncaught exception, in whichever thread; hooks that are set already run after."""
+    global _installed  # noqa: PLW0603 - a process crashes once
+    before = _installed
+    crashed_here = before.crashed if before is not None and before.owner == os.getpid() else threading.Lock()
+    _installed = _Installed(hold, os.getpid(), crashed_here)
+    if before is not None:
+        return
+    main_hook, thread_hook = sys.excepthook, threading.excepthook
+
+    def crashed(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        _post_mortem(error, is_uncaught=True)
+        main_hook(kind, error, traceback)
+
+    def thread_crashed(arguments: threading.ExceptHookArgs) -> None:
+        if arguments.exc_value is not None:
+            _post_mortem(arguments.exc_value, is_uncaught=True)
+        thread_hook(arguments)
+
+    sys.excepthook = crashed
+    threading.excepthook = thread_crashed
+
+
+@contextlib.contextmanager
+def hold_on_crash() -> Iterator[None]:
+    """Hold the process if an exception leaves the block (or the decorated function), and then raise it as before.
+
+    Does nothing in a run that is not debugged with `--debug-on-crash`.
+    """
+    try:
+        yield
+    except Exception as error:
+        _post_mortem(error, is_uncaught=False)
+        raise
+
+
+def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
+    """Let a developer look; whatever goes wrong here, the exception takes its way."""
+    if _installed is None or _installed.owner != os.getpid() or not isinstance(error, Exception):
+        return
+    if not _installed.crashed.acquire(blocking=False):
+        return
+    if error.__traceback__ is not None:
+        _held[threading.get_ident()] = error.__traceback__
+    try:
+        is_shown = is_uncaught and _stops_at_uncaught()
+        if _installed.hold(_describe(error)) and not is_shown:
+            _stop_at(error)
+    except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - Ctrl-C, for one, ends the hold only
+        say(f"the hold ended: {_describe(failure)}")
+    finally:
+        _held.pop(threading.get_ident(), None)
+
+
+def _stops_at_uncaught() -> bool:
+    """Whether an attached debugger stops at uncaught exceptions by itself, and so has been there."""
+    return debugger.is_attached() and bool(getattr(_debugger(), "break_on_uncaught_exceptions", False))
+
+
+def _stop_at(error: Exception) -> None:
+    """Let the attached debugger stand where `error` was raised until its user continues or detaches."""
+    import debugpy  # noqa: PLC0415 - an attached debugger has imported it
+
+    if hasattr(debugpy, "trigger_exception_handler"):  # since 1.8.22
+        debugpy.trigger_exception_handler(error, as_uncaught=False)
+    elif error.__traceback__ is not None and debugger.is_attached():
+        _stop_with_older_debugpy(error, error.__traceback__)
+
+
+def _stop_with_older_debugpy(error: Exception, traceback: TracebackType) -> None:
+    """Do what `trigger_exception_handler` does."""
+    debugger = _debugger()
+    thread = threading.current_thread()
+    state = debugger.set_additional_thread_info(thread)
+    innermost = traceback
+    while innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    debugger.enable_tracing()  # or pydevd would not know this thread, and start with it later
+    debugger.disable_tracing()  # in this thread: else it stops in what follows, here or in what the user evaluates
+    state.is_tracing += 1
+    try:
+        debugger.do_stop_on_unhandled_exception(thread, innermost.tb_frame, {}, (type(error), error, traceback))
+    finally:
+        state.is_tracing -= 1
+        debugger.enable_tracing()
+
+
+def _debugger() -> Any:
+    return sys.modules["pydevd"].get_global_debugger()
+
+
+def _describe(error: BaseException) -> str:
+    """Return the exception in one line."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}"[:200] if text else type(error).__name__

@@ -1,0 +1,218 @@
+"""This process's part in a debug run: registered once, then debugged on demand, waiting, held or let go.
+
+    begin(settings) --> on demand: runs at full speed, debugpy is not imported
+          wait()    --> waiting: for a debugger, a bounded time
+          hold()    --> held: at a breakpoint() or a crash, likewise
+
+Whatever goes wrong here raises a RelayDebugError; `relay_agent.api` turns that into a line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from relay_agent.debuggee import debugger
+from relay_agent.ranks.identity import ProcessIdentity, identify
+from relay_agent.settings.model import DebugSettings
+from relay_agent.stderr import say
+from relay_core.errors import ConfigurationError, RelayDebugError
+
+if TYPE_CHECKING:
+    from relay_agent.node.client import Member
+
+__all__ = ["DebuggedProcess", "begin", "current"]
+
+_VAULT_VARIABLE = "KEY_VAULT_URL"
+_OTHER_SOURCES = (
+    "RELAY_CONNECTION_STRING",
+    "RELAY_CONNECTION_STRING_FILE",
+    "AZRELAY_CONNECTION_STRING",
+    "RELAY_NAMESPACE",
+)
+"""What an agent can use instead of a secret; repeated from `relay_core.auth`, whose import a job need not pay for."""
+
+_current: DebuggedProcess | None = None
+"""This process, if it has begun; a forked child inherits the name, not the membership."""
+
+
+def current() -> DebuggedProcess | None:
+    """Return this process's part, if it has one."""
+    return _current if _current is not None and _current.member.is_mine else None
+
+
+def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProcess:
+    """Register this process with its node's agent, once; it goes on at full speed.
+
+    Args:
+        settings: Of this run.
+        rank: This process's rank, where the environment does not tell it.
+
+    Raises:
+        RelayDebugError: it cannot be debugged, and why.
+    """
+    global _current  # noqa: PLW0603 - a process has one debugger
+    found = current()
+    if found is None or found.member.hopeless.is_set():
+        if not settings.access.get("hc"):
+            raise ConfigurationError("the hybrid connection has no name", hint="add --debug-relay-connection-name")
+        _refuse_secret_without_vault(settings.access)
+        if debugger.is_armed() and debugger.find_foreign_port() is None:
+            raise ConfigurationError(
+                "debugpy is in use already, on a port that cannot be told", hint="leave debugpy.listen() to relay_agent"
+            )
+        if settings.timeouts is not None:
+            from relay_agent.collective_timeouts import raise_timeouts  # noqa: PLC0415 - if asked for
+
+            raise_timeouts(settings.timeouts)
+        identity = identify(os.environ)
+        found = _current = DebuggedProcess(settings, identity if rank is None else identity._replace(rank=rank))
+        if settings.on_crash:
+            from relay_agent.debuggee.post_mortem import install  # noqa: PLC0415 - if asked for
+
+            install(found.hold_crash)
+    return found
+
+
+class DebuggedProcess:
+    """A process that clients can reach.
+
+    Args:
+        settings: Of this run.
+        identity: Which of its processes this is.
+    """
+
+    def __init__(self, settings: DebugSettings, identity: ProcessIdentity) -> None:
+        from relay_agent.node.client import Member  # noqa: PLC0415 - in debug runs only
+
+        self.settings = settings
+        self.identity = identity
+        self._failure_told = threading.Lock()
+        """Taken by who tells it, and never given back."""
+        self.port = settings.port + identity.rank
+        self.member: Member = Member(
+            settings.access,
+            self._describe(),
+            forwards=list(settings.forwards),
+            answers={
+                "arm": self._arm,
+                "release": self._release,
+                "stacks": self._stacks,
+                "connect": self._connect,
+            },
+            on_failure=self._tell_failure,
+        )
+
+    def __repr__(self) -> str:
+        return f"<DebuggedProcess rank {self.identity.rank} port {self.port} {self.member!r}>"
+
+    @property
+    def where(self) -> str:
+        """What to tell a developer who wants to attach."""
+        return f"port {self.port} of '{self.settings.access.get('hc')}'"
+
+    def say(self, text: str) -> None:
+        """Print a line to the job's stderr; with several ranks it says which one speaks."""
+        several = self.identity.world_size not in {None, 1} or self.identity.rank
+        say(f"rank {self.identity.rank}: {text}" if several else text)
+
+    def wait(self, seconds: float, *, state: str = "waiting", detail: str = "") -> bool:
+        """Wait until a debugger is attached, and return whether one is: stop after `seconds`, or when none can come."""
+        if debugger.is_attached():
+            return True
+        self.member.set_state(state, detail, until=time.time() + seconds)
+        go_on = self.member.prepare_state("running")
+        try:
+            return debugger.wait_for_attach(seconds, self.member.hopeless)
+        finally:
+            go_on()
+
+    def attend(self, seconds: float) -> bool:
+        """Wait as `wait` does, and say so on stderr."""
+        started = time.monotonic()
+        if debugger.is_attached():
+            self.say("a debugger is attached already")
+            return True
+        if seconds > 0:
+            self.say(f"waits up to {seconds:g} s for a debugger on {self.where}")
+        else:
+            self.say(f"a debugger can attach on {self.where}")
+        if seconds > 0 and self.wait(seconds):
+            self.say(f"a debugger is attached, after {time.monotonic() - started:.1f} s")
+            return True
+        if self.member.hopeless.is_set():
+            self._tell_failure(self.member.failure)
+        elif seconds > 0:
+            self.say(
+                f"no debugger came within {seconds:g} s; the job goes on, and one can still attach on {self.where}"
+            )
+        return False
+
+    def hold_crash(self, what: str) -> bool:
+        """Wait for a debugger after an uncaught exception, and return whether one is attached."""
+        hold = self.settings.hold
+        self.say(f"crashed: {what}; held up to {hold:g} s for a debugger on {self.where}")
+        if self.wait(hold, state="crashed", detail=what):
+            return True
+        self.say("nobody came to look; the process ends")
+        return False
+
+    def _tell_failure(self, failure: RelayDebugError | None) -> None:
+        """Say once that no debugger can come, whether somebody waits for one or not."""
+        if self._failure_told.acquire(blocking=False):
+            self.say(f"the job goes on without a debugger: {failure or 'its agent has left'}")
+
+    def _describe(self) -> dict[str, Any]:
+        identity = self.identity
+        return {
+            "port": self.port,
+            "rank": identity.rank,
+            "world": identity.world_size,
+            "local_rank": identity.local_rank,
+            "node_rank": identity.node_rank,
+            "run": identity.run_id,
+            "pid": os.getpid(),
+            "script": _script(),
+            "state": "running",
+            "since": time.time(),
+        }
+
+    def _arm(self, _message: Mapping[str, Any]) -> dict[str, Any]:
+        return {"port": debugger.arm(follow_children=self.settings.follow_children)}
+
+    def _release(self, _message: Mapping[str, Any]) -> dict[str, Any]:
+        debugger.release()
+        return {}
+
+    def _stacks(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        from relay_agent.stacks.in_process import collect  # noqa: PLC0415 - when asked for only, here and below
+
+        return {"threads": collect(locals=bool(message.get("locals")))}
+
+    def _connect(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        debugger.connect(int(message["port"]), follow_children=self.settings.follow_children)
+        return {}
+
+
+def _script() -> str:
+    """Return what runs, as people call it."""
+    arguments = sys.orig_argv[1:]
+    if "-m" in arguments[:-1]:
+        return arguments[arguments.index("-m") + 1]
+    script = next((text for text in arguments if text.endswith(".py")), "")
+    return os.path.basename(script or (sys.argv[0] if sys.argv else ""))  # noqa: PTH119 - pathlib costs 10 ms here
+
+
+def _refuse_secret_without_vault(access: Mapping[str, Any]) -> None:
+    """Say so before anything is started."""
+    secret = access.get("connection_string_secret")
+    if any(access.get(name) for name in ("connection_string", "connection_string_file", "key_vault", "namespace")):
+        return
+    if secret and not any(os.environ.get(variable) for variable in (_VAULT_VARIABLE, *_OTHER_SOURCES)):
+        raise ConfigurationError(
+            f"secret '{secret}' is named, but no Key Vault", hint=f"set {_VAULT_VARIABLE} in the job's environment"
+        )

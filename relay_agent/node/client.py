@@ -1,0 +1,237 @@
+"""This process as a member of its node: registered with the agent, and at its service.
+
+A helper thread keeps the connection to the agent and does what the agent asks for: it starts debugpy when a debugger is
+on its way, gives full speed back when it has left, and reports what every thread does. Until then it sleeps in `recv`
+and debugpy is not even imported. If the agent dies the thread joins the next one, or starts it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import random
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from relay_agent.node.connect import join
+from relay_agent.node.directory import NodeDirectory
+from relay_agent.node.protocol import Message, decode, encode
+from relay_agent.stacks.in_process import register_dump
+from relay_agent.stderr import say
+from relay_core.errors import RelayDebugError
+
+__all__ = ["Member"]
+
+LEAVE_TIMEOUT = 2.0
+"""Seconds a process that ends gives its agent to deliver the last bytes: a container dies with its job."""
+REAP_TIMEOUT = 1.0
+"""Seconds for an agent that has hung up to be gone."""
+REJOIN_LIMIT = 5
+"""Agents that may die under one process before it goes on without."""
+REJOIN_SPREAD = 0.5
+"""Seconds over which the ranks of a node come back, so that not all of them run for the lock."""
+
+
+class Member:
+    """The registration of this process.
+
+    Args:
+        access: What the agent needs in order to listen; see `relay_agent.node.server`.
+        target: What clients see of this process: port, rank, world, pid, script and so on.
+        forwards: Ports on this machine that clients may reach besides.
+        answers: What the agent may ask for, by name: each is called in the helper thread with the agent's message and
+            returns the fields of the answer. One that raises a RelayDebugError answers with that.
+        on_failure: Called in the helper thread, with the reason, once no debugger can come any more.
+    """
+
+    def __init__(
+        self,
+        access: Message,
+        target: Message,
+        *,
+        forwards: list[int],
+        answers: dict[str, Callable[[Message], Message]],
+        on_failure: Callable[[RelayDebugError], None] = lambda _failure: None,
+    ) -> None:
+        self.hopeless = threading.Event()
+        """Set when no debugger can come any more; `failure` then says why."""
+        self.listening = threading.Event()
+        """Set when the relay has accepted the agent."""
+        self.registered = threading.Event()
+        """Set when the agent has this process on its list, or never will."""
+        self.failure: RelayDebugError | None = None
+        self.agent_pid = 0
+        """The agent's process, once this one is registered."""
+        self._access = access
+        self._target = dict(target)
+        self._forwards = forwards
+        self._answers = answers
+        self._on_failure = on_failure
+        self._owner = os.getpid()
+        self._sending = threading.Lock()
+        self._gate = threading.Lock()
+        """Held while an agent is started; taken for good when this process ends."""
+        self._connection: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._leaving = False
+        self._done = threading.Event()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+        _HelperThread(target=self._live, name="relay-agent", daemon=True).start()
+        atexit.register(self.leave)
+
+    def __repr__(self) -> str:
+        state = "hopeless" if self.hopeless.is_set() else "listening" if self.listening.is_set() else "joining"
+        return f"<Member port {self._target['port']} {state}>"
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this process is the one that registered; a forked child is not."""
+        return os.getpid() == self._owner
+
+    def set_state(self, state: str, detail: str = "", until: float | None = None) -> None:
+        """Tell the agent, and through it the clients, what this process does, and until when (unix seconds)."""
+        self.prepare_state(state, detail, until)()
+
+    def prepare_state(self, state: str, detail: str = "", until: float | None = None) -> Callable[[], None]:
+        """Return what tells it later, without a line of the standard library at which a debugger could stop."""
+        fields = {"state": state, "detail": detail, "until": until}
+        line = encode(fields)
+
+        def tell() -> None:
+            self._target |= {**fields, "since": time.time()}
+            self._send_line(line)
+
+        return tell
+
+    def leave(self) -> None:
+        """Say goodbye, and give the agent a moment to deliver the last bytes; in a forked child this does nothing."""
+        if not self.is_mine or self._leaving:
+            return
+        self._leaving = True
+        self._gate.acquire(timeout=LEAVE_TIMEOUT)  # an agent that is being started is started; no other will be
+        if self._send({"leave": True}):
+            self._done.wait(LEAVE_TIMEOUT)
+        if self._process is not None:
+            self._process.poll()
+            self._process.returncode = 0  # it may outlive this process, and Python need not warn about that
+
+    # The helper thread:
+
+    def _live(self) -> None:
+        try:
+            for attempt in range(REJOIN_LIMIT):
+                time.sleep(random.uniform(0, REJOIN_SPREAD) if attempt else 0)  # noqa: S311 - no secret
+                self._serve(NodeDirectory.of(self._access))
+                if self.hopeless.is_set() or self._leaving:
+                    return
+            self._give_up(RelayDebugError("its agent process ended again and again"))
+        except RelayDebugError as error:
+            self._give_up(error)
+        except Exception as error:  # noqa: BLE001 - a thread of the job must not end with a traceback
+            self._give_up(RelayDebugError(f"{type(error).__name__}: {error}"))
+        finally:
+            self._done.set()
+
+    def _serve(self, directory: NodeDirectory) -> None:
+        """Stay with one agent until it ends."""
+        connection, process = join(directory, self._gate)
+        if process is not None:
+            self._process = process
+        with connection, connection.makefile("rb") as lines:
+            registration = {
+                "register": self._target,
+                "access": self._access,
+                "forwards": self._forwards,
+                "dump": _offer_dump(directory),
+            }
+            with self._sending:  # nothing may come before the registration
+                connection.sendall(encode(registration))
+                self._connection = connection
+            with contextlib.suppress(OSError):
+                for line in lines:
+                    self._receive(decode(line))
+            with self._sending:
+                self._connection = None
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(REAP_TIMEOUT)
+
+    def _receive(self, message: Message) -> None:
+        if "ask" in message:
+            self._answer(message)
+        elif "registered" in message:
+            self.agent_pid = int(message.get("agent", 0))
+            self.registered.set()
+        elif "listening" in message:
+            self.listening.set()
+        elif "refused" in message or "failed" in message:
+            sentence = message.get("refused") or message.get("failed")
+            self._give_up(RelayDebugError(str(sentence), hint=str(message.get("hint", ""))))
+        elif "notice" in message:
+            say(str(message["notice"]))
+        elif "done" in message:
+            self._done.set()
+
+    def _answer(self, message: Message) -> None:
+        answer = self._answers.get(str(message["ask"]))
+        try:
+            fields = {"error": "this process does not know how"} if answer is None else answer(message)
+        except RelayDebugError as error:
+            fields = {"error": error.sentence, "hint": error.hint}
+        except Exception as error:  # noqa: BLE001 - the agent waits, and the thread must live on
+            fields = {"error": f"{type(error).__name__}: {error}"}
+        self._send({"answer": message.get("id"), **fields})
+
+    def _give_up(self, failure: RelayDebugError) -> None:
+        self.failure = failure
+        self._on_failure(failure)
+        self.hopeless.set()
+        self.registered.set()
+
+    def _send(self, message: Message) -> bool:
+        return self._send_line(encode(message))
+
+    def _send_line(self, line: bytes) -> bool:
+        """Send if there is an agent; one that comes later is told everything by the registration."""
+        with self._sending:
+            if self._connection is None:
+                return False
+            try:
+                self._connection.sendall(line)
+            except OSError:
+                return False
+            return True
+
+    def _forget(self) -> None:
+        """In a forked child: the connection is the parent's, and its end must be visible when the parent ends."""
+        connection, self._connection = self._connection, None
+        self._sending = threading.Lock()
+        self._process = None
+        if connection is not None:
+            os.close(connection.detach())  # its reader would keep a mere close from happening
+
+
+def _offer_dump(directory: NodeDirectory) -> Message | None:
+    """Return how the agent can have this process's stacks while C code holds the GIL; None if there is no way."""
+    path = directory.root / f"{directory.name}-{os.getpid()}.stacks"
+    try:
+        number = register_dump(path)
+    except (OSError, RuntimeError, ValueError):  # a full disk; a job that replaced or closed what faulthandler needs
+        return None
+    return None if number is None else {"path": str(path), "signal": number}
+
+
+class _HelperThread(threading.Thread):
+    """A thread that pydevd neither traces, stops nor shows."""
+
+    pydev_do_not_trace = True
+    is_pydev_daemon_thread = True
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)

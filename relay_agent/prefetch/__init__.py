@@ -1,0 +1,1 @@
+"""DAP requests that are answered before the editor sends them."""

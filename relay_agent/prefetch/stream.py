@@ -1,0 +1,107 @@
+"""The agent's part of `relay_core.dap.prefetch`, in the stream of one debugger.
+
+It asks debugpy what the editor is going to ask; or a process that says it asks by itself gets the plan, and the agent
+only keeps to itself what the two tell each other (`relay_agent.prefetch.pydevd`). Nothing that editor and debugpy
+say is delayed, dropped or made different.
+"""
+
+from __future__ import annotations
+
+from relay_agent.prefetch.engine import Asking, Said
+from relay_core.dap import prefetch
+from relay_core.dap.framing import MAX_BODY, Message, encode
+from relay_core.dap.prefetch import arguments_of, parse
+from relay_core.dap.splitter import MAX_WHOLE, Cutter
+from relay_core.net.streams.interposed import Interposer
+
+__all__ = ["AskAhead"]
+
+_HEARD = (b'"stopped"', b'"%b"' % prefetch.ASKS_ITSELF.encode())
+"""Events that mean something here, as they stand in JSON."""
+
+
+class AskAhead(Interposer):
+    """One debugger's connection."""
+
+    def __init__(self) -> None:
+        self._from_editor = Cutter()
+        self._from_debugger = Cutter()
+        self._asking = Asking()
+        self._job_asks = False
+        """Whether the process has said that it asks by itself."""
+        self._new_plan: Message = {}
+        """What a process that asks by itself has not been told."""
+        self._after = 0
+        """Number of the last request of the editor that may change something."""
+
+    def __repr__(self) -> str:
+        return f"<AskAhead {'by the job' if self._job_asks else self._asking!r}>"
+
+    def arrived(self, data: bytes, now: float) -> bytes:  # noqa: ARG002 - nothing here takes time
+        """Take bytes of the client; return those for debugpy."""
+        onward: list[bytes] = []
+        for piece in self._from_editor.feed(data):
+            request = parse(piece.body, "request") or {}
+            if request.get("command") == prefetch.PLAN:
+                self._new_plan = arguments_of(request)
+                self._asking.plan(self._new_plan.get("questions"))
+                continue
+            if not prefetch.changes_nothing(request):
+                self._after = request.get("seq", 0)
+                self._asking.end_round()  # the editor may let the process go on
+            if self._job_asks and request.get("command") in prefetch.RESUMING:
+                onward.append(encode(self._with_plan(request)))
+            else:
+                onward.append(piece.raw)
+        return b"".join(onward)
+
+    def written(self, data: bytes, now: float) -> tuple[bytes, bytes]:
+        """Take bytes of debugpy; return those for the client, and requests for debugpy."""
+        onward, requests = [], b""
+        # No answer of ours may slip through:
+        self._from_debugger.max_whole = MAX_BODY if self._asking.is_waiting else MAX_WHOLE
+        for piece in self._from_debugger.feed(data):
+            told, asked = self._hear(piece.raw, piece.body, now)
+            onward.append(told)
+            requests += asked
+        return b"".join(onward), requests
+
+    def arrived_end(self) -> bytes:
+        """Return what the client has begun to say."""
+        return self._from_editor.end()
+
+    def written_end(self) -> bytes:
+        """Return what debugpy has begun to say."""
+        return self._from_debugger.end()
+
+    def _with_plan(self, request: Message) -> Message:
+        """Return a request at which the process resumes, with what it must know to ask by itself at the next stop."""
+        plan, self._new_plan = {**self._new_plan, "after": self._after}, {}
+        return {**request, "arguments": {**arguments_of(request), prefetch.PLAN: plan}}
+
+    def _hear(self, raw: bytes, body: bytes, now: float) -> tuple[bytes, bytes]:
+        """Return what a piece is to the client, and what to ask for next."""
+        if not self._from_editor.at_boundary:
+            self._asking.end_round()  # there is no room for requests
+        if self._asking.is_waiting and b'"response"' in body and (response := parse(body, "response")):
+            if self._asking.has_asked(response):
+                return self._send(self._asking.answered(response, len(body), now))
+        elif any(name in body for name in _HEARD) and (event := parse(body, "event")):
+            match event:
+                case {"event": "stopped", "body": {prefetch.NEWS: news, **stop}}:
+                    event["body"] = stop
+                    return encode(event) + encode(
+                        {"seq": 0, "type": "event", "event": prefetch.NEWS, "body": news}
+                    ), b""
+                case {"event": "stopped", "body": {"threadId": int(thread)}}:
+                    if not self._job_asks and self._from_editor.at_boundary:
+                        told, requests = self._send(self._asking.stopped(thread, self._after, now))
+                        return raw + told, requests
+                case {"event": prefetch.ASKS_ITSELF}:
+                    self._job_asks = True
+                    return b"", b""
+        return raw, b""
+
+    def _send(self, said: Said) -> tuple[bytes, bytes]:
+        """Return bytes for the client, and for debugpy."""
+        return encode(said.news) if said.news else b"", b"".join(map(encode, said.requests))

@@ -1,0 +1,1 @@
+"""Which process of a distributed job this is."""

@@ -1,0 +1,1 @@
+"""Which agents there are, what they announce, and the tunnel to each."""

@@ -1,0 +1,99 @@
+"""`relay-client attach`: wakes the debuggers of some ranks and opens their local ports."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from relay_client.agents.requests import ask
+from relay_client.agents.roster import Claim, Destination
+from relay_client.agents.tunnels import Tunnels
+from relay_client.cli.forward_spec import LocalPort
+from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
+from relay_client.ui.live_table import live_table
+from relay_client.ui.ranks import format_ranks
+from relay_core.errors import ConnectionLost, RelayDebugError, UsageError
+from relay_core.net.tasks import TaskSet
+
+__all__ = ["attach"]
+
+WAKE_TIMEOUT = 60.0
+"""Seconds; the agent gives a process 30 s to start debugpy."""
+
+logger = logging.getLogger(__name__)
+
+
+async def attach(tunnels: Tunnels, ranks: Sequence[int], *, port: int | None) -> None:
+    """Open a local port for each rank, as soon as it is there, until cancelled.
+
+    Args:
+        tunnels: Not yet entered.
+        ranks: Global ranks.
+        port: Local port of the one rank that is named; by default each rank's logical port.
+
+    Raises:
+        UsageError: a local port is given for several ranks, or a rank exists in several jobs.
+        LocalPortInUse: a local port cannot be had.
+        RelayDebugError: the relay or the credentials are unusable.
+    """
+    if port is not None and len(ranks) > 1:
+        raise UsageError("--port is for one rank", hint="leave it out, or attach to one rank")
+    failures: list[RelayDebugError] = []
+    async with tunnels, TaskSet() as tasks:
+        tunnels.keep_looking()
+        attaching = [
+            tasks.spawn(_attach(tunnels, rank, port, failures), name=f"attach to rank {rank}") for rank in ranks
+        ]
+        async with live_table(tunnels.roster):
+            await asyncio.wait(attaching, return_when=asyncio.FIRST_COMPLETED)  # they end with an error only
+        raise failures[0]
+
+
+async def _attach(tunnels: Tunnels, rank: int, port: int | None, failures: list[RelayDebugError]) -> None:
+    """Serve one rank until cancelled, or note why that is impossible."""
+    try:
+        claims = await tunnels.seeker.until(
+            lambda: [claim for claim in tunnels.reachable_targets() if claim.target.rank == rank] or None,
+            lambda why: logger.info("waiting for %s: %s", format_ranks([rank]), why),
+        )
+        claim = _the_only(claims)
+        target = claim.target
+        local = LocalPort(port or target.port, Destination(target.port))
+        async with Forwarder(tunnels, [local]):
+            await _wake(tunnels, claim)
+            logger.info(
+                "F5 on port %d attaches to %s on %s (%s:%d)",
+                local.port,
+                target.label,
+                claim.agent.host,
+                LOCAL_HOST,
+                local.port,
+            )
+            await asyncio.Event().wait()
+    except RelayDebugError as error:
+        failures.append(error)
+
+
+def _the_only(claims: Sequence[Claim]) -> Claim:
+    """Return the target that has a rank.
+
+    Raises:
+        UsageError: several jobs have one.
+    """
+    if len(claims) > 1:
+        where = " and ".join(f"port {claim.target.port} ({claim.owner})" for claim in claims)
+        raise UsageError(f"{claims[0].target.label} exists {len(claims)} times: {where}", hint="use --ports instead")
+    return claims[0]
+
+
+async def _wake(tunnels: Tunnels, claim: Claim) -> None:
+    """Have debugpy started now, so that F5 need not wait for it.
+
+    Raises:
+        RelayDebugError: the process cannot be debugged; the agent's sentence.
+    """
+    try:
+        await ask(tunnels, claim.agent.id, f"wake/{claim.target.port}", within=WAKE_TIMEOUT)
+    except ConnectionLost as lost:  # the first bytes of the debugger wake it as well
+        logger.warning("%s could not be woken beforehand: %s", claim.target.label, lost.sentence)

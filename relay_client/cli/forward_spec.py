@@ -1,0 +1,62 @@
+"""The grammar of `--forward`: `6006`, `6006:16006` (remote:local), and `1/6006` for the node with rank 1.
+
+Bad: `0`, `70000`, `6006:`, `x/6006`, `6006:16006:1`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from relay_client.agents.roster import Destination
+from relay_core.errors import UsageError
+
+__all__ = ["LocalPort", "debugger_ports", "parse_forwards"]
+
+_FORWARD = re.compile(r"(?:([0-9]{1,5})/)?([0-9]{1,5})(?::([0-9]{1,5}))?", re.ASCII)
+MAX_PORT = 65535
+
+
+@dataclass(frozen=True)
+class LocalPort:
+    """A port of this machine, and what it stands for."""
+
+    port: int
+    destination: Destination
+
+    def __str__(self) -> str:
+        plain = self.port == self.destination.port and self.destination.node_rank is None
+        return f"port {self.port}" if plain else f"port {self.port} (to {self.destination})"
+
+
+def debugger_ports(ports: Iterable[int]) -> list[LocalPort]:
+    """Return the local ports of `--ports`: each stands for the logical port of the same number."""
+    return [LocalPort(port, Destination(port)) for port in ports]
+
+
+def parse_forwards(texts: Iterable[str]) -> list[LocalPort]:
+    """Read the values of `--forward`.
+
+    Raises:
+        UsageError: one is no forward, or a local port is used twice.
+    """
+    found: dict[int, LocalPort] = {}
+    for text in texts:
+        local = _parse(text)
+        if local.port in found:
+            raise UsageError(
+                f"local port {local.port} is used twice by --forward", hint="give each its own, as in 6006:16006"
+            )
+        found[local.port] = local
+    return list(found.values())
+
+
+def _parse(text: str) -> LocalPort:
+    match = _FORWARD.fullmatch(text.strip())
+    if match:
+        remote, local = int(match[2]), int(match[3] or match[2])
+        if 1 <= remote <= MAX_PORT and 1 <= local <= MAX_PORT:
+            node_rank = int(match[1]) if match[1] else None
+            return LocalPort(local, Destination(remote, is_forward=True, node_rank=node_rank))
+    raise UsageError(f"--forward {text} is no port", hint="write 6006, 6006:16006 (remote:local) or 1/6006 (node 1)")

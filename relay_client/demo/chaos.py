@@ -1,0 +1,251 @@
+"""A TCP proxy that behaves like a bad network, on request and reproducibly.
+
+    async with ChaosProxy("localhost", 8443, seed=7) as proxy:
+        proxy.up.latency = 0.03          # seconds, towards the server
+        proxy.down.blackhole = True      # towards the client: bytes vanish, sockets stay open
+        proxy.cut()                      # every connection ends now
+
+`python -m relay_client.demo.chaos --to localhost:8443 --listen 9443 --cut-every 5` puts one between a client and its
+relay. `relay-client demo --chaos` and the tests use it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import random
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from relay_core.net.tasks import TaskSet
+from relay_core.program.console import run_program
+from relay_core.program.run import run_until_stopped
+
+__all__ = ["ChaosProxy", "Lane", "main"]
+
+READ_SIZE = 64 * 1024
+QUEUED_CHUNKS = 256
+"""Chunks on their way in one direction; enough for 16 MiB of latency at full speed."""
+LOCAL_HOST = "127.0.0.1"
+
+
+@dataclass
+class Lane:
+    """How one direction of every connection behaves; may be changed at any time."""
+
+    latency: float = 0.0
+    """Seconds, one way."""
+    jitter: float = 0.0
+    """Seconds added at random on top; order is kept."""
+    bandwidth: float | None = None
+    """Bytes per second, or None for no limit."""
+    blackhole: bool = False
+    """Bytes are taken and never arrive."""
+    stalled: bool = False
+    """Nothing is taken: the sender's buffers fill up."""
+    cut_after: int | None = None
+    """Bytes that the next connections may carry; then both of its sockets end, the last byte delivered."""
+
+
+class _Connection:
+    """One accepted connection and, once it is there, its counterpart."""
+
+    def __init__(self, client: asyncio.StreamWriter) -> None:
+        self.writers = [client]
+        self.ended = False
+
+    def end(self, *, reset: bool) -> None:
+        self.ended = True
+        for writer in self.writers:
+            if reset:
+                with contextlib.suppress(OSError):  # it has ended already
+                    _sock(writer).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+
+
+class ChaosProxy:
+    """Listens on a port of 127.0.0.1 and carries what connects to `host:port`.
+
+    Args:
+        host: Where to connect to.
+        port: Its port.
+        listen: Port to listen on; 0 for a free one.
+        seed: Of the jitter and of whatever else is random.
+    """
+
+    def __init__(self, host: str, port: int, *, listen: int = 0, seed: int = 0) -> None:
+        self.up = Lane()
+        """From the client to the server."""
+        self.down = Lane()
+        self.accepting = True
+        """Whether new connections are carried, or ended at once."""
+        self.connections = 0
+        """Connections accepted so far."""
+        self.random = random.Random(seed)  # noqa: S311 - reproducible, not secret
+        self.on_connection: Callable[[], None] = lambda: None
+        """Called before each connection is carried: the moment to change what the next one will meet."""
+        self._target = (host, port)
+        self._listen = listen
+        self._server: asyncio.Server | None = None
+        self._live: set[_Connection] = set()
+        self._tasks = TaskSet()
+
+    def __repr__(self) -> str:
+        return f"<ChaosProxy {self._target[0]}:{self._target[1]} live={len(self._live)}>"
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self._listen
+
+    @property
+    def live(self) -> int:
+        """Number of connections that are carried now."""
+        return len(self._live)
+
+    async def __aenter__(self) -> ChaosProxy:
+        self._server = await asyncio.start_server(self._accept, LOCAL_HOST, self._listen, limit=READ_SIZE)
+        self._listen = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_exc_info: object) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.cut()
+        await self._tasks.cancel_all()
+
+    def cut(self, *, reset: bool = False) -> int:
+        """End every connection, in both directions at once, and return how many there were.
+
+        Args:
+            reset: With RST instead of FIN.
+        """
+        ended = list(self._live)
+        for connection in ended:
+            connection.end(reset=reset)
+        return len(ended)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        if not self.accepting:
+            writer.transport.abort()
+            return
+        self.on_connection()
+        self._tasks.spawn(self._carry(reader, writer), name=f"chaos connection {self.connections}")
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = _Connection(writer)
+        self._live.add(connection)
+        try:
+            server_reader, server_writer = await asyncio.open_connection(*self._target, limit=READ_SIZE)
+            connection.writers.append(server_writer)
+            if connection.ended:
+                return
+            for end in connection.writers:
+                _sock(end).setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            async with TaskSet() as lanes:
+                up = lanes.spawn(self._direction(self.up, reader, server_writer), name="up")
+                down = lanes.spawn(self._direction(self.down, server_reader, writer), name="down")
+                done, _ = await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
+                if not any(task.result() for task in done):  # one side ended in order; the other may go on
+                    await asyncio.wait({up, down})
+        except OSError:  # the server is not there
+            writer.transport.abort()
+        finally:
+            self._live.discard(connection)
+            for end in connection.writers:
+                end.close()
+
+    async def _direction(self, lane: Lane, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Carry one direction; True if it ended the connection by force."""
+        on_the_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(QUEUED_CHUNKS)
+        budget = lane.cut_after
+        async with TaskSet() as tasks:
+            delivering = tasks.spawn(_deliver(on_the_way, lane, writer), name="deliver")
+            due = 0.0
+            while not delivering.done():
+                if lane.stalled:
+                    await asyncio.sleep(0.01)
+                    continue
+                data = await _read(reader)
+                cut = budget is not None and len(data) >= budget
+                if budget is not None:
+                    data = data[:budget]
+                    budget -= len(data)
+                # A chunk never overtakes the one before, whatever the jitter.
+                due = max(due, _now() + lane.latency + lane.jitter * self.random.random())
+                await on_the_way.put((due, data))
+                if cut:
+                    await on_the_way.put((due, b""))
+                if cut or not data:
+                    await delivering
+                    return cut
+            return True
+
+
+async def _deliver(on_the_way: asyncio.Queue[tuple[float, bytes]], lane: Lane, writer: asyncio.StreamWriter) -> None:
+    """Write chunks when they are due; b"" is the end."""
+    with contextlib.suppress(OSError):
+        while True:
+            due, data = await on_the_way.get()
+            await asyncio.sleep(max(0.0, due - _now()))
+            if not data:
+                writer.write_eof()
+                return
+            if lane.blackhole:
+                continue
+            writer.write(data)
+            await writer.drain()
+            if lane.bandwidth:
+                await asyncio.sleep(len(data) / lane.bandwidth)
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read(READ_SIZE)
+    except OSError:
+        return b""
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _sock(writer: asyncio.StreamWriter) -> socket.socket:
+    sock: socket.socket = writer.get_extra_info("socket")
+    return sock
+
+
+def main(argv: list[str]) -> int:
+    """Run a proxy until stopped."""
+    parser = argparse.ArgumentParser(
+        prog="python -m relay_client.demo.chaos", description="A TCP proxy like a bad network."
+    )
+    parser.add_argument("--to", required=True, metavar="HOST:PORT", help="where to connect to")
+    parser.add_argument("--listen", type=int, default=0, metavar="PORT", help="port of 127.0.0.1 (default: a free one)")
+    parser.add_argument("--latency", type=float, default=0.0, metavar="S", help="seconds, each way")
+    parser.add_argument("--jitter", type=float, default=0.0, metavar="S", help="seconds added at random")
+    parser.add_argument("--bandwidth", type=float, metavar="BYTES", help="bytes per second, each way")
+    parser.add_argument("--cut-every", type=float, metavar="S", help="end all connections again and again")
+    parser.add_argument("--seed", type=int, default=0, help="of everything that is random")
+    return run_until_stopped(_run(parser.parse_args(argv), lambda text: print(text, file=sys.stderr, flush=True)))
+
+
+async def _run(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
+    host, _, port = arguments.to.rpartition(":")
+    async with ChaosProxy(host, int(port), listen=arguments.listen, seed=arguments.seed) as proxy:
+        for lane in (proxy.up, proxy.down):
+            lane.latency, lane.jitter, lane.bandwidth = arguments.latency, arguments.jitter, arguments.bandwidth
+        say(f"chaos: listening on {LOCAL_HOST}:{proxy.port} for {arguments.to}")
+        while True:
+            await asyncio.sleep(arguments.cut_every or 3600.0)
+            if arguments.cut_every:
+                say(f"chaos: cut {proxy.cut()} connections")
+
+
+if __name__ == "__main__":
+    sys.exit(run_program("chaos", main))

@@ -1,0 +1,1 @@
+"""Local ports, and what connects to them."""

@@ -1,0 +1,157 @@
+"""Local ports on 127.0.0.1, each connection carried to the agent that serves what the port stands for.
+
+An editor may come before the job: its connection is held, and the agent looked for, until one is there or the editor
+has gone. One port takes any number of connections, because debugpy's child processes come back on their parent's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import itertools
+import logging
+from collections.abc import Sequence
+
+from relay_client.agents.tunnels import Tunnels
+from relay_client.cli.forward_spec import LocalPort, debugger_ports
+from relay_client.cli.port_ranges import format_ports
+from relay_client.ports.connection import carry
+from relay_client.ports.port_lock import PortLock, PortLocked
+from relay_client.ports.reverse import Reverse
+from relay_client.ui.live_table import live_table
+from relay_core.errors import LocalPortInUse, NoListener, RelayDebugError, UsageError
+from relay_core.net.streams.pump import READ_SIZE
+from relay_core.net.tasks import TaskSet
+
+__all__ = ["LOCAL_HOST", "Forwarder", "forward"]
+
+LOCAL_HOST = "127.0.0.1"
+
+logger = logging.getLogger(__name__)
+
+
+async def forward(tunnels: Tunnels, ports: Sequence[int | LocalPort], *, may_reverse: bool = True) -> None:
+    """Forward until cancelled; a problem that waiting cannot cure is found before the ports open.
+
+    Args:
+        tunnels: Not yet entered.
+        ports: What to open.
+        may_reverse: Whether a port that an editor listens on already is used the other way round.
+
+    Raises:
+        RelayDebugError: the relay, the credentials or the ports are unusable.
+    """
+    logger.info("starting")
+    async with tunnels:
+        try:
+            await tunnels.discover()
+            seen = tunnels.describe()
+        except NoListener as error:
+            seen = f"{error.sentence}; waiting for one ({error.hint})"
+        async with Forwarder(tunnels, ports, may_reverse=may_reverse) as forwarder:
+            opened = f"port {format_ports(forwarder.opened)}" if forwarder.opened else "no port"
+            logger.info("ready on %s, %s: %s", LOCAL_HOST, opened, seen)
+            tunnels.keep_looking()
+            async with live_table(tunnels.roster):
+                await asyncio.Event().wait()
+
+
+class Forwarder:
+    """Listens on local ports and carries what connects to them.
+
+        async with Forwarder(tunnels, [5678, 5679]) as forwarder:
+            ...
+
+    Args:
+        tunnels: Lead to the agents.
+        ports: What to open; a number stands for the debugger port of the same number.
+        may_reverse: Whether the job may dial an editor that listens on one of the ports already.
+
+    Raises:
+        LocalPortInUse, UsageError: on entering, if a port cannot be had; no other port stays open then.
+    """
+
+    def __init__(self, tunnels: Tunnels, ports: Sequence[int | LocalPort], *, may_reverse: bool = False) -> None:
+        self.opened: list[int] = []
+        """The local ports that are open."""
+        self._tunnels = tunnels
+        self._ports = [debugger_ports([port])[0] if isinstance(port, int) else port for port in ports]
+        self._may_reverse = may_reverse
+        self._servers: list[asyncio.Server] = []
+        self._locks: list[PortLock] = []
+        self._connections = TaskSet()
+        self._numbers = itertools.count(1)
+
+    def __repr__(self) -> str:
+        return f"<Forwarder ports={[local.port for local in self._ports]} connections={len(self._connections)}>"
+
+    async def __aenter__(self) -> Forwarder:
+        try:
+            for local in self._ports:
+                await self._open(local)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_exc_info: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop accepting, then drop what is connected."""
+        for server in self._servers:
+            server.close()
+        await self._connections.cancel_all()
+        for server in self._servers:
+            await server.wait_closed()
+        for lock in self._locks:
+            lock.release()
+        self._locks.clear()
+
+    async def _open(self, local: LocalPort) -> None:
+        try:
+            lock = PortLock(local.port)
+        except PortLocked:
+            raise _in_use(local.port, "another relay-client") from None
+        self._locks.append(lock)
+        try:
+            self._servers.append(await self._listen(local))
+            self.opened.append(local.port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or not self._is_reversible(local, lock):
+                raise _listen_error(local.port, error) from None
+            logger.info(
+                "port %d is held by another program: if that is an editor that listens, the job dials it", local.port
+            )
+            self._connections.spawn(self._reverse(local.port), name=f"reverse of port {local.port}")
+
+    def _is_reversible(self, local: LocalPort, lock: PortLock) -> bool:
+        return self._may_reverse and lock.is_certain and not local.destination.is_forward
+
+    async def _listen(self, local: LocalPort) -> asyncio.Server:
+        def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            name = f"port {local.port} connection {next(self._numbers)}"
+            self._connections.spawn(carry(self._tunnels, local, name, reader, writer), name=name)
+
+        return await asyncio.start_server(accepted, LOCAL_HOST, local.port, limit=READ_SIZE)
+
+    async def _reverse(self, port: int) -> None:
+        try:
+            await Reverse(self._tunnels, port).run()
+        except RelayDebugError as error:
+            logger.error("port %d: %s", port, error)
+
+
+def _listen_error(port: int, error: OSError) -> RelayDebugError:
+    if error.errno == errno.EADDRINUSE:
+        return _in_use(port, "")
+    if error.errno == errno.EACCES:
+        return UsageError(f"port {port} needs administrator rights", hint="use ports from 1024 up")
+    return LocalPortInUse(f"cannot listen on {LOCAL_HOST}:{port}: {error.strerror}", hint="use other --ports")
+
+
+def _in_use(port: int, by: str) -> LocalPortInUse:
+    return LocalPortInUse(
+        f"port {port} on this machine is in use{f' by {by}' if by else ''}",
+        hint="end the other program (often an earlier relay-client), or use other --ports",
+    )

@@ -1,0 +1,158 @@
+"""The other direction: an editor that listens on a local port, and a job that dials it.
+
+`listen` launch configurations wait on 127.0.0.1 for the job. The client finds their port taken, asks the agent that
+serves the port to make the job dial, and connects each stream that the agent then opens to the editor.
+
+    FREE --the port is taken--> TAKEN --the port is served--> ASKED --last stream ended, editor gone--> FREE
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+from typing import NoReturn
+
+from relay_client.agents.roster import Destination
+from relay_client.agents.tunnels import Tunnels
+from relay_client.ports.prefetch import answering
+from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.dap.prefetch import ASKS_AHEAD
+from relay_core.errors import ConnectionLost, RelayDebugError
+from relay_core.net.session.driver import SessionDriver
+from relay_core.net.session.stream import SessionStream
+from relay_core.net.streams.pump import READ_SIZE, Traffic, pump, set_nodelay
+from relay_core.net.tasks import TaskSet
+from relay_core.tunnel.events import StreamOpened
+from relay_core.tunnel.outcomes import ResetCode
+
+__all__ = ["Reverse", "is_taken"]
+
+LOCAL_HOST = "127.0.0.1"
+LOOK_INTERVAL = 1.0
+"""Seconds between looks whether the editor listens (again)."""
+REQUEST_INTERVAL = 2.0
+"""Seconds between requests to the agent."""
+REFUSED_INTERVAL = 15.0
+"""Seconds after one that the job could not fulfil: what it lacks seldom comes by itself."""
+DIAL_TIMEOUT = 5.0
+MAX_REFUSAL = 16 * 1024
+"""Bytes of what the agent says instead of making the job dial."""
+
+logger = logging.getLogger(__name__)
+
+
+class Reverse:
+    """Connects a job to an editor that listens.
+
+    Args:
+        tunnels: Lead to the agents.
+        port: The port that the editor listens on, and the logical port of the job.
+    """
+
+    def __init__(self, tunnels: Tunnels, port: int) -> None:
+        self._tunnels = tunnels
+        self._port = port
+        self._streams = TaskSet()
+        self._over = asyncio.Event()
+        """Set when the editor has gone, or its last connection has ended."""
+        self._told = ""
+
+    def __repr__(self) -> str:
+        return f"<Reverse port={self._port} streams={len(self._streams)}>"
+
+    async def run(self) -> NoReturn:
+        """Do so each time the editor listens, until cancelled.
+
+        Raises:
+            RelayDebugError: waiting for an agent cannot help.
+        """
+        async with self._streams:
+            with self._tunnels.accepting(self._port, self._accept):
+                while True:
+                    while not is_taken(self._port):  # noqa: ASYNC110 - the system gives no event
+                        await asyncio.sleep(LOOK_INTERVAL)
+                    refused = await self._serve()
+                    await asyncio.sleep(REFUSED_INTERVAL if refused else REQUEST_INTERVAL)
+
+    async def _serve(self) -> bool:
+        """Let the job dial for as long as the editor wants it; True if it cannot."""
+        wanted = Destination(self._port)
+        agent_id = await self._tunnels.seeker.until(
+            lambda: self._tunnels.server_of(wanted),
+            lambda error: self._tell(f"waiting: {self._tunnels.why_not(wanted, error)}"),
+        )
+        self._over.clear()
+        try:
+            request = self._tunnels.open_named(agent_id, f"listen/{self._port}")
+            async with TaskSet() as tasks:
+                ended = tasks.spawn(self._until_refused(request), name="request to dial")
+                over = tasks.spawn(self._over.wait(), name="end of the editor")
+                await asyncio.wait({ended, over}, return_when=asyncio.FIRST_COMPLETED)
+            await request.close()
+        except ConnectionLost as lost:
+            self._tell(lost.reason or lost.sentence)
+            return False
+        return ended.done() and not ended.cancelled() and bool(ended.result())
+
+    async def _until_refused(self, request: SessionStream) -> bool:
+        """Wait until the agent ends the request, and say why it did; True if the job cannot dial."""
+        said, refused = b"", False
+        try:
+            while (data := await request.read()) and len(said) < MAX_REFUSAL:
+                said += data
+            answer = json.loads(said or b"{}")
+            why = str(answer.get("error", "")) if isinstance(answer, dict) else ""
+            refused = bool(why)
+        except ConnectionLost as lost:
+            why = lost.reason or lost.sentence
+        except ValueError:
+            why = "the agent's answer makes no sense"
+        if why:
+            self._tell(f"the job does not dial: {why}")
+        return refused
+
+    def _accept(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
+        ask_ahead = event.metadata.get(ASKS_AHEAD) is True
+        connecting = self._connect(driver, stream, ask_ahead=ask_ahead)
+        self._streams.spawn(connecting, name=f"port {self._port} dialled by the job")
+
+    async def _connect(self, driver: SessionDriver, stream: SessionStream, *, ask_ahead: bool) -> None:
+        """Connect one stream of the job to the editor."""
+        try:
+            async with timeout(DIAL_TIMEOUT):
+                reader, writer = await asyncio.open_connection(LOCAL_HOST, self._port, limit=READ_SIZE)
+        except (OSError, *TIMEOUT_ERRORS):
+            driver.refuse(stream, ResetCode.UNREACHABLE, f"no editor listens on port {self._port} any more")
+            self._over.set()
+            return
+        set_nodelay(writer)
+        driver.accept(stream)
+        self._told = ""
+        logger.info("port %d: the job has dialled the editor", self._port)
+        traffic = Traffic()
+        try:
+            await pump(reader, writer, answering(stream, writer) if ask_ahead else stream, traffic)
+            logger.info("port %d: closed (%d bytes sent, %d received)", self._port, traffic.sent, traffic.received)
+        except RelayDebugError as error:
+            logger.warning("port %d: lost: %s", self._port, error.sentence)
+        finally:
+            if len(self._streams) == 1:  # this one
+                self._over.set()
+
+    def _tell(self, text: str) -> None:
+        if text != self._told:
+            self._told = text
+            logger.warning("port %d: %s", self._port, text)
+
+
+def is_taken(port: int) -> bool:
+    """Whether a program listens on a local port; it is not disturbed."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as those have it who may want the port meanwhile
+        try:
+            probe.bind((LOCAL_HOST, port))
+        except OSError:
+            return True
+    return False

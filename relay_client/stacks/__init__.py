@@ -1,0 +1,1 @@
+"""The stacks of many processes, grouped and rendered."""

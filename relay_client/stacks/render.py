@@ -1,0 +1,114 @@
+"""The stacks of all ranks, made readable: as text, with colours on a terminal, or as JSON.
+
+What agents have replied comes in as it came over the wire; where it comes from is not known here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from relay_client.stacks.groups import Frame, Group, Reply, group, label, read_replies
+
+__all__ = ["show_stacks", "stacks_as_json"]
+
+
+def show_stacks(
+    replies: Iterable[Reply],
+    *,
+    ranks: Collection[int] | None = None,
+    locals: bool = False,  # noqa: A002 - so it is called on the wire and on the command line
+    all_threads: bool = False,
+    color: bool = False,
+) -> str:
+    """Return the stacks as text, a paragraph for each group of equal ones.
+
+    Args:
+        replies: One for each agent.
+        ranks: Whom to show; None for all.
+        locals: Show variables where the replies have them; of a group, those of its first process.
+        all_threads: Compare and show all threads, not the main ones only.
+        color: For a terminal; needs rich.
+    """
+    groups = group(read_replies(replies, ranks), all_threads=all_threads)
+    if not groups:
+        return "no process to look at"
+    everybody = len(groups) == 1 and len(groups[0].processes) > 1
+    lines: list[tuple[str, str]] = []
+    for found in groups:
+        lines += [("", ""), *_paragraph(found, everybody=everybody, with_locals=locals, all_threads=all_threads)]
+    return _colored(lines[1:]) if color else "\n".join(text for text, _ in lines[1:])
+
+
+def stacks_as_json(replies: Iterable[Reply], *, ranks: Collection[int] | None = None, all_threads: bool = False) -> str:
+    """Return the groups as JSON: `{"groups": [{"ranks", "ports", "hosts", "place", "how", "error", "threads"}]}`.
+
+    The threads are those of the first process of a group.
+    """
+    groups = group(read_replies(replies, ranks), all_threads=all_threads)
+    return json.dumps({"groups": [_as_object(found) for found in groups]}, indent=2)
+
+
+def _as_object(found: Group) -> dict[str, Any]:
+    first = found.processes[0]
+    return {
+        "ranks": [process.rank for process in found.processes if process.rank is not None],
+        "ports": [process.port for process in found.processes if process.port is not None],
+        "pids": [process.pid for process in found.processes if process.pid is not None],
+        "hosts": sorted({process.host for process in found.processes if process.host}),
+        "place": found.place,
+        "how": found.seen_by,
+        "error": first.error,
+        "threads": [
+            {
+                "name": thread.name,
+                "main": thread.main,
+                "frames": [
+                    {"file": frame.file, "line": frame.line, "function": frame.function, "locals": dict(frame.locals)}
+                    for frame in thread.frames
+                ],
+            }
+            for thread in first.threads
+        ],
+    }
+
+
+def _paragraph(found: Group, *, everybody: bool, with_locals: bool, all_threads: bool) -> list[tuple[str, str]]:
+    """Return lines and their styles."""
+    first = found.processes[0]
+    who = f"all {found.label}" if everybody else found.label
+    if len(found.processes) == 1 and first.host and first.port is not None:
+        who += f" on {first.host}"
+    if first.main is None:
+        return [(f"{who}: no stack: {first.error or 'no reason given'}", "bold red")]
+    of_whom = f"; variables of {label(first)}" if with_locals and len(found.processes) > 1 else ""
+    lines = [(f"{who} in {found.place or 'no Python code'}", "bold"), (f"  seen by {found.seen_by}{of_whom}", "dim")]
+    for thread in first.threads if all_threads else [first.main]:
+        if all_threads:
+            lines.append((f"  thread {thread.name}", "italic"))
+        lines += _frame_lines(thread.frames, with_locals=with_locals)
+    others = len(first.threads) - 1
+    if others and not all_threads:
+        lines.append((f"  and {others} other thread{'s' if others > 1 else ''}", "dim"))
+    return lines
+
+
+def _frame_lines(frames: Sequence[Frame], *, with_locals: bool) -> list[tuple[str, str]]:
+    lines = []
+    for frame in frames:
+        lines.append((f"    {frame.file}:{frame.line} {frame.function}", "dim" if frame.is_library else ""))
+        if with_locals:
+            lines += [(f"        {name} = {text}", "cyan") for name, text in frame.locals.items()]
+    return lines
+
+
+def _colored(lines: Sequence[tuple[str, str]]) -> str:
+    from rich.console import Console  # noqa: PLC0415 - on a terminal only
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    console = Console(force_terminal=True, soft_wrap=True)
+    with console.capture() as capture:
+        for text, style in lines:
+            console.print(Text(text, style=style))
+    return capture.get().rstrip("\n")

@@ -1,0 +1,1 @@
+"""Text, tables and ranges as people read and write them."""

@@ -1,0 +1,1 @@
+"""Both ends of a hybrid connection: connecting as a sender, listening, accepting."""

@@ -1,0 +1,53 @@
+"""The sender's side: one rendezvous with whoever listens on a hybrid connection."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+
+from relay_core.hyco.address import TOKEN_HEADER, Endpoint
+from relay_core.hyco.credential import Credential
+from relay_core.hyco.outcome import refused_connect
+from relay_core.net.tls import client_tls
+from relay_core.net.websocket.handshake import OPEN_TIMEOUT, HandshakeRefused, WebSocket, open_websocket
+
+__all__ = ["connect"]
+
+
+async def connect(
+    endpoint: Endpoint,
+    credential: Credential,
+    *,
+    headers: Mapping[str, str] | None = None,
+    subprotocols: Sequence[str] = (),
+    tls: ssl.SSLContext | None = None,
+    timeout: float = OPEN_TIMEOUT,
+) -> WebSocket:
+    """Meet a listener of `endpoint`; returns once it has accepted.
+
+    Args:
+        endpoint: The hybrid connection.
+        credential: Must carry the Send right.
+        headers: Shown to the listener before it decides.
+        subprotocols: Offered in this order.
+        tls: Defaults to the system's authorities and `RELAY_CA_FILE`.
+        timeout: Seconds for this one attempt.
+
+    Raises:
+        NoListener, Unauthorized, HybridConnectionNotFound, Rejected, RelayUnreachable, UntrustedCertificate,
+        ConfigurationError, ProtocolError: as `relay_core.errors` describes them.
+    """
+    token = await credential.token(endpoint)
+    request_headers = dict(headers or {})
+    if token.value:
+        request_headers[TOKEN_HEADER] = token.value
+    try:
+        return await open_websocket(
+            endpoint.connect_url(),
+            tls=tls or client_tls(),
+            headers=request_headers,
+            subprotocols=subprotocols,
+            timeout=timeout,
+        )
+    except HandshakeRefused as refusal:
+        raise refused_connect(refusal.status, refusal.reason, endpoint) from None

@@ -1,0 +1,179 @@
+"""The listener's side: a control channel that stays up, and the offers that arrive on it.
+
+When to dial, renew and give up is decided by `relay_core.hyco.listener`; this file does what it says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+
+from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
+from relay_core.hyco.address import TOKEN_HEADER, Endpoint
+from relay_core.hyco.credential import Credential, Token
+from relay_core.hyco.listener import ListenerState, ListenerStateMachine
+from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept, parse_server_message, renew_token
+from relay_core.hyco.outcome import closed_error, refused_listen
+from relay_core.net.hybrid.offer import Offer
+from relay_core.net.tasks import TaskSet, cancel_and_wait
+from relay_core.net.tls import client_tls
+from relay_core.net.websocket.handshake import HandshakeRefused, WebSocket, open_websocket
+
+__all__ = ["HybridConnectionListener"]
+
+MAX_WAITING_OFFERS = 256
+"""Offers that may wait for the owner; a sender gives up after 30 s anyway, so more could not be served."""
+
+logger = logging.getLogger(__name__)
+
+StateCallback = Callable[[ListenerState, "RelayDebugError | None"], None]
+
+
+class HybridConnectionListener:
+    """Listens on a hybrid connection until closed, and dials again when the connection is lost.
+
+        async with HybridConnectionListener(endpoint, credential) as listener:
+            async for offer in listener:
+                ws = await offer.accept()
+
+    Args:
+        endpoint: The hybrid connection.
+        credential: Must carry the Listen right.
+        listener_id: GUID that names this listener to senders; a new one by default.
+        tls: Defaults to the system's authorities and `RELAY_CA_FILE`.
+        on_state: Called with each new state and the error that led to it, or None.
+
+    Iterating ends with the error that made listening impossible, or after `close()`.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        credential: Credential,
+        *,
+        listener_id: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        on_state: StateCallback | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.listener_id = listener_id or str(uuid.uuid4())
+        self._credential = credential
+        self._tls = tls or client_tls()
+        self._on_state = on_state or (lambda _state, _error: None)
+        self._machine = ListenerStateMachine(now=time.monotonic(), random=random.random)
+        self._offers: asyncio.Queue[Offer | None] = asyncio.Queue()
+        self._tasks = TaskSet()
+        self._runner: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<HybridConnectionListener {self.endpoint} {self._machine.state.value}>"
+
+    @property
+    def state(self) -> ListenerState:
+        """Where the control channel stands."""
+        return self._machine.state
+
+    async def __aenter__(self) -> HybridConnectionListener:
+        self._runner = self._tasks.spawn(self._run(), name=f"listen {self.endpoint.path}")
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Say goodbye to the relay at once, so that no sender is sent here any more."""
+        if self._runner is not None:
+            await cancel_and_wait(self._runner)
+        await self._tasks.cancel_all()
+        self._machine.ended()
+        self._offers.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncIterator[Offer]:
+        while (offer := await self._offers.get()) is not None:
+            yield offer
+        if self._machine.error is not None:
+            raise self._machine.error
+
+    async def _run(self) -> None:
+        machine = self._machine
+        while machine.state is not ListenerState.ENDED:
+            machine.dialling()
+            try:
+                await self._listen_once()
+            except RelayDebugError as error:
+                machine.failed(error, now=time.monotonic())
+                self._on_state(machine.state, error)
+            if machine.state is ListenerState.WAITING:
+                await asyncio.sleep(max(0.0, machine.retry_at - time.monotonic()))
+        self._offers.put_nowait(None)
+
+    async def _listen_once(self) -> None:
+        """Open the control channel and serve it; always ends with the error that ended it."""
+        token = await self._credential.token(self.endpoint)
+        try:
+            control = await open_websocket(
+                self.endpoint.listen_url(self.listener_id),
+                tls=self._tls,
+                headers={TOKEN_HEADER: token.value},
+            )
+        except HandshakeRefused as refusal:
+            raise refused_listen(refusal.status, refusal.reason, self.endpoint) from None
+        try:
+            self._machine.opened(now=time.monotonic(), token_lifetime=_lifetime(token))
+            self._on_state(self._machine.state, None)
+            await self._serve(control)
+        except ConnectionLost as lost:
+            raise closed_error(lost.code, lost.reason, self.endpoint) from None
+        finally:
+            await control.close()
+
+    async def _serve(self, control: WebSocket) -> None:
+        while True:
+            try:
+                async with timeout(self._until_renewal()):
+                    message = await control.receive()
+            except TIMEOUT_ERRORS:
+                await self._renew(control)
+                continue
+            # A binary message is the body of an HTTP request, which this listener does not serve.
+            if isinstance(message, str):
+                self._handle(message)
+
+    def _until_renewal(self) -> float | None:
+        renew_at = self._machine.renew_at
+        return None if renew_at is None else max(0.0, renew_at - time.monotonic())
+
+    async def _renew(self, control: WebSocket) -> None:
+        token = await self._credential.token(self.endpoint)
+        await control.send(renew_token(token.value))
+        self._machine.renewed(now=time.monotonic(), token_lifetime=_lifetime(token))
+
+    def _handle(self, message: str) -> None:
+        """Turn a control message into an offer; a bad one is logged and costs nobody else anything."""
+        try:
+            if len(message) > MAX_CONTROL_BYTES:
+                raise ProtocolError("a control message is longer than 64 KiB")
+            parsed = parse_server_message(message)
+        except ProtocolError as error:
+            logger.warning("ignored a control message of %s: %s", self.endpoint.host, error.sentence)
+            return
+        if not isinstance(parsed, Accept):
+            return
+        if self._offers.qsize() >= MAX_WAITING_OFFERS:
+            logger.warning("dropped an offer: %d are waiting already", MAX_WAITING_OFFERS)
+            return
+        self._offers.put_nowait(Offer(parsed, self.endpoint, self._tls))
+
+
+def _lifetime(token: Token) -> float | None:
+    """Return the seconds a token still lives; its expiry is wall-clock time."""
+    return None if token.expires_at is None else token.expires_at - time.time()

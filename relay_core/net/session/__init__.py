@@ -1,0 +1,1 @@
+"""Drives the sans-IO tunnel session over transports that come and go."""

@@ -1,0 +1,1 @@
+"""Byte streams between a local socket and a tunnel."""

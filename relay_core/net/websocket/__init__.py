@@ -1,0 +1,1 @@
+"""WebSockets over asyncio: the opening handshake, and the connection after it."""

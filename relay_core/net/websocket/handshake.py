@@ -1,0 +1,184 @@
+"""How a websocket is opened: the one file that knows the `websockets` package, for its handshake and its proxies.
+
+What runs on the connection afterwards is `relay_core.net.websocket.connection`: the package's own asyncio layer costs
+more for each message than everything else on the way (`make bench` tells).
+
+Settings that are no matter of taste: no compression (the relay copies extension offers back as if they were agreed),
+no redirects (they would carry the token elsewhere), and a logger that is never at DEBUG (there, headers with tokens
+would be written).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as websockets_connect
+from websockets.exceptions import (
+    InvalidHandshake,
+    InvalidMessage,
+    InvalidProxy,
+    InvalidStatus,
+    InvalidURI,
+    ProxyError,
+)
+from websockets.protocol import State
+from websockets.typing import Subprotocol
+
+from relay_core.compat import TIMEOUT_ERRORS
+from relay_core.errors import (
+    ConfigurationError,
+    ProtocolError,
+    RelayUnreachable,
+    UntrustedCertificate,
+)
+from relay_core.net.websocket.connection import WebSocket
+
+__all__ = ["HandshakeRefused", "WebSocket", "open_websocket"]
+
+OPEN_TIMEOUT = 10.0
+"""Seconds; gateways have been seen to abandon an upgrade without an answer."""
+
+BLANK_LINE = b"\r\n\r\n"
+
+_quiet_logger = logging.getLogger("relay_core.net.websocket.handshake.wire")
+_quiet_logger.setLevel(logging.ERROR)
+_quiet_logger.propagate = False
+_quiet_logger.addHandler(logging.NullHandler())
+
+
+class HandshakeRefused(Exception):
+    """The server answered the upgrade with something else than 101."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(f"{status} {reason}")
+        self.status = status
+        self.reason = reason
+
+
+class _Connect(websockets_connect):
+    """`websockets.connect` that never follows a redirect."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
+class _Handshake(ClientConnection):
+    """A connection of `websockets` up to its 101; frames that come along with that are kept for our own."""
+
+    early = b""
+    _tail = b""
+    """The last bytes of the answer so far: the blank line that ends its head may come in pieces."""
+
+    def data_received(self, data: bytes) -> None:
+        seen = self._tail + data
+        head = seen.find(BLANK_LINE)
+        self._tail = seen[1 - len(BLANK_LINE) :]
+        end = len(data) if head < 0 else head + len(BLANK_LINE) - (len(seen) - len(data))
+        if self.state is State.CONNECTING:
+            super().data_received(data[:end])
+            data = data[end:]
+        if data and self.state is State.OPEN:
+            self.early += data
+        elif data:  # the body of a refusal
+            super().data_received(data)
+
+
+async def open_websocket(
+    url: str,
+    *,
+    tls: ssl.SSLContext,
+    headers: Mapping[str, str] | None = None,
+    subprotocols: Sequence[str] = (),
+    timeout: float = OPEN_TIMEOUT,
+) -> WebSocket:
+    """Connect to a `wss://` URL, through the proxy of `HTTPS_PROXY` unless `NO_PROXY` exempts the host.
+
+    Args:
+        url: Used verbatim.
+        tls: Decides about trust.
+        headers: Added to the request; may carry secrets.
+        subprotocols: Offered in this order.
+        timeout: Seconds for the whole of name look-up, TCP, TLS and upgrade.
+
+    Raises:
+        HandshakeRefused: an HTTP answer other than 101.
+        RelayUnreachable, UntrustedCertificate, ConfigurationError, ProtocolError: no HTTP answer, and why.
+    """
+    host = url.split("/", 3)[2]
+    with _opening_mapped(host, timeout):
+        connection = await _Connect(
+            url,
+            create_connection=_Handshake,
+            ssl=tls,
+            additional_headers=dict(headers or {}),
+            subprotocols=[Subprotocol(name) for name in subprotocols] or None,
+            compression=None,
+            user_agent_header="relay-debug",
+            open_timeout=timeout,
+            ping_interval=None,
+            logger=_quiet_logger,
+        )
+    early = connection.early if isinstance(connection, _Handshake) else b""
+    return WebSocket(connection.transport, subprotocol=connection.subprotocol, early=early)
+
+
+@contextlib.contextmanager
+def _opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901 - a table of foreign errors
+    """Map what `websockets`, asyncio and ssl raise while connecting; no text of theirs reaches the user unread."""
+    try:
+        yield
+    except InvalidStatus as error:
+        raise HandshakeRefused(error.response.status_code, error.response.reason_phrase) from None
+    except ssl.SSLCertVerificationError as error:
+        raise UntrustedCertificate(
+            f"the certificate of {host} is not trusted: {error.verify_message}",
+            hint="for a relay-server, give its ca.pem with --ca-file or RELAY_CA_FILE; behind a TLS-inspecting proxy, "
+            "the proxy's CA",
+        ) from None
+    except ssl.SSLError as error:
+        raise RelayUnreachable(
+            f"TLS with {host} failed: {error.reason or 'unknown reason'}",
+            hint="check that the address and port are those of a relay",
+        ) from None
+    except TIMEOUT_ERRORS:
+        raise RelayUnreachable(
+            f"{host} did not answer within {timeout:g} s",
+            hint="check the network and HTTPS_PROXY; a firewall must let 443 to *.servicebus.windows.net out",
+        ) from None
+    except socket.gaierror:
+        raise RelayUnreachable(
+            f"the name {host} cannot be resolved", hint="check the namespace's spelling and this machine's DNS"
+        ) from None
+    except ProxyError as error:
+        raise RelayUnreachable(f"the proxy refused {host}: {error}", hint="check HTTPS_PROXY and NO_PROXY") from None
+    except (InvalidProxy, InvalidURI) as error:
+        raise ConfigurationError(
+            "HTTPS_PROXY is unusable" if isinstance(error, InvalidProxy) else f"{host} is no address",
+            hint="a proxy looks like http://proxy.example:3128",
+        ) from None
+    except OSError as error:
+        raise RelayUnreachable(
+            f"cannot connect to {host}: {_os_reason(error)}",
+            hint="check that the relay runs and that the network allows outgoing connections to it",
+        ) from None
+    except (InvalidMessage, InvalidHandshake, EOFError) as error:
+        if isinstance(error, EOFError) or isinstance(error.__cause__, (EOFError, ConnectionError)):
+            raise RelayUnreachable(
+                f"{host} ended the connection before it answered",
+                hint="this passes by itself as a rule; a firewall or proxy in between may do it always",
+            ) from None
+        raise ProtocolError(
+            f"{host} does not answer like a relay", hint="check the address; a proxy's login page looks like this too"
+        ) from None
+
+
+def _os_reason(error: OSError) -> str:
+    """Return the reason without addresses: asyncio joins one text per address it tried."""
+    if isinstance(error, ConnectionRefusedError) or "refused" in str(error).lower():
+        return "connection refused"
+    return (error.strerror or type(error).__name__).lower()

@@ -1,0 +1,1 @@
+"""What the command lines share: entry point, logging, signals, credential options."""

@@ -1,0 +1,1 @@
+"""Who may listen and send: shared access signatures and JWTs against the rules."""

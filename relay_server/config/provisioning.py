@@ -1,0 +1,129 @@
+"""`relay-server init`: a directory with everything a relay, its agents and its clients need.
+
+    relay.toml                    the relay's configuration, with fresh random keys
+    <hc>.agent.connection         connection string for relay-agent: may Listen and nothing else
+    <hc>.client.connection        connection string for relay-client: may Send and nothing else
+    tls/                          private CA and server certificate
+
+Both connection strings of a hybrid connection carry the same tunnel key; the relay does not have it. Files with keys
+are readable by their owner only.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay_core.errors import ConfigurationError
+from relay_core.hyco.connection_string import TUNNEL_KEY_BYTES
+from relay_server.config import certificates
+from relay_server.config.file import parse
+from relay_server.config.model import RelayConfig
+
+__all__ = ["Provisioned", "connection_string", "provision"]
+
+_HEAD = """\
+# Written by `relay-server init`. This file holds keys: keep it to yourself.
+
+[relay]
+namespace = "{namespace}"
+bind = "127.0.0.1"
+port = {port}
+
+[tls]
+directory = "tls"
+"""
+_CONNECTION = """
+[[hybrid_connection]]
+path = "{path}"
+
+[[hybrid_connection.rule]]
+name = "agent"
+rights = ["Listen"]
+primary_key = "{agent_key}"
+
+[[hybrid_connection.rule]]
+name = "client"
+rights = ["Send"]
+primary_key = "{client_key}"
+"""
+
+
+@dataclass(frozen=True)
+class Provisioned:
+    """Where everything is."""
+
+    config_file: Path
+    ca_file: Path
+    connection_files: tuple[tuple[Path, Path], ...]
+    """For each hybrid connection: the agent's, the client's."""
+
+
+def connection_string(*, host: str, port: int, path: str, rule: str, key: str, tunnel_key: bytes | None = None) -> str:
+    """Return a connection string for one hybrid connection of a relay."""
+    authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    text = f"Endpoint=sb://{authority};SharedAccessKeyName={rule};SharedAccessKey={key};EntityPath={path}"
+    return text if tunnel_key is None else f"{text};TunnelKey={base64.b64encode(tunnel_key).decode()}"
+
+
+def provision(directory: Path, paths: Sequence[str], *, namespace: str, port: int) -> Provisioned:
+    """Write everything into `directory`, which may exist but must not hold any of the files yet.
+
+    Args:
+        directory: Is made if it is missing.
+        paths: Names of the hybrid connections.
+        namespace: The host name clients will use.
+        port: Where the relay will listen.
+
+    Raises:
+        ConfigurationError: a name is not usable, a file is there already, or the directory cannot be written.
+    """
+    keys = {path: (_new_key(), _new_key()) for path in paths}
+    text = _HEAD.format(namespace=namespace, port=port) + "".join(
+        _CONNECTION.format(path=path, agent_key=agent, client_key=client) for path, (agent, client) in keys.items()
+    )
+    config = parse(text, directory=directory)  # refuses names that would not work later
+    files = {path: _connection_files(directory, path) for path in keys}
+    config_file = directory / "relay.toml"
+    _check_free([config_file, *(file for pair in files.values() for file in pair)])
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path, (agent_key, client_key) in keys.items():
+            tunnel_key = secrets.token_bytes(TUNNEL_KEY_BYTES)
+            for file, rule, key in zip(files[path], ("agent", "client"), (agent_key, client_key), strict=True):
+                line = connection_string(
+                    host=namespace, port=port, path=path, rule=rule, key=key, tunnel_key=tunnel_key
+                )
+                certificates.write_private(file, f"{line}\n".encode())
+        certificates.write_private(config_file, text.encode())
+    except OSError as error:
+        raise ConfigurationError(f"cannot write to {directory}: {error.strerror}") from error
+    return Provisioned(config_file, _make_certificates(config), tuple(files.values()))
+
+
+def _make_certificates(config: RelayConfig) -> Path:
+    ca = certificates.prepare(config.tls, config.hosts).ca
+    if ca is None:
+        raise ConfigurationError("a certificate was brought along, so there is no CA to make")
+    return ca
+
+
+def _new_key() -> str:
+    """Return a key like Azure's: 32 random bytes as base64."""
+    return base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def _connection_files(directory: Path, path: str) -> tuple[Path, Path]:
+    name = path.replace("/", "%2F")
+    return directory / f"{name}.agent.connection", directory / f"{name}.client.connection"
+
+
+def _check_free(files: Sequence[Path]) -> None:
+    if taken := next((file for file in files if file.exists()), None):
+        raise ConfigurationError(
+            f"{taken} exists already, and its keys may be in use",
+            hint="choose an empty directory, or delete the old one first",
+        )

@@ -1,0 +1,1 @@
+"""One connection: TCP and TLS, the request's head, WebSocket frames."""

@@ -1,0 +1,54 @@
+"""Latency for measurements: a connection whose bytes take a while in both directions.
+
+Bytes keep their order and are held, not slowed down: throughput is what it was. Only relays with a DelayProfile make
+such connections; the others do not pay for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from relay_server.connection.tcp import Connection
+
+__all__ = ["DelayedConnection"]
+
+
+class DelayedConnection(Connection):
+    """A connection with `lane` seconds between the peer and the relay, each way.
+
+    `abort` is not delayed: it ends the lane.
+    """
+
+    def __init__(
+        self, buffer: memoryview, made: Callable[[Connection], None], gone: Callable[[Connection], None], *, lane: float
+    ) -> None:
+        super().__init__(buffer, made, gone)
+        self._lane = lane
+        self._outgoing: deque[Callable[[], None]] = deque()
+        self._incoming: deque[Callable[[], None]] = deque()
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, later."""
+        write = super().write
+        self._later(self._outgoing, lambda: write(data))
+
+    def _shut(self) -> None:
+        shut = super()._shut
+        self._later(self._outgoing, shut)
+
+    def _deliver(self, data: memoryview) -> None:
+        deliver, kept = super()._deliver, bytes(data)
+        self._later(self._incoming, lambda: deliver(memoryview(kept)))
+
+    def _lose(self) -> None:
+        self._later(self._incoming, super()._lose)
+
+    def _later(self, lane: deque[Callable[[], None]], action: Callable[[], None]) -> None:
+        # Timers due at the same moment run in any order, so a timer only says that the next action's time has come.
+        lane.append(action)
+        self._loop.call_later(self._lane, self._next, lane)
+
+    @staticmethod
+    def _next(lane: deque[Callable[[], None]]) -> None:
+        lane.popleft()()

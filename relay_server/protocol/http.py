@@ -1,0 +1,181 @@
+"""The HTTP/1.1 part of a connection, sans-IO: reading a request's head, and writing answers with any reason phrase.
+
+h11 reads; the answers are written here, because a relay must be able to hold one back for 30 s and then give any
+status with any text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+
+import h11
+
+from relay_server.protocol.refusals import Refusal, bad_request, too_large
+
+__all__ = ["MAX_HEAD_BYTES", "HeadReader", "RequestHead", "error_answer", "plain_answer", "switching_protocols"]
+
+MAX_HEAD_BYTES = 32 * 1024
+"""Request line and headers together: Azure's limit for header metadata, and room for any token in a URL."""
+MAX_REASON_CHARS = 1024
+"""Clients read a status line of 8 KiB at most."""
+_WEBSOCKET_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\xff]+")
+_BODILESS = frozenset({204, 304})
+
+
+@dataclass(frozen=True)
+class RequestHead:
+    """A request without its body."""
+
+    method: str
+    target: str
+    """As it was sent: path and query."""
+    headers: tuple[tuple[str, str], ...]
+    """In order, names as they were sent, values as latin-1."""
+    has_body: bool = False
+
+    def __repr__(self) -> str:
+        return f"<RequestHead {self.method}>"  # target and headers may hold tokens
+
+    def header(self, name: str) -> str | None:
+        """Return the value of a header, repeated ones joined with commas, or None."""
+        wanted = name.lower()
+        values = [value for key, value in self.headers if key.lower() == wanted]
+        return ",".join(values) if values else None
+
+    def joined_headers(self) -> dict[str, str]:
+        """Return every header once, under the spelling that came first, repeated ones joined with commas."""
+        spelling: dict[str, str] = {}
+        joined: dict[str, str] = {}
+        for name, value in self.headers:
+            known = spelling.setdefault(name.lower(), name)
+            joined[known] = f"{joined[known]},{value}" if known in joined else value
+        return joined
+
+    @property
+    def path(self) -> str:
+        """The target's path, still percent-encoded."""
+        return self.target.partition("?")[0]
+
+    @property
+    def query(self) -> str:
+        """The target's query, still percent-encoded."""
+        return self.target.partition("?")[2]
+
+    def check_upgrade(self) -> str:
+        """Return the Sec-WebSocket-Accept value for this request.
+
+        Raises:
+            Refusal: 400, it asks for no websocket.
+        """
+        if self.method != "GET" or self.has_body or "websocket" not in _tokens(self.header("Upgrade")):
+            raise bad_request("A WebSocket upgrade is expected here")
+        if "upgrade" not in _tokens(self.header("Connection")):
+            raise bad_request("The Connection header does not ask for an upgrade")
+        if (self.header("Sec-WebSocket-Version") or "").strip() != "13":
+            raise bad_request("The WebSocket version must be 13")
+        key = (self.header("Sec-WebSocket-Key") or "").strip()
+        try:
+            length = len(base64.b64decode(key, validate=True))
+        except (binascii.Error, ValueError):
+            length = 0
+        if length != 16:
+            raise bad_request("The Sec-WebSocket-Key is not 16 bytes of base64")
+        return base64.b64encode(hashlib.sha1(key.encode() + _WEBSOCKET_GUID, usedforsecurity=False).digest()).decode()
+
+
+def _tokens(value: str | None) -> set[str]:
+    return {item.strip().lower() for item in (value or "").split(",")}
+
+
+class HeadReader:
+    """Reads one request's head; what follows it is kept for whoever takes over."""
+
+    def __init__(self) -> None:
+        self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._received = 0
+
+    def feed(self, data: bytes) -> RequestHead | None:
+        """Take bytes; return the head once it is complete.
+
+        Raises:
+            Refusal: 400 or 431.
+        """
+        self._received += len(data)
+        try:
+            self._parser.receive_data(data)
+            event = self._parser.next_event()
+        except h11.RemoteProtocolError as error:
+            raise (too_large(MAX_HEAD_BYTES) if error.error_status_hint == 431 else _bad_http()) from None
+        if isinstance(event, h11.Request):
+            return self._head(event)
+        if event is h11.NEED_DATA and self._received <= MAX_HEAD_BYTES:
+            return None
+        raise too_large(MAX_HEAD_BYTES) if event is h11.NEED_DATA else _bad_http()
+
+    def trailing(self) -> bytes:
+        """Return the bytes that came after the head."""
+        return self._parser.trailing_data[0]
+
+    def _head(self, request: h11.Request) -> RequestHead:
+        headers = tuple(
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw_items()
+        )
+        size = len(request.target) + sum(len(name) + len(value) + 4 for name, value in headers)
+        if size > MAX_HEAD_BYTES:  # it came in one piece, so the parser's own limit did not see it
+            raise too_large(MAX_HEAD_BYTES)
+        names = {name.lower(): value for name, value in headers}
+        return RequestHead(
+            method=request.method.decode("ascii"),
+            target=request.target.decode("latin-1"),
+            headers=headers,
+            has_body="transfer-encoding" in names or names.get("content-length", "0") != "0",
+        )
+
+
+def _bad_http() -> Refusal:
+    return bad_request("The request is no HTTP/1.1")
+
+
+def switching_protocols(accept: str, *, tracking: str, subprotocol: str | None, extensions: str | None) -> bytes:
+    """Return the 101 that turns a connection into a websocket.
+
+    Args:
+        accept: The Sec-WebSocket-Accept value.
+        tracking: The request's tracking id.
+        subprotocol: The one subprotocol that was chosen.
+        extensions: The extensions that were agreed.
+    """
+    headers = [("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", accept)]
+    if subprotocol:
+        headers.append(("Sec-WebSocket-Protocol", subprotocol))
+    if extensions:
+        headers.append(("Sec-WebSocket-Extensions", extensions))
+    return _answer(101, "Switching Protocols", [*headers, ("TrackingId", tracking)], b"")
+
+
+def error_answer(refusal: Refusal, phrase: str, *, tracking: str | None) -> bytes:
+    """Return an error of the relay's own: its text as reason phrase, and again as JSON."""
+    body = json.dumps({"error": {"code": refusal.code, "message": phrase}}).encode()
+    headers = [] if tracking is None else [("TrackingId", tracking)]
+    headers += [("Content-Type", "application/json; charset=utf-8"), ("Content-Length", str(len(body)))]
+    return _answer(refusal.status, phrase, [*headers, ("Connection", "close")], body)
+
+
+def plain_answer(status: int, reason: str, *, tracking: str) -> bytes:
+    """Return an answer without a body: somebody else chose its status and text."""
+    headers = [("TrackingId", tracking), ("Connection", "close")]
+    if status >= 200 and status not in _BODILESS:
+        headers.append(("Content-Length", "0"))
+    return _answer(status, reason, headers, b"")
+
+
+def _answer(status: int, reason: str, headers: list[tuple[str, str]], body: bytes) -> bytes:
+    phrase = _UNPRINTABLE.sub(" ", reason)[:MAX_REASON_CHARS].strip()
+    lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in headers), "", ""]
+    return "\r\n".join(lines).encode("latin-1") + body

@@ -1,0 +1,139 @@
+"""What a `$hc` request asks for: the protocol's reading of a request's head. Sans-IO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote
+
+from relay_core.hyco.address import (
+    ALLOWED_LISTENERS_HEADER,
+    DISALLOWED_LISTENERS_HEADER,
+    TOKEN_HEADER,
+    parse_parameters,
+    strip_parameters,
+)
+from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept, RemoteEndpoint
+from relay_server.protocol.http import RequestHead
+from relay_server.protocol.refusals import bad_request, too_large
+from relay_server.protocol.tracking import tracking_id
+
+__all__ = ["HybridRequest", "is_hybrid"]
+
+_PREFIX = "$hc"
+_ACTIONS = frozenset({"listen", "connect", "accept"})
+
+
+def is_hybrid(head: RequestHead) -> bool:
+    """Whether a request's path begins with `/$hc/`, in any case."""
+    start = head.path.split("/", 2)
+    return len(start) == 3 and not start[0] and unquote(start[1]).lower() == _PREFIX
+
+
+@dataclass(frozen=True)
+class HybridRequest:
+    """A listen, connect or accept request."""
+
+    head: RequestHead
+    raw_path: str
+    """What follows `/$hc/`, as it was sent."""
+    parameters: dict[str, str] = field(repr=False)
+    """The protocol's own ones, names in lower case."""
+    tracking: str
+    """`GUID_G0`."""
+
+    @classmethod
+    def parse(cls, head: RequestHead) -> HybridRequest:
+        """Read a request for which `is_hybrid` holds."""
+        parameters = parse_parameters(head.query)
+        return cls(
+            head=head,
+            raw_path=head.path.split("/", 2)[2],
+            parameters=parameters,
+            tracking=tracking_id(parameters.get("sb-hc-id")),
+        )
+
+    @property
+    def action(self) -> str:
+        """The gesture; a request that names none is a sender's, as official clients rely on.
+
+        Raises:
+            Refusal: 400, an unknown one.
+        """
+        action = self.parameters.get("sb-hc-action", "connect").lower()
+        if action not in _ACTIONS:
+            raise bad_request("The sb-hc-action is unknown")
+        return action
+
+    @property
+    def segments(self) -> list[str]:
+        """The decoded path: the hybrid connection's name and what the application put behind it."""
+        return [unquote(segment) for segment in self.raw_path.split("/")]
+
+    @property
+    def path(self) -> str:
+        """The decoded path in one piece."""
+        return "/".join(self.segments)
+
+    @property
+    def token(self) -> str | None:
+        """The token; the header comes before the parameter."""
+        return self.head.header(TOKEN_HEADER) or self.parameters.get("sb-hc-token")
+
+    @property
+    def allowed_listeners(self) -> frozenset[str]:
+        """Ids in lower case, empty for anybody."""
+        return self._ids(ALLOWED_LISTENERS_HEADER)
+
+    @property
+    def disallowed_listeners(self) -> frozenset[str]:
+        """Ids in lower case."""
+        return self._ids(DISALLOWED_LISTENERS_HEADER)
+
+    def _ids(self, header: str) -> frozenset[str]:
+        return frozenset(item.strip().lower() for item in (self.head.header(header) or "").split(",") if item.strip())
+
+    def rejection(self, after: str) -> tuple[int, str] | None:
+        """Return status and text for the sender if this accept request refuses it, else None.
+
+        Names without the `sb-hc-` prefix count too, since hyco-websocket sends them so; but only behind the address
+        that the relay gave out, because the sender's own parameters stand in it and may have any name.
+
+        Args:
+            after: What that address ends with.
+
+        Raises:
+            Refusal: 400, the status is none.
+        """
+        appended = dict(parse_qsl(self.head.query.rpartition(after)[2], keep_blank_values=True))
+        status = self.parameters.get("sb-hc-statuscode", appended.get("statusCode"))
+        if status is None:
+            return None
+        if not (status.isascii() and status.isdigit() and len(status) == 3 and status[0] != "0"):
+            raise bad_request("The sb-hc-statusCode must be an integer from 100 to 999")
+        reason = self.parameters.get("sb-hc-statusdescription", appended.get("statusDescription", ""))
+        return int(status), reason
+
+    def accept_message(self, *, public: str, identity: str, secret: tuple[str, str], remote: tuple[str, int]) -> str:
+        """Return the `accept` message that tells a listener of this sender.
+
+        Args:
+            public: `host:port` that listeners reach this relay at.
+            identity: The rendezvous id.
+            secret: Name and value of the parameter that proves the listener was told.
+            remote: The sender's address and port.
+
+        Raises:
+            Refusal: 431, the sender's headers do not fit into a control message.
+        """
+        query = strip_parameters(self.head.query)
+        own = f"sb-hc-action=accept&sb-hc-id={identity}&{secret[0]}={secret[1]}"
+        headers = self.head.joined_headers()
+        message = Accept(
+            address=f"wss://{public}/$hc/{self.raw_path}?{query}{'&' if query else ''}{own}",
+            id=identity,
+            connect_headers={name: value for name, value in headers.items() if name.lower() != TOKEN_HEADER.lower()},
+            remote_endpoint=RemoteEndpoint(*remote),
+        ).encode()
+        if len(message) > MAX_CONTROL_BYTES:
+            raise too_large(MAX_CONTROL_BYTES)
+        return message

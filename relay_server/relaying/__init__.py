@@ -1,0 +1,1 @@
+"""Listeners, senders that wait for them, and the pipe between the two."""

@@ -1,0 +1,105 @@
+"""Which hybrid connections there are, and who listens on them. Knows no sockets: a listener is anything with an id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from relay_server.config.model import HybridConnection
+from relay_server.protocol.refusals import no_listeners, no_matching_listeners, too_many_listeners
+
+__all__ = ["Listener", "Registry"]
+
+
+class Listener(Protocol):
+    """One connected listener."""
+
+    id: str
+    hybrid_connection: HybridConnection
+
+
+L = TypeVar("L", bound=Listener)
+
+
+class Registry(Generic[L]):
+    """Finds hybrid connections by path and picks listeners.
+
+    Args:
+        connections: What the namespace serves.
+        max_listeners: For each hybrid connection.
+        choose: Returns a random index below its argument.
+    """
+
+    def __init__(
+        self, connections: Iterable[HybridConnection], *, max_listeners: int, choose: Callable[[int], int]
+    ) -> None:
+        self._connections = {tuple(item.path.lower().split("/")): item for item in connections}
+        self._depth = max(map(len, self._connections), default=0)
+        self._max_listeners = max_listeners
+        self._choose = choose
+        self._listeners: dict[str, list[L]] = {item.path: [] for item in self._connections.values()}
+
+    def __repr__(self) -> str:
+        counts = {path: len(listeners) for path, listeners in self._listeners.items()}
+        return f"<Registry {counts}>"
+
+    @property
+    def listeners(self) -> list[L]:
+        """Everybody who listens."""
+        return [listener for listeners in self._listeners.values() for listener in listeners]
+
+    def find(self, segments: Sequence[str]) -> HybridConnection | None:
+        """Return the hybrid connection with the longest path that these segments begin with, in any case."""
+        asked = tuple(segment.lower() for segment in segments[: self._depth])
+        for length in range(len(asked), 0, -1):
+            if found := self._connections.get(asked[:length]):
+                return found
+        return None
+
+    def check_room(self, connection: HybridConnection) -> None:
+        """Raise Refusal if one more listener is too many."""
+        if len(self._listeners[connection.path]) >= self._max_listeners:
+            raise too_many_listeners(self._max_listeners)
+
+    def add(self, listener: L) -> None:
+        """A listener is connected."""
+        self._listeners[listener.hybrid_connection.path].append(listener)
+
+    def remove(self, listener: L) -> None:
+        """A listener is gone."""
+        self._listeners[listener.hybrid_connection.path].remove(listener)
+
+    def candidates(
+        self, connection: HybridConnection, *, allowed: Collection[str] = (), disallowed: Collection[str] = ()
+    ) -> list[L]:
+        """Return the listeners to try, in the order to try them: random, but the newest first of those with one id.
+
+        An agent that lost its network comes back with its id while its old channel still looks alive.
+
+        Args:
+            connection: What the sender asked for.
+            allowed: Ids in lower case; only these, if there are any.
+            disallowed: Ids in lower case; none of these.
+
+        Raises:
+            Refusal: nobody listens, or nobody who is wanted.
+        """
+        present = self._listeners[connection.path]
+        if not present:
+            raise no_listeners()
+        wanted = [
+            listener
+            for listener in present
+            if listener.id.lower() not in disallowed and (not allowed or listener.id.lower() in allowed)
+        ]
+        if not wanted:
+            raise no_matching_listeners()
+        newest = {listener.id.lower(): listener for listener in wanted}
+        older = [listener for listener in reversed(wanted) if newest[listener.id.lower()] is not listener]
+        return [*self._shuffled(list(newest.values())), *older]
+
+    def _shuffled(self, items: list[L]) -> list[L]:
+        shuffled = []
+        while items:
+            shuffled.append(items.pop(self._choose(len(items))))
+        return shuffled

@@ -1,0 +1,220 @@
+"""Facts about the debugger in a job: the real debugpy, in processes of its own."""
+
+import asyncio
+import sys
+import textwrap
+
+import pytest
+
+from relay_client.dap.client import DapClient
+from tests.support.jobs import job, run_job
+from tests.support.listening import listening_editor
+from tests.support.ports import free_port
+from tests.support.streams import local_server
+
+ARM = """\
+import threading
+from relay_agent.debuggee import debugger
+port = debugger.arm()
+"""
+
+
+def armed(code: str) -> str:
+    return ARM + textwrap.dedent(code)
+
+
+async def test_arm_listens_on_a_port_of_its_own():
+    """`arm` returns a port where a debugger can attach, and the wait then ends at once."""
+    code = """
+        print(port, flush=True)
+        print(debugger.wait_for_attach(30, threading.Event()), debugger.is_attached(), flush=True)
+        sys.stdin.readline()
+    """
+    async with job(armed(code)) as running:
+        client = await DapClient.connect("127.0.0.1", int(await running.line()))
+        await client.attach({})
+        assert await running.line() == "True True"
+        await client.close()
+        assert await running.finish() == (0, [], "")
+
+
+async def test_wait_has_an_end():
+    """Without a debugger the wait ends with False when its time is over, to the second."""
+    code = """
+        import time
+        started = time.monotonic()
+        print(debugger.wait_for_attach(0.3, threading.Event()), round(time.monotonic() - started))
+        print(debugger.wait_for_attach(0, threading.Event()))
+    """
+    assert await run_job(armed(code)) == (0, ["False 0", "False"], "")
+
+
+async def test_hopeless_wait_ends_at_once():
+    """The wait ends as soon as it is known that nobody can come."""
+    code = """
+        import time
+        hopeless = threading.Event()
+        threading.Timer(0.2, hopeless.set).start()
+        started = time.monotonic()
+        print(debugger.wait_for_attach(600, hopeless), time.monotonic() - started < 10)
+    """
+    assert await run_job(armed(code)) == (0, ["False True"], "")
+
+
+async def test_endpoints_file_of_another_debuggee_is_left_alone(tmp_path):
+    """An inherited DEBUGPY_ADAPTER_ENDPOINTS names somebody else's file: it is not written, and stays set."""
+    code = """
+        import os
+        print(os.environ["DEBUGPY_ADAPTER_ENDPOINTS"])
+    """
+    path = tmp_path / "endpoints.json"
+    status, out, _ = await run_job(armed(code), DEBUGPY_ADAPTER_ENDPOINTS=str(path))
+    assert (status, out) == (0, [str(path)])
+    assert not path.exists()
+
+
+async def test_arm_twice():
+    """A process that is armed stays as it is: the second call returns the same port."""
+    assert await run_job(armed("print(debugger.arm() == port)")) == (0, ["True"], "")
+
+
+async def test_missing_debugpy():
+    """A job without debugpy gets an error that says so."""
+    code = """
+        sys.modules["debugpy"] = None
+        from relay_agent.debuggee import debugger
+        from relay_core.errors import RelayDebugError
+        try:
+            debugger.arm()
+        except RelayDebugError as error:
+            print(error)
+    """
+    status, out, _ = await run_job(code)
+    assert status == 0
+    assert out[0].startswith("debugpy did not start: ")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring costs nothing there")
+async def test_release_gives_the_speed_back():
+    """After `release` neither this thread nor a new one is traced."""
+    code = """
+        print(sys.gettrace() is None)
+        debugger.release()
+        print(sys.gettrace() is None)
+        thread = threading.Thread(target=lambda: print(sys.gettrace() is None))
+        thread.start()
+        thread.join()
+    """
+    assert await run_job(armed(code)) == (0, ["False", "True", "True"], "")
+
+
+@pytest.mark.parametrize(("chosen", "found"), [(True, True), (False, False)])
+async def test_foreign_port(chosen, found):
+    """The port of the job's own `debugpy.listen` is found if the job has chosen it."""
+    port = free_port()
+    code = """
+        import debugpy
+        from relay_agent.debuggee import debugger
+        print(debugger.is_armed(), debugger.find_foreign_port())
+        debugpy.listen(int(sys.argv[1]))
+        print(debugger.is_armed(), debugger.find_foreign_port(), debugger.is_attached())
+        debugger.release()
+        print(debugger.is_armed())
+    """
+    status, out, _ = await run_job(code, str(port if chosen else 0), PYDEVD_DISABLE_FILE_VALIDATION="1")
+    assert status == 0
+    assert out == ["False None", f"True {port if found else None} False", "True"]
+
+
+async def test_step_latency_on_one_machine():
+    """A debugger on the same machine gets answers in less than Nagle's 40 ms."""
+    async with job(armed("print(port, flush=True); sys.stdin.readline()")) as running:
+        client = await DapClient.connect("127.0.0.1", int(await running.line()))
+        await client.attach({})
+        loop = asyncio.get_running_loop()
+        taken = []
+        for _ in range(11):
+            started = loop.time()
+            await client.request("threads")
+            taken.append(loop.time() - started)
+        await client.close()
+        await running.finish()
+    assert sorted(taken)[5] < 0.03
+
+
+async def test_listening_editor_is_dialled_and_leaves_nothing_behind(tmp_path):
+    """`connect` returns before breakpoints are there; after the editor has left, the process is as fast as before."""
+    code = """
+        import pathlib, runpy, sys, threading
+        from relay_agent.debuggee import debugger
+        for port in map(int, sys.stdin):
+            debugger.connect(port)
+            print(debugger.is_armed(), flush=True)
+            runpy.run_path(sys.argv[1])
+            debugger.release()
+            print(debugger.is_armed(), debugger.is_attached(), sys.gettrace(), threading.gettrace(), flush=True)
+        print(debugger.arm() > 0, debugger.is_armed(), flush=True)
+    """
+    script, port = tmp_path / "loop.py", free_port()
+    script.write_text("import time\ngo_on = False\nwhile not go_on:\n    time.sleep(0.01)\n")
+    async with job(code, str(script)) as running:
+        for _ in range(2):
+            async with listening_editor(port, script, 4) as editor:
+                running.process.stdin.write(f"{port}\n".encode())
+                assert await running.line() == "True"
+                await editor.until_stopped()
+                assert await editor.value("globals().update(go_on=True)") == "None"
+                await editor.leave()
+            assert await running.line() == "False False None None"
+        running.process.stdin.close()
+        assert await running.line() == "True True"
+
+
+async def test_attached_means_that_breakpoints_are_hit(tmp_path):
+    """An editor may have sent all its breakpoints before this process looks at them; it is not attached until then."""
+    code = """
+        import threading, time
+        from relay_agent.debuggee import debugger
+        import debugpy.server.api, pydevd
+        enable, seen = pydevd.PyDB.enable_tracing, []
+
+        def enable_late(pydb, *arguments, **named):
+            while threading.current_thread() is threading.main_thread() and not pydb.is_attached():
+                time.sleep(0.01)
+            seen.append(debugger.is_attached())
+            enable(pydb, *arguments, **named)
+
+        pydevd.PyDB.enable_tracing = enable_late
+        debugger.connect(int(sys.stdin.readline()))
+        print(seen[0], debugger.is_attached(), flush=True)
+        sys.stdin.readline()
+    """
+    script, port = tmp_path / "script.py", free_port()
+    script.write_text("a_line = 1\n")
+    async with job(code) as running, listening_editor(port, script, 1):
+        running.process.stdin.write(f"{port}\n".encode())
+        assert await running.line() == "False True"
+
+
+async def test_stranger_in_the_editors_place():
+    """A program that listens there and is no debug adapter costs nothing: it hangs up, and debuggers can come."""
+    code = """
+        import sys, threading
+        from relay_agent.debuggee import debugger
+        debugger.connect(int(sys.stdin.readline()))
+        print(debugger.is_attached(), flush=True)
+        sys.stdin.readline()
+        debugger.release()
+        print(debugger.is_armed(), sys.gettrace(), debugger.arm() > 0)
+    """
+    gone = asyncio.Event()
+
+    async def stranger(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await gone.wait()
+        writer.close()
+
+    async with local_server(stranger) as (port, _), job(code) as running:
+        running.process.stdin.write(f"{port}\n".encode())
+        assert await running.line() == "False"
+        gone.set()
+        assert (await running.finish())[:2] == (0, ["False None True"])

@@ -1,0 +1,256 @@
+"""Facts about a process that is held at its first uncaught exception: real processes, real debugpy."""
+
+import signal
+
+import pytest
+
+from relay_client.dap.client import DapClient, RequestFailed
+from relay_core.errors import ConnectionLost
+from tests.support.jobs import gone, job, run_job
+
+HOLD = """\
+import threading, time
+from relay_agent.debuggee import post_mortem
+from relay_agent.debuggee import debugger
+
+def hold(what):
+    print(what, debugger.arm(), flush=True)
+    return debugger.wait_for_attach({seconds}, threading.Event())
+
+post_mortem.install(hold)
+"""
+CRASH = """\
+def divide(number):
+    secret = number * 2
+    return secret / 0
+
+"""
+
+
+OLDER = "import debugpy; del debugpy.trigger_exception_handler\n"
+"""debugpy before 1.8.22 has no such function."""
+
+
+class Stop:
+    """A debugger that stands somewhere because of an exception."""
+
+    def __init__(self, client: DapClient, thread: int, frame: dict) -> None:
+        self._client = client
+        self._thread = thread
+        self._frame = frame
+
+    @classmethod
+    async def of(cls, client: DapClient) -> "Stop":
+        event = await client.wait_for_event("stopped", within=30)
+        assert event["body"]["reason"] == "exception"
+        thread = event["body"]["threadId"]
+        stack = await client.request("stackTrace", {"threadId": thread}, within=30)
+        return cls(client, thread, stack["stackFrames"][0])
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self._frame["name"], self._frame["line"]
+
+    async def value(self, expression: str) -> str:
+        arguments = {"expression": expression, "frameId": self._frame["id"], "context": "watch"}
+        return (await self._client.request("evaluate", arguments, within=30))["result"]
+
+    async def go_on(self) -> None:
+        await self._client.request("continue", {"threadId": self._thread}, within=30)
+
+
+@pytest.mark.parametrize("older", [False, True])
+async def test_debugger_stands_at_the_raising_frame(older):
+    """A debugger stands where the exception was raised and reads the variables there; the exit status stays."""
+    code = (OLDER if older else "") + HOLD.format(seconds=30) + CRASH
+    async with job(code + "divide(21)\n") as running:
+        what, port = (await running.line()).rsplit(maxsplit=1)
+        assert what == "ZeroDivisionError: division by zero"
+        async with await DapClient.connect("127.0.0.1", int(port)) as client:
+            await client.attach({}, within=30)
+            stop = await Stop.of(client)
+            line = code.splitlines().index("    return secret / 0") + 2  # a job has one line of its own before
+            assert stop.place == ("divide", line)
+            assert await stop.value("secret") == "42"
+            await client.request("disconnect", {"terminateDebuggee": False}, within=30)
+        status, _, err = await running.finish()
+    assert status == 1
+    assert err.count("ZeroDivisionError: division by zero") == 1
+
+
+async def test_developer_goes_on():
+    """When the developer continues, the process ends as it would have ended."""
+    async with job(HOLD.format(seconds=30) + CRASH + "divide(21)\n") as running:
+        port = (await running.line()).split()[-1]
+        async with await DapClient.connect("127.0.0.1", int(port)) as client:
+            await client.attach({}, within=30)
+            await (await Stop.of(client)).go_on()
+            assert await gone(running.pid)
+        status, _, err = await running.finish()
+    assert status == 1
+    assert err.count("ZeroDivisionError: division by zero") == 1
+
+
+async def test_debugger_that_saw_it():
+    """A debugger that was attached and stops at uncaught exceptions by itself stops once."""
+    code = HOLD.format(seconds=30) + CRASH + "hold('ready')\ndivide(21)\n"
+    async with job(code) as running:
+        port = (await running.line()).split()[-1]
+        async with await DapClient.connect("127.0.0.1", int(port)) as client:
+            await client.attach({}, within=30, exceptions=["uncaught"])
+            stop = await Stop.of(client)
+            assert stop.place[0] == "divide"
+            await stop.go_on()
+            assert await gone(running.pid)
+            with pytest.raises((RequestFailed, ConnectionLost)):
+                await client.wait_for_event("stopped", within=0)
+        assert (await running.finish())[0] == 1
+
+
+async def test_nobody_comes():
+    """A process for which nobody comes ends with its own traceback and status, late but in time."""
+    status, out, err = await run_job(HOLD.format(seconds=0.2) + CRASH + "divide(1)")
+    assert status == 1
+    assert out[0].startswith("ZeroDivisionError: division by zero ")
+    assert err.count("ZeroDivisionError: division by zero") == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [("sys.exit(3)", 3), ("raise SystemExit", 0), ("raise KeyboardInterrupt", -2)]
+)
+async def test_what_is_no_crash(code, status):
+    """A program that ends on purpose is not held."""
+    ended, out, _ = await run_job(HOLD.format(seconds=30) + code)
+    assert (ended, out) == (status, [])
+
+
+async def test_own_hook_still_runs():
+    """A hook of the job's own runs after the hold, once."""
+    code = "sys.excepthook = lambda kind, error, traceback: print('own', error)\n" + HOLD.format(seconds=0.1)
+    _, out, err = await run_job(code + "raise ValueError('x')")
+    assert out[0].startswith("ValueError: x ")
+    assert out[1:] == ["own x"]
+    assert "Traceback" not in err
+
+
+async def test_thread_that_crashes():
+    """An exception in a thread holds as well; the second crash of a process does not."""
+    code = HOLD.format(seconds=0.1) + (
+        "for _ in range(2):\n"
+        "    thread = threading.Thread(target=lambda: 1 / 0); thread.start(); thread.join()\n"
+        "print('end')"
+    )
+    status, out, err = await run_job(code)
+    assert status == 0
+    assert [line.rsplit(maxsplit=1)[0] for line in out[:-1]] == ["ZeroDivisionError: division by zero"]
+    assert out[-1] == "end"
+    assert err.count("ZeroDivisionError") == 2
+
+
+async def test_workers_that_catch_their_exceptions():
+    """`hold_on_crash` holds where an exception never becomes uncaught and passes it on, in an ordinary run at once."""
+    code = (
+        "from relay_agent import crash\n"
+        "@post_mortem.hold_on_crash()\n"
+        "def work(): 1 / 0\n"
+        "def attempt():\n"
+        "    try: work()\n"
+        "    except ZeroDivisionError as error: print(error)\n"
+        "attempt()\n" + HOLD.format(seconds=0.1) + "attempt()\n"
+    )
+    status, out, _ = await run_job(code)
+    assert status == 0
+    assert [out[0], out[2]] == ["division by zero"] * 2
+    assert out[1].startswith("ZeroDivisionError: division by zero ")
+
+
+async def test_thread_with_a_debugger():
+    """A debugger stands in the thread that crashed, and the others run on when it has gone."""
+    code = (
+        HOLD.format(seconds=30)
+        + CRASH
+        + ("thread = threading.Thread(target=divide, args=(21,)); thread.start(); thread.join()\nprint('end')")
+    )
+    async with job(code) as running:
+        port = (await running.line()).split()[-1]
+        async with await DapClient.connect("127.0.0.1", int(port)) as client:
+            await client.attach({}, justMyCode=False, within=30)
+            assert await (await Stop.of(client)).value("secret") == "42"
+            await client.request("disconnect", {"terminateDebuggee": False}, within=30)
+        status, out, err = await running.finish()
+    assert (status, out) == (0, ["end"])
+    assert err.count("ZeroDivisionError") == 1
+
+
+WORKER = """\
+import multiprocessing
+import threading
+
+from relay_agent.debuggee import post_mortem
+from relay_agent.debuggee import debugger
+
+def hold(what):
+    print(what, debugger.arm(), flush=True)
+    return debugger.wait_for_attach(30, threading.Event())
+
+def work():
+    post_mortem.install(hold)
+    divide(21)
+
+@post_mortem.hold_on_crash()
+def divide(number):
+    return number / 0
+
+if __name__ == "__main__":
+    worker = multiprocessing.get_context("spawn").Process(target=work)
+    worker.start()
+    worker.join()
+    print(worker.exitcode)
+"""
+
+
+async def test_worker_of_multiprocessing(tmp_path):
+    """A worker whose exceptions multiprocessing catches is held where it asks for that, and then ends as ever."""
+    script = tmp_path / "worker.py"
+    script.write_text(WORKER)
+    code = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
+    async with job(code, str(script)) as running:
+        port = (await running.line()).split()[-1]
+        async with await DapClient.connect("127.0.0.1", int(port)) as client:
+            await client.attach({}, within=30)
+            stop = await Stop.of(client)
+            assert (stop.place[0], await stop.value("number")) == ("divide", "21")
+            await client.request("disconnect", {"terminateDebuggee": False}, within=30)
+        status, out, err = await running.finish()
+    assert (status, out) == (0, ["1"])
+    assert err.count("ZeroDivisionError: division by zero") == 1
+
+
+async def test_forked_child_is_not_held():
+    """A forked child that crashes ends at once: its parent's agent knows nothing of it."""
+    code = "import os\nif os.fork() == 0:\n    divide(1)\nprint(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)\n"
+    status, out, err = await run_job(HOLD.format(seconds=30) + CRASH + code)
+    assert (status, out) == (0, ["1"])
+    assert err.count("ZeroDivisionError") == 1
+
+
+async def test_interrupted_hold():
+    """Ctrl-C ends the hold and nothing else: the crash is told, with its own exit status."""
+    code = "print('ready', flush=True)\ndivide(1)\n"
+    async with job(HOLD.format(seconds=30) + CRASH + code) as running:
+        assert await running.line() == "ready"
+        await running.line()
+        running.process.send_signal(signal.SIGINT)
+        status, _, err = await running.finish()
+    assert status == 1
+    assert err.splitlines()[0] == "relay-agent: the hold ended: KeyboardInterrupt"
+    assert err.splitlines()[-1] == "ZeroDivisionError: division by zero"
+
+
+async def test_hold_that_fails():
+    """A hold that cannot be begun is told in a line; the crash takes its way."""
+    code = "from relay_agent import crash\ncrash.install(lambda what: 1 + what)\nraise ValueError('x')"
+    status, _, err = await run_job(code)
+    assert status == 1
+    assert err.splitlines()[0].startswith("relay-agent: the hold ended: TypeError: ")
+    assert err.splitlines()[-1] == "ValueError: x"

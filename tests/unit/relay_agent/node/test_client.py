@@ -1,0 +1,259 @@
+"""Facts about a process as a member of its node: real agents, started by real processes that play the job."""
+
+import ast
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from relay_agent.node.server import FIRST_MEMBER_TIMEOUT
+from tests.support.jobs import gone, job, run_job
+from tests.support.relay import HC, LocalRelay
+
+START = f"""\
+import os, time
+from relay_agent.node.client import Member
+access = {{"hc": {HC!r}}}
+target = {{"port": 5678, "rank": 0, "pid": os.getpid(), "script": "train.py", "state": "running"}}
+def start(port=5678, answers=()):
+    return Member(access, {{**target, "port": port}}, forwards=[], answers=dict(answers))
+"""
+LISTEN = START + "member = start(); print(member.listening.wait(20), member.agent_pid, flush=True)\n"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """A node of the test's own."""
+    return tmp_path / "node"
+
+
+def settings(relay: LocalRelay, node: Path) -> dict[str, str]:
+    return {
+        "RELAY_CONNECTION_STRING_FILE": str(relay.connection_file(node.parent, "listen")),
+        "RELAY_CA_FILE": str(relay.ca_file),
+        "RELAY_NODE_DIR": str(node),
+    }
+
+
+def agent_of(line: str) -> int:
+    listening, pid = line.split()
+    assert listening == "True"
+    return int(pid)
+
+
+async def test_agent_listens_and_leaves_with_the_job(relay, node):
+    """The agent listens, and when the job has ended it is gone without a complaint and leaves no file behind."""
+    status, out, err = await run_job(LISTEN + "print(member)", **settings(relay, node))
+    assert status == 0
+    assert out[1] == "<Member port 5678 listening>"
+    assert "Traceback" not in err
+    assert "Warning" not in err
+    assert await gone(agent_of(out[0]))
+    assert not node.exists()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+async def test_agent_leaves_when_the_job_is_killed(relay, node, how):
+    """However the job ends, its agent leaves, and so do the files."""
+    async with job(LISTEN + "sys.stdin.readline()", **settings(relay, node)) as running:
+        pid = agent_of(await running.line())
+        running.process.send_signal(how)
+        assert await gone(pid)
+    assert not node.exists()
+
+
+async def test_processes_of_a_node_share_an_agent(relay, node):
+    """Those that come at the same time find one agent, which stays for as long as one of them lives."""
+    code = START + (
+        "member = start(int(sys.argv[1])); print(member.listening.wait(20), member.agent_pid, flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    environment = settings(relay, node)
+    async with job(code, "5678", **environment) as one, job(code, "5679", **environment) as two:
+        agents = {agent_of(await running.line()) for running in (one, two)}
+        assert len(agents) == 1
+        one.process.kill()
+        assert await gone(one.pid)
+        assert psutil.pid_exists(*agents)
+        await two.finish()
+        assert await gone(*agents)
+    assert not node.exists()
+
+
+async def test_port_that_is_taken(relay, node):
+    """The second process that claims a port is refused, both are told, and the first one keeps it."""
+    code = START + (
+        "member = start(); member.registered.wait(20); print(member.failure, flush=True)\nsys.stdin.readline()\n"
+    )
+    environment = settings(relay, node)
+    async with job(code, **environment) as one:
+        assert await one.line() == "None"
+        async with job(code, **environment) as two:
+            assert await two.line() == (
+                f"port 5678 is taken by pid {one.pid}, train.py on this node. "
+                "hint: give this process another --debug-port"
+            )
+            await two.finish()
+        _, _, err = await one.finish()
+        assert f"relay-agent: port 5678 was claimed by pid {two.pid}, train.py as well and refused" in err
+
+
+async def test_agent_that_is_killed(relay, node):
+    """A process whose agent is killed goes on, starts the next agent, and registers with that."""
+    code = LISTEN + (
+        "member.listening.clear(); os.kill(member.agent_pid, 9)\n"
+        "print(member.listening.wait(20), member.agent_pid, flush=True)\n"
+    )
+    status, out, err = await run_job(code, **settings(relay, node))
+    assert status == 0
+    first, second = map(agent_of, out)
+    assert first != second
+    assert "Traceback" not in err
+    assert await gone(second)
+    assert not node.exists()
+
+
+async def test_forked_child_neither_keeps_nor_ends_the_membership(relay, node):
+    """A forked child that ends changes nothing; one that outlives the job does not keep the agent."""
+    code = "import warnings; warnings.simplefilter('ignore', DeprecationWarning)\n"  # Python 3.12 on forks with threads
+    code += LISTEN + (
+        "child = os.fork()\n"
+        "if child == 0: sys.exit(0)\n"
+        "print(os.waitpid(child, 0)[1], member.is_mine, member.hopeless.wait(0.3), flush=True)\n"
+        "if os.fork() == 0:\n"
+        "    print(os.getpid(), member.is_mine, flush=True); sys.stdin.read(); sys.exit(0)\n"
+        "sys.stdin.readline(); os._exit(0)\n"
+    )
+    async with job(code, **settings(relay, node)) as running:
+        agent = agent_of(await running.line())
+        assert await running.line() == "0 True False"
+        child = int((await running.line()).split()[0])
+        running.process.kill()
+        assert await gone(agent)
+        assert psutil.pid_exists(child)
+        os.kill(child, signal.SIGKILL)
+        assert await gone(child)
+
+
+async def test_secrets_go_through_the_socket(relay, node):
+    """A connection string that is given to the call shows neither in the agent's arguments nor in its environment."""
+    code = START + (
+        "access |= {'connection_string': sys.stdin.readline().strip(), 'ca_file': sys.argv[1]}\n"
+        "member = start(); print(member.listening.wait(20), member.agent_pid, flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    async with job(code, str(relay.ca_file), RELAY_NODE_DIR=str(node)) as running:
+        assert running.process.stdin is not None
+        running.process.stdin.write(relay.connection_string("listen").encode() + b"\n")
+        agent = psutil.Process(agent_of(await running.line()))
+        assert agent.cmdline()[1:5] == ["-m", "relay_agent", "attend", str(node)]
+        assert relay.listen_key not in " ".join([*agent.cmdline(), *agent.environ().values()])
+        status, out, err = await running.finish()
+        assert (status, out) == (0, [])
+        assert f"relay-agent: listening on '{HC}'" in err
+        assert await gone(agent.pid)
+
+
+async def test_failure_reaches_the_job(node):
+    """An agent that cannot work tells the job why, leaves no zombie, and is not started again."""
+    code = START + (
+        "member = start(); print(member.hopeless.wait(20), member.failure.sentence, member, sep='|')\n"
+        "while os.path.exists(f'/proc/{member.agent_pid}'): member._process.poll(); time.sleep(0.02)\n"
+        "print(os.path.exists(access['hc']))\n"
+    )
+    status, out, err = await run_job(code, RELAY_NODE_DIR=str(node))
+    assert status == 0
+    assert out[0] == "True|no connection string is configured|<Member port 5678 hopeless>"
+    assert "Warning" not in err
+    assert err.count("no connection string is configured") == 1
+
+
+async def test_what_the_agent_asks_for(relay, node):
+    """An answer goes back to the agent; what raises goes back as an error, and the thread lives on."""
+    code = START + (
+        "member = start(answers={'one': lambda m: {'got': m['id']}, 'two': lambda m: 1 / 0})\n"
+        "sent = []; member._send = lambda message: sent.append(message)\n"
+        "for what in ('one', 'two', 'three'): member._receive({'ask': what, 'id': what})\n"
+        "print(sent)"
+    )
+    status, out, _ = await run_job(code, **settings(relay, node))
+    assert status == 0
+    assert ast.literal_eval(out[0]) == [
+        {"answer": "one", "got": "one"},
+        {"answer": "two", "error": "ZeroDivisionError: division by zero"},
+        {"answer": "three", "error": "this process does not know how"},
+    ]
+
+
+async def test_agent_is_not_debugged(relay, node):
+    """An agent that is started under an active debugger is not made a debuggee of it."""
+    code = "import debugpy; debugpy.listen(('127.0.0.1', 0))\n" + LISTEN
+    code += "print(open(f'/proc/{member.agent_pid}/cmdline').read().split(chr(0))[1:4])"
+    status, out, _ = await run_job(code, PYDEVD_DISABLE_FILE_VALIDATION="1", **settings(relay, node))
+    assert status == 0
+    assert out[1] == "['-m', 'relay_agent', 'attend']"
+
+
+async def test_files_of_the_job_do_not_get_in_the_way(tmp_path, node):
+    """The agent starts in any folder, also in one whose files are named like modules that the agent needs."""
+    if sys.version_info < (3, 11):
+        pytest.skip("-m puts the current folder first before Python 3.11")
+    for name in ("json.py", "websockets.py", "relay_agent.py"):
+        (tmp_path / name).write_text("raise SystemExit('this is the job')")
+    code = (
+        "sys.path.remove('')\n" + START + "member = start(); print(member.hopeless.wait(20), member.failure.sentence)"
+    )
+    async with job(code, cwd=tmp_path, RELAY_NODE_DIR=str(node)) as running:
+        status, out, _ = await running.finish()
+    assert (status, out) == (0, ["True no connection string is configured"])
+
+
+@pytest.mark.parametrize(
+    ("executable", "sentence"),
+    [
+        ("", "has no executable that could run the agent"),
+        ("/nonexistent/python", "the agent process cannot be started"),
+    ],
+)
+async def test_python_that_cannot_be_started(node, executable, sentence):
+    """Where no agent can be started, the failure says so, and nothing is left of the attempt."""
+    code = START + f"sys.executable = {executable!r}; member = start(); member.hopeless.wait(20); print(member.failure)"
+    status, out, _ = await run_job(code, RELAY_NODE_DIR=str(node))
+    assert status == 0
+    assert sentence in out[0]
+    assert not node.exists()
+
+
+@pytest.mark.parametrize("milliseconds", [0, 1, 2, 4, 8, 16])
+async def test_job_that_ends_while_its_agent_is_started(relay, node, milliseconds):
+    """However early the job ends, there is no agent and no file a moment later."""
+    status, _, err = await run_job(START + f"start(); time.sleep({milliseconds} / 1000)", **settings(relay, node))
+    assert status == 0
+    assert "Traceback" not in err
+    deadline = time.monotonic() + FIRST_MEMBER_TIMEOUT / 2
+    while node.exists() and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+    assert not node.exists()
+
+
+async def test_agent_of_a_job_that_ends_before_it_registers(relay, node):
+    """The agent leaves with a job that was over before it could register; nothing keeps the job's stderr open."""
+    code = """
+        import os
+        from relay_agent.node import connect
+        from relay_agent.node.directory import NodeDirectory
+        directory = NodeDirectory.of({})
+        print(connect._start(directory, directory.try_lock()).pid, flush=True)
+        os._exit(0)
+    """
+    started = time.monotonic()
+    status, out, _ = await run_job(code, **settings(relay, node))  # until its stderr has ended
+    assert status == 0
+    assert await gone(int(out[0]))
+    assert not node.exists()
+    assert time.monotonic() - started < FIRST_MEMBER_TIMEOUT / 2

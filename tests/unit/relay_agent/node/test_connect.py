@@ -1,0 +1,63 @@
+"""Facts about starting a node's agent."""
+
+import contextlib
+import os
+import socket
+import threading
+
+import pytest
+
+from relay_agent.node.connect import join
+from relay_agent.node.directory import NodeDirectory
+from relay_core.errors import ConfigurationError, RelayUnreachable
+
+
+class Gate:
+    """A lock that says when somebody comes to it."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self.reached.set()
+        self.lock.acquire()
+
+    def __exit__(self, *_exc_info: object) -> None:
+        self.lock.release()
+
+
+def test_nothing_is_started_past_a_gate(tmp_path, monkeypatch):
+    """Who comes to a gate that somebody else holds has not even made a directory."""
+    monkeypatch.setattr("relay_agent.node.connect.PATIENCE", 0.0)
+    directory = NodeDirectory(tmp_path / "node", "name")
+    gate = Gate()
+
+    def try_to_join() -> None:
+        with contextlib.suppress(RelayUnreachable):
+            join(directory, gate)
+
+    with gate.lock:
+        joining = threading.Thread(target=try_to_join)
+        joining.start()
+        assert gate.reached.wait(10)
+        assert not directory.root.exists()
+        lock = directory.try_lock()
+    assert lock is not None
+    joining.join()
+    os.close(lock)
+
+
+def test_impostor(tmp_path):
+    """An agent in a directory that others can enter is not believed: another user could pose as it."""
+    directory = NodeDirectory(tmp_path / "node", "name")
+    directory.root.mkdir()
+    directory.root.chmod(0o755)
+    with socket.socket(socket.AF_UNIX) as impostor:
+        impostor.bind(str(directory.socket_path))
+        impostor.listen()
+        with pytest.raises(ConfigurationError, match="is not a private directory of this user"):
+            join(directory, threading.Lock())
+        connection, _ = impostor.accept()
+        with connection:
+            assert connection.recv(1) == b""

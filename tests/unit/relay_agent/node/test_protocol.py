@@ -1,0 +1,28 @@
+"""Facts about the lines between a process and the node's agent."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay_agent.node.protocol import decode, encode
+
+values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5)
+
+
+@given(st.dictionaries(st.text(), values))
+def test_round_trip(message):
+    """A message is one line, and comes back as it was."""
+    line = encode(message)
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+    assert message == decode(line)
+
+
+@given(st.binary())
+def test_any_bytes(line):
+    """What is no JSON object reads as an empty message."""
+    assert isinstance(decode(line), dict)
+
+
+def test_what_is_no_json():
+    """A value that JSON does not know is sent as its text: the stacks of a job may hold anything."""
+    assert decode(encode({"a": {1}})) == {"a": "{1}"}

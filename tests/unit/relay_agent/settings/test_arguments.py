@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from relay_agent import add_debug_arguments
+from relay_agent.settings.arguments import parse_duration, parse_step_arguments
+from relay_agent.settings.model import DebugSettings
+from relay_core.errors import UsageError
+
+
+def parse(*argv: str) -> DebugSettings | None:
+    return parse_step_arguments(argv)
+
+
+@pytest.mark.parametrize("text", ["true", "True", "TRUE", "1", "yes", "on", " true "])
+def test_true_texts(text):
+    """Pipelines spell true in several ways, and each of them makes a debug run."""
+    assert parse("--is-debug", text) is not None
+
+
+@pytest.mark.parametrize("text", ["False", "false", "0", "", "none", "None", "no", "off"])
+def test_false_texts(text):
+    """`--is-debug False` arrives as text and is false."""
+    assert parse("--is-debug", text) is None
+
+
+def test_bare_flag():
+    """`--is-debug` without a value is true, also in front of another option."""
+    assert parse("--is-debug") == DebugSettings()
+    assert parse("--is-debug", "--epochs", "3") == DebugSettings()
+
+
+def test_absent_flag():
+    """A run without any of the arguments is no debug run."""
+    assert parse("--epochs", "3") is None
+
+
+def test_defaults():
+    """A debug run that says no more waits ten minutes for a debugger of rank 0 on port 5678, and then goes on."""
+    found = parse("--is-debug")
+    assert found is not None
+    assert (found.port, found.ranks, found.wait, found.abort_on_timeout) == (5678, "0", 600, False)
+    assert (found.on_crash, found.hold, found.timeouts, found.forwards, found.follow_children) == (
+        False, 1800, None, (), False,
+    )  # fmt: skip
+
+
+def test_unreadable_flag():
+    """Any other text is refused with the text in the sentence."""
+    with pytest.raises(UsageError, match="--is-debug 'maybe' is neither true nor false"):
+        parse("--is-debug", "maybe")
+
+
+@pytest.mark.parametrize("spelled", ["separate", "equals"])
+def test_all_arguments(spelled):
+    """Both `--x y` and `--x=y` are read, among arguments of the job's own."""
+    pairs = [
+        ("--is-debug", "True"),
+        ("--debug-relay-connection-name", "myhc"),
+        ("--debug-port", "5680"),
+        ("--debug-relay-connection-string-secret", "debugsecret"),
+        ("--debug-wait", "2.5"),
+        ("--debug-ranks", "0,3-5"),
+        ("--debug-on-timeout", "abort"),
+        ("--debug-on-crash", "true"),
+        ("--debug-hold", "2h"),
+        ("--debug-timeouts", "3600"),
+        ("--debug-forward", "6006,8888"),
+        ("--debug-follow-children", "yes"),
+    ]
+    given = [word for pair in pairs for word in (pair if spelled == "separate" else ["=".join(pair)])]
+    expected = DebugSettings(
+        access={"hc": "myhc", "connection_string_secret": "debugsecret"},
+        port=5680,
+        ranks="0,3-5",
+        wait=2.5,
+        abort_on_timeout=True,
+        on_crash=True,
+        hold=7200,
+        timeouts=3600,
+        forwards=(6006, 8888),
+        follow_children=True,
+    )
+    assert expected == parse("data.csv", "--lr", "-0.1", *given, "--", "--verbose")
+
+
+def test_pipeline_placeholders():
+    """The pipelines' default "none" for a name means that there is none."""
+    found = parse("--is-debug", "1", "--debug-relay-connection-name", "none")
+    assert found is not None
+    assert found.access == {}
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "-1", "five", "5678.0", "", "1e3", "\u0663"])
+def test_bad_port(port):
+    """A port outside 1-65535 is refused by name, without ending the process."""
+    with pytest.raises(UsageError, match="--debug-port"):
+        parse("--is-debug", f"--debug-port={port}")
+
+
+@pytest.mark.parametrize("wait", ["-1", "nan", "inf", "soon", ""])
+def test_bad_wait(wait):
+    """A wait that is not a finite number of seconds is refused."""
+    with pytest.raises(UsageError, match="--debug-wait"):
+        parse("--is-debug", f"--debug-wait={wait}")
+
+
+@pytest.mark.parametrize(
+    ("argument", "sentence"),
+    [
+        ("--debug-ranks=3-1", "backwards|3-1"),
+        ("--debug-on-timeout=panic", "neither continue nor abort"),
+        ("--debug-on-crash=maybe", "--debug-on-crash 'maybe' is neither true nor false"),
+        ("--debug-hold=soon", "--debug-hold 'soon' is not a number of seconds"),
+        ("--debug-timeouts=-1", "--debug-timeouts"),
+        ("--debug-forward=6006,http", "--debug-forward 'http' is not a port"),
+    ],
+)
+def test_other_bad_values(argument, sentence):
+    """Every value that makes no sense is refused with its option's name."""
+    with pytest.raises(UsageError, match=sentence):
+        parse("--is-debug", argument)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("30m", 1800), ("1.5h", 5400), ("0", 0)])
+def test_durations(text, seconds):
+    """Seconds, minutes and hours."""
+    assert seconds == parse_duration("--debug-hold", text)
+
+
+def test_bare_timeouts():
+    """`--debug-timeouts` without a value raises the watchdogs to a day."""
+    found = parse("--is-debug", "--debug-timeouts")
+    assert found is not None
+    assert found.timeouts == 86400
+
+
+def test_bad_values_are_ignored_in_an_ordinary_run():
+    """Only a debug run looks at the other arguments."""
+    assert parse("--is-debug", "false", "--debug-port", "five") is None
+
+
+def test_abbreviations_belong_to_the_job():
+    """`--is-d` and `--debug` are the job's own arguments: ours are never abbreviated."""
+    assert parse("--is-d", "true", "--debug", "--debug-p", "1") is None
+
+
+def test_default_is_the_command_line(monkeypatch):
+    """Without an argument, `sys.argv` is read and left as it was."""
+    argv = ["train.py", "--is-debug", "true", "--epochs", "3"]
+    monkeypatch.setattr("sys.argv", argv)
+    assert parse_step_arguments() == DebugSettings()
+    assert argv == ["train.py", "--is-debug", "true", "--epochs", "3"]
+
+
+def test_add_debug_arguments():
+    """A strict parser accepts the arguments, and `is_debug` is a bool there."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int)
+    add_debug_arguments(parser)
+    found = parser.parse_args(["--is-debug", "False", "--epochs", "3", "--debug-port", "5679"])
+    assert found.is_debug is False
+    assert parser.parse_args(["--is-debug"]).is_debug is True
+    assert parser.parse_args([]).is_debug is False
+    assert "remote debugging" in parser.format_help()

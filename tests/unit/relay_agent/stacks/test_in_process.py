@@ -1,0 +1,285 @@
+"""Facts about what a process reports of its own threads, and of its variables."""
+
+import json
+import signal
+import stat
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from relay_agent.stacks import in_process, local_values
+from tests.support.jobs import run_job
+
+OURS = Path(in_process.__file__).parent.parent
+
+
+@pytest.fixture
+def parked():
+    """A thread called "parked", which waits in `waiting_room`."""
+    arrived, leave = threading.Event(), threading.Event()
+
+    def waiting_room(number, label):
+        arrived.set()
+        leave.wait(30)
+
+    thread = threading.Thread(target=waiting_room, args=(7, "blue"), name="parked")
+    thread.start()
+    arrived.wait(30)
+    yield thread
+    leave.set()
+    thread.join()
+
+
+def in_helper(**options):
+    """Return what `collect` says when a thread of its own asks it, as in a job."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(in_process.collect(**options)), name="asks")
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def frame_of(threads, function):
+    return next(frame for thread in threads for frame in thread["frames"] if frame["function"] == function)
+
+
+def test_all_threads_are_reported(parked):
+    """The main thread comes first; each has name, ident and frames, the innermost last; the asking one is left out."""
+    threads = in_helper()
+    main, other = threads[0], next(thread for thread in threads if thread["name"] == "parked")
+    assert (main["name"], main["main"], main["ident"]) == ("MainThread", True, threading.main_thread().ident)
+    assert (other["main"], other["ident"]) == (False, parked.ident)
+    functions = [frame["function"] for frame in other["frames"]]
+    assert functions.index("_bootstrap") < functions.index("waiting_room") < functions.index("wait")
+    frame = frame_of(threads, "waiting_room")
+    assert (frame["file"], set(frame)) == (__file__, {"file", "line", "function"})
+    assert "asks" not in [thread["name"] for thread in threads]
+    assert json.loads(json.dumps(threads)) == threads
+
+
+def test_deep_stack_keeps_its_inner_frames():
+    """Of a deep recursion the innermost frames are reported, as many as faulthandler shows."""
+
+    def dive(depth):
+        return dive(depth - 1) if depth else in_helper()
+
+    frames = dive(300)[0]["frames"]
+    assert len(frames) == in_process.MAX_FRAMES
+    assert frames[0]["function"] == "dive"
+    assert frames[-1]["function"] in {"wait", "join", "_wait_for_tstate_lock"}
+
+
+@pytest.mark.parametrize(
+    ("files", "helper"),
+    [
+        (["/usr/lib/python3.11/threading.py", f"{OURS}/member.py", "/x/job.py"], True),
+        (["/x/threading.py", "/x/debugpy/_vendored/pydevd/pydevd.py"], True),
+        ([f"{OURS}/node/members.py"], True),
+        (["/x/threading.py", "/x/train.py", f"{OURS}/job.py"], False),
+        (["/x/threading.py"], False),
+        ([], False),
+    ],
+)
+def test_helper_threads(files, helper):
+    """A thread is a helper if the first function it ran, after threading's own, is relay-agent's or debugpy's."""
+    assert in_process.is_helper(files) == helper
+
+
+def test_helper_threads_are_left_out(monkeypatch, parked):
+    """`collect` leaves helpers out, but never the main thread."""
+    monkeypatch.setattr(in_process, "is_helper", lambda _files: True)
+    assert [thread["name"] for thread in in_helper()] == ["MainThread"]
+
+
+def test_variables_are_described(parked):
+    """With `locals` each frame has its variables as text."""
+    assert frame_of(in_helper(locals=True), "waiting_room")["locals"]["number"] == "7"
+    assert frame_of(in_helper(locals=True), "waiting_room")["locals"]["label"] == "'blue'"
+    assert "locals" not in frame_of(in_helper(), "waiting_room")
+
+
+class Rude:
+    def __repr__(self):
+        raise RuntimeError("no")
+
+
+class Array:
+    shape, dtype, device = (2, 3), "float32", "cuda:1"
+
+    def __repr__(self):
+        raise AssertionError("the repr of an array may wait for a GPU")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ([1, 2], "[1, 2]"),
+        (Rude(), "<Rude instance at "),
+        (Array(), "<Array (2, 3) float32 on cuda:1>"),
+        ([Array()], "[<Array (2, 3) float32 on cuda:1>]"),
+        ("x" * 10_000, "'xxxx"),
+        (list(range(10**6)), "[0, 1, 2, 3, 4, 5, ...]"),
+        (10**5000, ""),
+    ],
+    ids=["list", "rude", "array", "array in a list", "long text", "long list", "long number"],
+)
+def test_short_texts(value, text):
+    """A text is short, whatever the value is; a repr that raises is named, and an array's is not called."""
+    found = local_values.describe(value)
+    assert found.startswith(text)
+    assert len(found) <= local_values.MAX_TEXT
+
+
+def test_module_level_shows_variables_only():
+    """At module level, modules, functions, classes and dunder names are not variables."""
+    namespace = {
+        "sys": sys,
+        "stacks": in_process,
+        "collect": in_process.collect,
+        "Rude": Rude,
+        "epoch": 3,
+        "look": in_helper,
+    }
+    exec(compile("import threading\nseen = look(locals=True)", "<a module>", "exec"), namespace)
+    frame = next(frame for frame in namespace["seen"][0]["frames"] if frame["file"] == "<a module>")
+    assert frame["locals"] == {"epoch": "3"}
+
+
+def test_repr_that_never_returns(monkeypatch):
+    """A repr that does not return costs its own value and what comes after, and the next request does not try again."""
+    monkeypatch.setattr(local_values, "BUDGET", 0.2)
+    leave = threading.Event()
+
+    class Endless:
+        def __repr__(self):
+            leave.wait(30)
+            return "late"
+
+    def look(value, after=5):
+        return frame_of(in_helper(locals=True), "look")["locals"]
+
+    try:
+        assert look(Endless()) == dict.fromkeys(("value", "after"), local_values.NOT_IN_TIME)
+        assert look(1) == dict.fromkeys(("value", "after"), local_values.STILL_STUCK)
+    finally:
+        leave.set()
+        local_values._worker.join()
+    assert look(1) == {"value": "1", "after": "5"}
+
+
+def test_many_values_are_cut(monkeypatch):
+    """All texts together are bounded; the innermost frames have them first."""
+    monkeypatch.setattr(local_values, "MAX_TOTAL", 10)
+
+    def look(first="x" * 20, second=2):
+        return frame_of(in_helper(locals=True), "look")["locals"]
+
+    seen = look()
+    assert seen["second"] == local_values.TOO_MUCH or seen["first"] == local_values.TOO_MUCH
+
+
+async def test_signal_is_free(tmp_path):
+    """The signal for dumps is a real-time signal that nobody catches, ignores or blocks; the file is private."""
+    code = f"""
+        import signal
+        from pathlib import Path
+        from relay_agent.stacks import in_process
+        first = signal.SIGRTMIN + in_process._FIRST_SIGNAL
+        mine = lambda *_: print("mine")
+        signal.signal(first, mine)
+        signal.signal(first + 1, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [first + 2])
+        print(in_process.register_dump(Path({str(tmp_path / "dump")!r})) - first, signal.getsignal(first) is mine)
+    """
+    assert await run_job(code) == (0, ["3 True"], "")
+    assert stat.S_IMODE((tmp_path / "dump").stat().st_mode) == 0o600
+
+
+async def test_signal_writes_the_dump(tmp_path):
+    """The signal writes the stacks of all threads behind the header, again and again, and later into the next file."""
+    code = f"""
+        import json, os, threading
+        from pathlib import Path
+        from relay_agent.stacks import in_process
+        one, two = Path({str(tmp_path / "one")!r}), Path({str(tmp_path / "two")!r})
+        number = in_process.register_dump(one)
+        header = json.loads(one.read_text())
+        print(header["pid"] == os.getpid(), header["main"] == threading.main_thread().ident)
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+        print(one.read_text().count("(most recent call first)"))
+        print(in_process.register_dump(two) == number)
+        os.kill(os.getpid(), number)
+        print(one.read_text().count("(most recent call first)"), two.read_text().count("(most recent call first)"))
+    """
+    assert await run_job(code) == (0, ["True True", "2", "True", "2 1"], "")
+
+
+async def test_late_signal_after_unregistering(tmp_path):
+    """After `unregister_dump` the file is gone, and a signal that was on its way does nothing."""
+    code = f"""
+        import os
+        from pathlib import Path
+        from relay_agent.stacks import in_process
+        path = Path({str(tmp_path / "dump")!r})
+        in_process.unregister_dump()
+        number = in_process.register_dump(path)
+        in_process.unregister_dump()
+        os.kill(os.getpid(), number)
+        in_process.unregister_dump()
+        print(path.exists(), in_process.register_dump(path) == number, path.exists())
+    """
+    assert await run_job(code) == (0, ["False True True"], "")
+
+
+async def test_file_of_the_job_under_the_old_number_is_left_alone(tmp_path):
+    """A job that closes all descriptors and opens its own file in that place keeps it open."""
+    code = f"""
+        import json, os
+        from pathlib import Path
+        from relay_agent.stacks import in_process
+        path = Path({str(tmp_path / "dump")!r})
+        in_process.register_dump(path)
+        number = json.loads(path.read_text())["descriptor"]
+        os.dup2(os.open({str(tmp_path / "checkpoint")!r}, os.O_WRONLY | os.O_CREAT), number)
+        in_process.register_dump(path)
+        print(os.write(number, b"weights"))
+    """
+    assert await run_job(code) == (0, ["7"], "")
+
+
+async def test_forked_child_has_its_own_file(tmp_path):
+    """A forked child registers a file of its own, and the parent's stays the parent's."""
+    code = f"""
+        import json, os
+        from pathlib import Path
+        from relay_agent.stacks import in_process
+        one, two = Path({str(tmp_path / "one")!r}), Path({str(tmp_path / "two")!r})
+        number = in_process.register_dump(one)
+        if not (child := os.fork()):
+            in_process.register_dump(two)
+            os.kill(os.getpid(), number)
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(len(one.read_text().splitlines()), json.loads(two.read_text().splitlines()[0])["pid"] == child)
+        os.kill(os.getpid(), number)
+        print(len(one.read_text().splitlines()) > 1)
+    """
+    assert await run_job(code) == (0, ["1 True", "True"], "")
+
+
+def test_no_signal_where_there_is_no_proc(monkeypatch):
+    """Where free signals cannot be told, none is registered."""
+    monkeypatch.delattr(signal, "SIGRTMIN")
+    assert in_process.register_dump("unused") is None
+
+
+async def test_light_to_import():
+    """A job that is not asked imports neither asyncio nor what describes values."""
+    code = """
+        from relay_agent.stacks import in_process
+        print([name for name in ("asyncio", "debugpy", "relay_agent.stacks.local_values") if name in sys.modules])
+    """
+    assert await run_job(code) == (0, ["[]"], "")

@@ -1,0 +1,188 @@
+"""Facts about what a job calls: the answer, the lines on stderr, and that the job goes on in every case."""
+
+import time
+
+import pytest
+
+from relay_agent import start_remote_debugging, start_remote_debugging_from_args
+from relay_client.dap.client import DapClient
+from tests.support.jobs import gone, job, run_job
+
+GO_ON = "relay-agent: the job goes on without a debugger"
+CALL = "import relay_agent; print(relay_agent.start_remote_debugging_from_args(), flush=True)\n"
+
+
+async def test_ordinary_run_costs_nothing():
+    """A run that is not debugged imports neither debugpy nor anything that talks to a network, and starts nothing."""
+    code = CALL + (
+        "print(sorted({name.split('.')[0] for name in sys.modules} &"
+        " {'asyncio', 'azure', 'cryptography', 'debugpy', 'socket', 'ssl', 'subprocess', 'threading', 'websockets'}))\n"
+    )
+    assert await run_job(code, "--is-debug", "False") == (0, ["False", "[]"], "")
+
+
+async def test_import_is_light():
+    """Importing the library brings argparse and a handful of our own modules, which `make bench` times."""
+    code = """
+        import __future__, argparse, collections.abc, typing
+        before = set(sys.modules)
+        import relay_agent
+        print(sorted(name for name in set(sys.modules) - before if not name.startswith(("relay_agent", "relay_core"))))
+    """
+    assert (await run_job(code))[1] == ["[]"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--is-debug", "maybe"], "error: --is-debug 'maybe' is neither true nor false. hint: say --is-debug true"),
+        (
+            ["--is-debug", "--debug-relay-connection-name", "none"],
+            "error: the hybrid connection has no name. hint: add --debug-relay-connection-name",
+        ),
+        (
+            ["--is-debug", "--debug-relay-connection-name=x", "--debug-port=five"],
+            "error: --debug-port 'five' is not a port. hint: use a number from 1 to 65535, such as 5678",
+        ),
+    ],
+)
+def test_wrong_arguments(capfd, monkeypatch, arguments, line):
+    """What cannot be understood is told in one line, and the job goes on."""
+    monkeypatch.delenv("RELAY_CONNECTION_STRING", raising=False)
+    monkeypatch.delenv("RELAY_CONNECTION_STRING_FILE", raising=False)
+    assert start_remote_debugging_from_args(arguments) is False
+    assert capfd.readouterr() == ("", f"relay-agent: {line}\n{GO_ON}\n")
+
+
+def test_names_of_the_old_package(capfd, monkeypatch):
+    """The keywords of the old package are accepted, and a secret without Key Vault is told in one sentence."""
+    for name in ("RELAY_CONNECTION_STRING", "RELAY_CONNECTION_STRING_FILE", "RELAY_NAMESPACE", "KEY_VAULT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("AZRELAY_CONNECTION_STRING", raising=False)
+    attached = start_remote_debugging(
+        debug_relay_connection_string_secret="debugsecret",
+        debug_relay_connection_name="myhc",
+        debug_port=5678,
+        debugpy_connect_timeout=15,
+    )
+    assert attached is False
+    expected = "error: secret 'debugsecret' is named, but no Key Vault. hint: set KEY_VAULT_URL"
+    assert expected in capfd.readouterr().err
+
+
+async def test_agent_gives_up():
+    """The wait ends with the agent, the job runs at full speed again, and says why it is not debugged."""
+    code = CALL + "print(sys.gettrace())"
+    started = time.monotonic()
+    status, out, err = await run_job(code, "--is-debug", "true", "--debug-relay-connection-name", "myhc")
+    assert (status, out) == (0, ["False", "None"])
+    assert f"{GO_ON}: no connection string is configured" in err
+    assert time.monotonic() - started < 20
+
+
+async def test_nobody_comes(relay, tmp_path):
+    """The wait ends after `--debug-wait` seconds; the job runs at full speed, and can be attached to later."""
+    code = CALL + "sys.stdin.readline(); print('debugpy' in sys.modules)"
+    arguments = ["--is-debug=1", "--debug-relay-connection-name=myhc", "--debug-wait=0.2"]
+    secret = str(relay.connection_file(tmp_path, "listen"))
+    async with job(code, *arguments, RELAY_CONNECTION_STRING_FILE=secret, RELAY_CA_FILE=str(relay.ca_file)) as running:
+        assert await running.line() == "False"
+        status, out, err = await running.finish()
+    assert (status, out) == (0, ["False"])
+    assert "relay-agent: waits up to 0.2 s for a debugger on port 5678 of 'myhc'" in err
+    assert "no debugger came within 0.2 s; the job goes on, and one can still attach on port 5678" in err
+
+
+async def test_unexpected_trouble(capfd, monkeypatch):
+    """Whatever breaks inside, the job gets False and a line, not an exception."""
+    monkeypatch.setattr("relay_agent.debuggee.debugger.is_armed", lambda: 1 / 0)
+    assert start_remote_debugging("myhc") is False
+    assert "relay-agent: error: ZeroDivisionError: division by zero" in capfd.readouterr().err
+
+
+async def test_job_that_listens_by_itself(relay, tmp_path):
+    """A job that called `debugpy.listen` is reached on that port; one whose port is unknown is told why it is not."""
+    code = "import debugpy; debugpy.listen(('127.0.0.1', 0))\n" + CALL
+    status, out, err = await run_job(code, "--is-debug=1", "--debug-relay-connection-name=myhc")
+    assert (status, out) == (0, ["False"])
+    assert "debugpy is in use already, on a port that cannot be told. hint: leave debugpy.listen()" in err
+
+
+async def test_attached_at_the_second_call(relay, tmp_path):
+    """A second call goes on with the registration of the first, and returns True when a debugger is attached."""
+    code = """
+        import relay_agent, os
+        from relay_agent.debuggee import process
+        from relay_agent.debuggee import debugger
+        settings = dict(connection_string_file=sys.argv[1], ca_file=sys.argv[2])
+        print(relay_agent.start_remote_debugging("myhc", wait=0, **settings), flush=True)
+        process.current().member.registered.wait(20)
+        agent = process.current().member.agent_pid
+        print(agent, debugger.arm(), flush=True)
+        for _ in range(2):
+            print(relay_agent.start_remote_debugging("myhc", wait=30, **settings), flush=True)
+        print(process.current().member.agent_pid == agent)
+        sys.stdin.readline()
+    """
+    async with job(code, str(relay.connection_file(tmp_path, "listen")), str(relay.ca_file)) as running:
+        assert await running.line() == "False"
+        agent, port = map(int, (await running.line()).split())
+        client = await DapClient.connect("127.0.0.1", port)
+        await client.attach({})
+        assert [await running.line() for _ in range(2)] == ["True"] * 2
+        await client.close()
+        status, out, err = await running.finish()
+    assert (status, out) == (0, ["True"])
+    assert "relay-agent: a debugger is attached, after " in err
+    assert "relay-agent: a debugger is attached already" in err
+    assert await gone(agent)
+
+
+async def test_abort_when_nobody_comes(relay, tmp_path):
+    """With `--debug-on-timeout abort` a job for which nobody came ends with status 14 and says why."""
+    arguments = ["--is-debug", "--debug-relay-connection-name=myhc", "--debug-wait=0.2", "--debug-on-timeout=abort"]
+    secret = str(relay.connection_file(tmp_path, "listen"))
+    status, out, err = await run_job(
+        CALL, *arguments, RELAY_CONNECTION_STRING_FILE=secret, RELAY_CA_FILE=str(relay.ca_file)
+    )
+    assert (status, out) == (14, [])
+    assert "relay-agent: nobody came: the process ends, as --debug-on-timeout abort says" in err
+
+
+async def test_rank_that_does_not_wait(relay, tmp_path):
+    """A rank that is not selected goes on at once and says on which port it can be debugged."""
+    arguments = ["--is-debug", "--debug-relay-connection-name=myhc", "--debug-ranks=1-2"]
+    environment = {
+        "RELAY_CONNECTION_STRING_FILE": str(relay.connection_file(tmp_path, "listen")),
+        "RELAY_CA_FILE": str(relay.ca_file),
+        "RELAY_RANK": "3",
+        "RELAY_WORLD_SIZE": "4",
+    }
+    status, out, err = await run_job(CALL, *arguments, **environment)
+    assert (status, out) == (0, ["False"])
+    assert "relay-agent: rank 3: a debugger can attach on port 5681 of 'myhc'" in err
+
+
+async def test_breakpoint_in_an_ordinary_run():
+    """`relay_agent.breakpoint()` does nothing and imports nothing in a run that is not debugged."""
+    code = """
+        import relay_agent
+        for _ in range(3): relay_agent.breakpoint()
+        print(sorted({name.split('.')[0] for name in sys.modules} & {'debugpy', 'socket', 'subprocess', 'threading'}))
+    """
+    assert await run_job(code, "--epochs", "3") == (0, ["[]"], "")
+
+
+async def test_failure_of_what_nobody_waits_for(tmp_path):
+    """A job on demand is told once why no debugger can come, and what to do."""
+    code = """
+        import relay_agent
+        from relay_agent.debuggee import process
+        relay_agent.start_remote_debugging("myhc", 5678, wait=0)
+        print(process.current().member.hopeless.wait(30))
+    """
+    place = tmp_path / ("long" * 25)
+    status, out, err = await run_job(code, RELAY_CONNECTION_STRING="Endpoint=sb://x/", RELAY_NODE_DIR=str(place))
+    assert (status, out) == (0, ["True"])
+    assert err.count("too long for a socket") == 1
+    assert f"{GO_ON}: the path of {place} is too long for a socket. hint: set RELAY_NODE_DIR to a shorter one" in err

@@ -1,0 +1,50 @@
+"""Facts about the line that a library says in somebody else's process."""
+
+import io
+import sys
+
+from relay_agent.stderr import say, say_it_goes_on
+
+
+def test_a_line(capfd):
+    """It names its author, and goes to stderr."""
+    say_it_goes_on("no relay")
+    assert (
+        "",
+        "relay-agent: error: no relay\nrelay-agent: the job goes on without a debugger\n",
+    ) == capfd.readouterr()
+
+
+def test_in_one_piece(monkeypatch):
+    """Lines of several ranks, written to one terminal, do not mix."""
+    written = []
+
+    class Pieces(io.StringIO):
+        def write(self, text):
+            written.append(text)
+
+    monkeypatch.setattr(sys, "stderr", Pieces())
+    say("one")
+    say("two")
+    assert ["relay-agent: one\n", "relay-agent: two\n"] == written
+
+
+def test_no_stderr(monkeypatch):
+    """A process without stderr, such as one of pythonw or a daemon, is not disturbed."""
+    monkeypatch.setattr(sys, "stderr", None)
+    say("nobody hears this")
+
+
+def test_past_a_debugger(monkeypatch, capfd):
+    """Where pydevd has put its own stream before the job's, the line goes to the job's."""
+
+    class Redirected:
+        _redirect_to = (sys.stderr, None)
+
+        def write(self, _text):
+            raise AssertionError("a developer could step into this")
+
+    monkeypatch.setattr(sys, "stderr", Redirected())
+    say("there")
+    monkeypatch.undo()
+    assert capfd.readouterr().err == "relay-agent: there\n"

@@ -1,0 +1,161 @@
+"""Facts about whose a port is."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay_client.agents.announcement import AgentInfo, TargetInfo
+from relay_client.agents.roster import AWAY_LIMIT, Destination, Roster
+
+PORT = 5678
+
+
+def agent(name: str, *ports: int, since: float | None = None, node: int | None = None, **fields: object) -> AgentInfo:
+    targets = tuple(TargetInfo(port, pid=ord(name[0]), since=since) for port in ports)
+    return AgentInfo(name, host=name, node_rank=node, targets=targets, **fields)
+
+
+def owner(roster: Roster, now: float, port: int = PORT) -> str | None:
+    claim = roster.owner(port, now)
+    return claim.agent.id if claim else None
+
+
+def test_a_port_belongs_to_the_agent_that_claims_it() -> None:
+    """One claim, one owner; a port without a claim has none."""
+    roster = Roster()
+    assert roster.put(agent("a", PORT), 100) is None
+    assert "a" == owner(roster, 100)
+    assert owner(roster, 100, PORT + 1) is None
+
+
+def test_the_earlier_claim_counts_whichever_was_found_first() -> None:
+    """The time that the agents tell decides, not the order of discovery; the other is a conflict."""
+    roster = Roster()
+    roster.put(agent("late", PORT, since=60), 100)
+    roster.put(agent("early", PORT, since=50), 101)
+    assert "early" == owner(roster, 102)
+    (conflict,) = roster.conflicts(102)
+    assert {"port": PORT, "kept_by": "early pid 101", "refused": "late pid 108"} == conflict.as_json()
+    assert [True, True, False] == [conflict.concerns(name) for name in ("early", "late", "other")]
+
+
+def test_without_times_the_first_to_be_found_counts() -> None:
+    """Agents that tell no time are in the order in which this client heard of them."""
+    roster = Roster()
+    for number, name in enumerate("abc"):
+        roster.put(agent(name, PORT), 100 + number)
+    assert "a" == owner(roster, 200)
+    assert ["b", "c"] == [conflict.refused.agent.id for conflict in roster.conflicts(200)]
+
+
+def test_a_claim_keeps_its_time_when_the_state_changes() -> None:
+    """`since` is the state's; a claim is as old as its first announcement."""
+    roster = Roster()
+    roster.put(agent("a", PORT, since=50), 100)
+    roster.put(agent("b", PORT, since=60), 100)
+    before = roster.put(agent("a", PORT, since=99), 101)
+    assert before == agent("a", PORT, since=50)
+    assert "a" == owner(roster, 102)
+
+
+def test_an_agent_that_is_away_keeps_its_port() -> None:
+    """With nobody else there, a lost agent stays the owner."""
+    roster = Roster()
+    roster.put(agent("a", PORT), 100)
+    roster.lost("a", 110)
+    assert "a" == owner(roster, 110 + 10 * AWAY_LIMIT)
+
+
+def test_an_agent_that_is_away_loses_its_port_to_a_new_job() -> None:
+    """A claim that is made after the owner was lost is a restarted job."""
+    roster = Roster()
+    roster.put(agent("a", PORT, since=50), 100)
+    roster.lost("a", 110)
+    roster.put(agent("b", PORT, since=109), 111)
+    assert "b" == owner(roster, 111)
+    assert [] == roster.conflicts(111)
+
+
+def test_a_rival_has_to_wait_a_moment() -> None:
+    """An older rival does not get the port while the owner merely changes its transport."""
+    roster = Roster()
+    roster.put(agent("a", PORT, since=50), 100)
+    roster.put(agent("b", PORT, since=60), 100)
+    roster.lost("a", 110)
+    assert ["a", "b"] == [owner(roster, 110 + AWAY_LIMIT - 1), owner(roster, 110 + AWAY_LIMIT)]
+    assert [] == roster.conflicts(111)
+    roster.found("a")
+    assert "a" == owner(roster, 200)
+    assert 1 == len(roster.conflicts(200))
+
+
+def test_a_target_that_leaves_frees_its_port() -> None:
+    """What an agent does not announce any more it does not serve."""
+    roster = Roster()
+    roster.put(agent("a", PORT, PORT + 1), 100)
+    roster.put(agent("b", PORT), 101)
+    roster.put(agent("a", PORT + 1), 102)
+    assert ["b", "a"] == [owner(roster, 103), owner(roster, 103, PORT + 1)]
+    roster.remove("b")
+    assert owner(roster, 104) is None
+    assert [PORT + 1] == [claim.target.port for claim in roster.targets(104)]
+
+
+def test_forwards_go_to_the_lowest_node_first() -> None:
+    """A forward leads to the agent with the lowest node rank, one without a rank comes last, one that is away later."""
+    roster = Roster()
+    roster.put(agent("x", forwards=(6006,)), 100)
+    roster.put(agent("b", node=1, forwards=(6006,)), 100)
+    roster.put(agent("a", node=0, forwards=(6006,)), 100)
+    forward = Destination(6006, is_forward=True)
+    assert "a" == roster.route(forward, 101)
+    assert "b" == roster.route(Destination(6006, is_forward=True, node_rank=1), 101)
+    assert roster.route(Destination(6006, is_forward=True, node_rank=7), 101) is None
+    roster.lost("a", 101)
+    assert "b" == roster.route(forward, 102)
+
+
+def test_ports_and_forwards_stand_in_for_each_other() -> None:
+    """--ports prefers targets and --forward forwards, and each takes the other if there is nothing else."""
+    roster = Roster()
+    roster.put(agent("target", PORT), 100)
+    roster.put(agent("forward", forwards=(PORT, 6006)), 100)
+    assert ["target", "forward"] == [
+        roster.route(Destination(PORT, is_forward=is_forward), 101) for is_forward in (False, True)
+    ]
+    assert "forward" == roster.route(Destination(6006), 101)
+
+
+NAMES = st.sampled_from("abcd")
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["put", "lost", "found", "remove"]), NAMES, st.sets(st.sampled_from([1, 2]))),
+        max_size=30,
+    )
+)
+def test_a_port_always_has_exactly_one_owner_if_it_is_claimed(steps: list[tuple[str, str, set[int]]]) -> None:
+    """Whatever happens, the owner claims the port, can be reached if any claimant can (after a while), and is one."""
+    roster = Roster()
+    claims: dict[str, set[int]] = {}
+    away: set[str] = set()
+    for now, (what, name, ports) in enumerate(steps):
+        if what == "put":
+            roster.put(agent(name, *ports), now)
+            claims[name] = ports
+        elif what == "remove":
+            roster.remove(name)
+            claims.pop(name, None)
+            away.discard(name)
+        elif what == "lost":
+            roster.lost(name, now)
+            away |= {name} & claims.keys()
+        else:
+            roster.found(name)
+            away.discard(name)
+        for port in (1, 2):
+            claimants = {name for name, claimed in claims.items() if port in claimed}
+            found = owner(roster, now + AWAY_LIMIT, port)
+            assert (found in claimants) if claimants else found is None
+            if claimants - away:
+                assert found not in away

@@ -1,0 +1,64 @@
+"""Facts about what `relay-client targets` prints."""
+
+from relay_client.agents.announcement import AgentInfo, State, TargetInfo
+from relay_client.cli.targets import as_json, plain_table, rows
+
+NOW = 1000.0
+NODE = AgentInfo(
+    "1a2b3c4d-5e6f",
+    host="node-1",
+    node_rank=1,
+    run="r1",
+    targets=(
+        TargetInfo(5681, 3, 4, 45, "train.py", State.ATTACHED, "", 900.0, None, "bob@laptop", 750.0),
+        TargetInfo(5680, 2, 4, 44, "train.py", State.CRASHED, "ValueError: no", 400.0),
+    ),
+    forwards=(6006,),
+)
+SERVE = AgentInfo("9f8e7d6c", host="box", targets=(TargetInfo(5999),))
+EMPTY = AgentInfo("5a5a5a5a", host="spare", forwards=(6006,))
+
+
+def test_one_row_for_each_target() -> None:
+    """Rows are in the order of the ports, and say since when."""
+    assert [
+        ("1 node-1", "2", "5680", "44", "train.py", "crashed: ValueError: no", "10 min", ""),
+        ("1 node-1", "3", "5681", "45", "train.py", "attached", "1 min", "bob@laptop, 4 min"),
+        ("box", "", "5999", "", "", "", "", ""),
+        ("spare", "", "", "", "", "forwards 6006", "", ""),
+    ] == rows([NODE, SERVE, EMPTY], NOW)
+
+
+def test_the_plain_table_is_aligned() -> None:
+    """Each column begins where its heading does."""
+    heading, first, *_ = plain_table(rows([NODE, SERVE], NOW)).splitlines()
+    assert heading.index("port") == first.index("5680")
+    assert heading.index("state") == first.index("crashed")
+
+
+def test_json_has_everything() -> None:
+    """Programs get numbers as numbers, and null for what is not known."""
+    found = as_json([NODE, SERVE])
+    assert {
+        "agent": "9f8e7d6c",
+        "host": "box",
+        "node_rank": None,
+        "run": None,
+        "rank": None,
+        "world": None,
+        "port": 5999,
+        "pid": None,
+        "script": None,
+        "state": None,
+        "detail": None,
+        "since": None,
+        "until": None,
+        "holder": None,
+        "held_since": None,
+    } == found["targets"][2]
+    assert [(3, 5681, "bob@laptop", 750.0)] == [
+        (target["rank"], target["port"], target["holder"], target["held_since"])
+        for target in found["targets"]
+        if target["holder"]
+    ]
+    assert [{"agent": NODE.id, "host": "node-1", "node_rank": 1, "port": 6006}] == found["forwards"]

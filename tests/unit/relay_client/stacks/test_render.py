@@ -1,0 +1,193 @@
+"""Facts about how the stacks of ranks are grouped and shown."""
+
+import json
+
+import pytest
+
+from relay_client.stacks.groups import group, read_replies
+from relay_client.stacks.render import show_stacks, stacks_as_json
+
+TORCH = "/usr/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
+
+
+def frame(file, line, function, **values):
+    return {"file": file, "line": line, "function": function, **({"locals": values} if values else {})}
+
+
+def process(rank, *frames, how="helper thread"):
+    main = {"name": "MainThread", "ident": 1, "main": True, "frames": list(frames)}
+    return {"port": 5678 + rank, "rank": rank, "pid": 100 + rank, "how": how, "threads": [main]}
+
+
+def thread(name, *frames):
+    return {"name": name, "ident": 2, "main": False, "frames": list(frames)}
+
+
+def waiting(rank, **options):
+    """A rank that waits for the others."""
+    main, step = frame("/job/train.py", 90, "<module>"), frame("/job/model.py", 88, "step", loss=f"0.{rank}")
+    return process(rank, main, step, frame(TORCH, 2501, "all_reduce"), **options)
+
+
+def loading(rank, **options):
+    """A rank that is elsewhere."""
+    return process(rank, frame("/job/train.py", 90, "<module>"), frame("/job/dataset.py", 51, "read"), **options)
+
+
+def labels(*processes, **options):
+    return [found.label for found in group(read_replies([{"processes": list(processes)}]), **options)]
+
+
+def test_odd_ranks_first():
+    """Of fifteen ranks the one that is elsewhere comes first, with its stack; the others are one paragraph."""
+    replies = [
+        {"host": "node0", "processes": [waiting(rank) for rank in range(8) if rank != 3] + [loading(3)]},
+        {"host": "node1", "processes": [waiting(rank) for rank in range(8, 15)]},
+    ]
+    assert show_stacks(replies) == (
+        "rank 3 on node0 in read dataset.py:51\n"
+        "  seen by helper thread\n"
+        "    /job/train.py:90 <module>\n"
+        "    /job/dataset.py:51 read\n"
+        "\n"
+        "14 ranks (0-2,4-14) in all_reduce distributed_c10d.py:2501, called in step model.py:88\n"
+        "  seen by helper thread\n"
+        "    /job/train.py:90 <module>\n"
+        "    /job/model.py:88 step\n"
+        f"    {TORCH}:2501 all_reduce"
+    )
+
+
+def test_everybody_at_one_place():
+    """Where all ranks do the same, one paragraph says so."""
+    text = show_stacks([{"processes": [waiting(0), waiting(1)]}])
+    assert text.startswith("all 2 ranks (0-1) in all_reduce ")
+
+
+def test_line_function_and_file_count():
+    """Stacks are equal if file, line and function of each frame are; variables do not count."""
+    a, b = frame("/job/a.py", 1, "f"), frame("/job/a.py", 2, "f")
+    assert labels(process(0, a), process(1, b), process(2, a)) == ["rank 1", "2 ranks (0,2)"]
+    assert labels(waiting(0), waiting(1)) == ["2 ranks (0-1)"]
+    assert labels(process(0, a), process(1, frame("/job/a.py", 1, "g"))) == ["rank 0", "rank 1"]
+
+
+def test_other_threads_count_on_request():
+    """By default only main threads are compared; with all threads, their names and order still do not count."""
+    reader, idle = frame("/job/io.py", 5, "fetch"), frame("/job/io.py", 9, "idle")
+    processes = [waiting(0), waiting(1), waiting(2)]
+    for found, extra in zip(processes, ([reader, idle], [idle, reader], [idle, idle]), strict=True):
+        found["threads"] += [thread(f"worker-{found['rank']}", one) for one in extra]
+    assert labels(*processes) == ["3 ranks (0-2)"]
+    assert labels(*processes, all_threads=True) == ["rank 2", "2 ranks (0-1)"]
+    text = show_stacks([{"processes": processes}])
+    assert "and 2 other threads" in text
+    assert "io.py" not in text
+    text = show_stacks([{"processes": processes}], all_threads=True)
+    assert "  thread worker-2\n    /job/io.py:9 idle" in text
+
+
+def test_who_has_seen_it():
+    """Ranks that were asked in different ways are still one group, which says for whom which way had an answer."""
+    text = show_stacks([{"processes": [waiting(0), waiting(1, how="faulthandler"), waiting(2)]}])
+    assert "  seen by helper thread (2 ranks (0,2)), faulthandler (rank 1)\n" in text
+
+
+def test_who_gave_no_stack_comes_first():
+    """A rank without a stack, and an agent that could not be asked, come first and say why."""
+    silent = {"rank": 2, "port": 5680, "pid": 9, "how": "none", "threads": [], "error": "it has ended"}
+    replies = [{"processes": [waiting(0), loading(1), silent]}, {"host": "node1", "error": "its tunnel is lost"}]
+    lines = show_stacks(replies).splitlines()
+    assert lines[0] == "node1: no stack: its tunnel is lost"
+    assert lines[2] == "rank 2: no stack: it has ended"
+    assert lines[4].startswith("rank 0 in ")
+
+
+def test_ranks_are_chosen():
+    """Only the ranks asked for are shown, and agents that may have them."""
+    replies = [{"processes": [waiting(0), loading(1)]}, {"host": "node1", "error": "gone"}]
+    assert [found.rank for found in read_replies(replies, {1})] == [1, None]
+    assert show_stacks([{"processes": [waiting(0)]}], ranks={5}) == "no process to look at"
+
+
+def test_variables_on_request():
+    """Variables stand under their frame; of a group they are those of the first rank."""
+    replies = [{"processes": [waiting(4), waiting(2)]}]
+    assert "loss" not in show_stacks(replies)
+    text = show_stacks(replies, locals=True)
+    assert "  seen by helper thread; variables of rank 2\n" in text
+    assert "    /job/model.py:88 step\n        loss = 0.2\n" in text
+
+
+def test_frames_of_the_debugger_are_not_shown():
+    """A thread at a breakpoint shows the line of the breakpoint, not how the debugger waits."""
+    stop = frame("/x/site-packages/debugpy/_vendored/pydevd/pydevd.py", 2199, "do_wait_suspend")
+    text = show_stacks([{"processes": [process(0, frame("/job/a.py", 1, "f"), stop, stop)]}])
+    assert text.endswith("rank 0 in f a.py:1\n  seen by helper thread\n    /job/a.py:1 f")
+
+
+def test_processes_without_ranks():
+    """What has no rank is known by its port."""
+    found = waiting(0)
+    del found["rank"]
+    assert show_stacks([{"processes": [found]}]).startswith("port 5678 in all_reduce ")
+
+
+def test_text_of_a_job_cannot_steer_the_terminal():
+    """Escape sequences and line breaks in names and values are shown as such."""
+    evil = frame("/job/\x1b[2Ja.py", 1, "f", x="a\nb\x1b]0;title\x07")
+    text = show_stacks([{"host": "\x1b[1m", "processes": [process(0, evil)]}], locals=True)
+    assert "\x1b" not in text
+    assert "        x = a\\nb\\x1b]0;title\\x07" in text
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {},
+        {"processes": None},
+        {"processes": [None, 3, {}]},
+        {"processes": [{"rank": "x", "threads": [{"frames": [{"line": "x", "locals": [1]}, None]}, 7]}]},
+    ],
+)
+def test_replies_of_other_versions(reply):
+    """Fields that are missing or of another kind do not end the command."""
+    assert show_stacks([reply], locals=True)
+    assert json.loads(stacks_as_json([reply]))["groups"] is not None
+
+
+def test_json():
+    """JSON has the groups in the same order, with everything that was said."""
+    found = json.loads(stacks_as_json([{"host": "node0", "processes": [waiting(0), waiting(1), loading(2)]}]))["groups"]
+    assert [one["ranks"] for one in found] == [[2], [0, 1]]
+    assert found[1] | {"threads": []} == {
+        "ranks": [0, 1],
+        "ports": [5678, 5679],
+        "pids": [100, 101],
+        "hosts": ["node0"],
+        "place": "all_reduce distributed_c10d.py:2501, called in step model.py:88",
+        "how": "helper thread",
+        "error": "",
+        "threads": [],
+    }
+    assert found[0]["threads"][0]["frames"][1] == frame("/job/dataset.py", 51, "read") | {"locals": {}}
+
+
+def test_colours(monkeypatch):
+    """On a terminal headings are bold, unless NO_COLOR is set; the text is the same."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    replies = [{"processes": [waiting(0), loading(1)]}]
+    colored = show_stacks(replies, color=True)
+    assert "\x1b[1m" in colored
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = show_stacks(replies, color=True)
+    assert "\x1b[3" not in plain
+    assert [line.rstrip() for line in show_stacks(replies).splitlines()] == [
+        line.rstrip() for line in _without_codes(plain).splitlines()
+    ]
+
+
+def _without_codes(text):
+    import re
+
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)

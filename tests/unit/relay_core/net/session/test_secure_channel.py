@@ -1,0 +1,304 @@
+import hashlib
+import ssl
+import tempfile
+
+import pytest
+from cryptography import x509
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay_core.errors import ConnectionLost, ProtocolError
+from relay_core.net.session import secure_channel
+from relay_core.net.session.secure_channel import (
+    ChannelState,
+    SecureChannel,
+    TunnelIdentity,
+    TunnelKeyMissing,
+    WrongTunnelKey,
+)
+from relay_core.tunnel import AgentHandshake, ClientHandshake, Refusal, Role, SessionTable, Settings
+from relay_core.tunnel.frames import HEADER_SIZE
+from relay_core.tunnel.messages import Refused
+from tests.support.tunnel_link import ENTROPY
+
+KEY = bytes(range(32))
+CLIENT = TunnelIdentity(Role.CLIENT, KEY)
+AGENT = TunnelIdentity(Role.AGENT, KEY)
+OTHER_CLIENT = TunnelIdentity(Role.CLIENT, bytes(32))
+OTHER_AGENT = TunnelIdentity(Role.AGENT, bytes(32))
+
+
+def shake_hands(client: SecureChannel, agent: SecureChannel) -> None:
+    while (up := client.data_to_send()) or (down := agent.data_to_send()):
+        assert agent.feed(up) == b""
+        if not up:
+            assert client.feed(down) == b""
+
+
+def open_pair() -> tuple[SecureChannel, SecureChannel]:
+    client, agent = SecureChannel(CLIENT), SecureChannel(AGENT)
+    shake_hands(client, agent)
+    assert client.state is agent.state is ChannelState.OPEN
+    return client, agent
+
+
+def test_both_sides_derive_the_same_certificates():
+    """Each side has what the other expects, and the two roles have different ones."""
+    assert CLIENT.certificate == AGENT.peer_certificate
+    assert AGENT.certificate == CLIENT.peer_certificate
+    assert CLIENT.certificate != AGENT.certificate
+    assert OTHER_CLIENT.certificate != CLIENT.certificate
+
+
+@pytest.mark.parametrize(
+    ("identity", "digest"),
+    [
+        (CLIENT, "69331aa8b3632460a1fb53470ce835d0f8de401df11a574a03e3cb6045195afa"),
+        (AGENT, "3f0ec0ccf4321b7d7cc000bd2a2cbb2631b0642b8ed5a0ef6c8c5b2c0d5cdf39"),
+    ],
+)
+def test_certificates_are_the_same_everywhere(identity, digest):
+    """The bytes depend on nothing but key and role; were they to change, old and new versions could not meet."""
+    assert hashlib.sha256(identity.certificate).hexdigest() == digest
+
+
+def test_a_certificate_needs_no_clock_and_has_no_secrets():
+    """Valid for ever, serial number 1, named after its role."""
+    certificate = x509.load_der_x509_certificate(CLIENT.certificate)
+    assert certificate.not_valid_before_utc.year == 1970
+    assert certificate.not_valid_after_utc.year == 9999
+    assert certificate.serial_number == 1
+    assert certificate.subject.rfc4514_string() == "CN=relay-debug client"
+    assert repr(CLIENT) == "<TunnelIdentity client>"
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_private_key_leaves_no_file(monkeypatch, tmp_path, in_memory):
+    """Whether the system has nameless files or not, none is there afterwards."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    if not in_memory:
+        monkeypatch.delattr(secure_channel.os, "memfd_create", raising=False)
+    identity = TunnelIdentity(Role.AGENT, KEY)
+    assert list(tmp_path.iterdir()) == []
+    shake_hands(SecureChannel(CLIENT), SecureChannel(identity))
+
+
+def test_a_private_key_file_is_for_its_owner_only(monkeypatch, tmp_path):
+    """Where a file is needed it has mode 0600 for the moment it exists."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delattr(secure_channel.os, "memfd_create", raising=False)
+    with secure_channel._private_file(b"secret") as path:
+        assert path.parent == tmp_path
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_key_of_another_length_is_refused():
+    """32 bytes, no more and no less."""
+    with pytest.raises(ValueError, match="32 bytes"):
+        TunnelIdentity(Role.AGENT, b"short")
+
+
+def test_it_is_tls_1_3_without_tickets():
+    """Nothing older is offered, and no key outlives its transport."""
+    client, _ = open_pair()
+    assert client._ssl.version() == "TLSv1.3"
+    for identity in (CLIENT, AGENT):
+        assert identity.context.minimum_version is ssl.TLSVersion.TLSv1_3
+        assert identity.context.verify_mode is ssl.CERT_REQUIRED
+        assert identity.context.options & ssl.OP_NO_TICKET
+    assert AGENT.context.num_tickets == 0
+    assert not client._ssl.session_reused
+
+
+@given(
+    messages=st.lists(st.lists(st.binary(max_size=40_000), max_size=3), max_size=4),
+    cuts=st.lists(st.integers(1, 50_000), max_size=6),
+)
+def test_plaintext_survives_any_cutting(messages, cuts):
+    """What is sealed on one side comes out on the other, however the ciphertext is cut, in both directions."""
+    for sender, receiver in (open_pair(), open_pair()[::-1]):
+        ciphertext = b"".join(sender.seal(message) for message in messages)
+        plaintext = b""
+        for size in [*cuts, len(ciphertext)]:
+            plaintext += receiver.feed(ciphertext[:size])
+            ciphertext = ciphertext[size:]
+        plaintext += receiver.feed(ciphertext)
+        assert plaintext == b"".join(piece for message in messages for piece in message)
+
+
+def test_a_handshake_may_arrive_byte_by_byte():
+    """Cutting it changes nothing, and the last flight may bring data along."""
+    client, agent = SecureChannel(CLIENT), SecureChannel(AGENT)
+    for _ in range(3):
+        for byte in client.data_to_send():
+            agent.feed(bytes([byte]))
+        for byte in agent.data_to_send():
+            client.feed(bytes([byte]))
+    assert client.state is agent.state is ChannelState.OPEN
+    client, agent = SecureChannel(CLIENT), SecureChannel(AGENT)
+    agent.feed(client.data_to_send())
+    client.feed(agent.data_to_send())
+    assert agent.feed(client.seal([b"HELLO"])) == b"HELLO"
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [(CLIENT, OTHER_AGENT), (OTHER_CLIENT, AGENT)])
+def test_a_wrong_key_is_told_on_both_sides(mine, theirs):
+    """Both can say that the keys differ, whoever finds out first."""
+    client, agent = SecureChannel(mine), SecureChannel(theirs)
+    agent.feed(client.data_to_send())
+    with pytest.raises(WrongTunnelKey, match="different tunnel keys"):
+        client.feed(agent.data_to_send())
+    assert client.state is ChannelState.FAILED
+    with pytest.raises(WrongTunnelKey):
+        agent.feed(client.data_to_send())
+    assert agent.state is ChannelState.FAILED
+    assert agent.feed(b"more") == b""
+
+
+def test_an_agent_that_refuses_a_client_that_trusts_it_is_told():
+    """A client that is done before the agent has looked still learns that its key was the wrong one."""
+    half = TunnelIdentity(Role.CLIENT, KEY)
+    half.context = secure_channel._context(
+        Role.CLIENT,
+        secure_channel._derive_key(bytes(32), Role.CLIENT),
+        OTHER_CLIENT.certificate,
+        AGENT.certificate,
+    )
+    client, agent = SecureChannel(half), SecureChannel(AGENT)
+    agent.feed(client.data_to_send())
+    client.feed(agent.data_to_send())
+    assert client.state is ChannelState.OPEN
+    with pytest.raises(WrongTunnelKey):
+        agent.feed(client.seal([b"HELLO"]))
+    with pytest.raises(WrongTunnelKey):
+        client.feed(agent.data_to_send())
+
+
+def test_a_side_is_not_fooled_by_its_own_certificate():
+    """Reflection: whoever holds only the client's role cannot play the agent."""
+    mirror = TunnelIdentity(Role.AGENT, KEY)
+    mirror.context = secure_channel._context(
+        Role.AGENT, secure_channel._derive_key(KEY, Role.CLIENT), CLIENT.certificate, CLIENT.certificate
+    )
+    client, agent = SecureChannel(CLIENT), SecureChannel(mirror)
+    agent.feed(client.data_to_send())
+    with pytest.raises(WrongTunnelKey):
+        client.feed(agent.data_to_send())
+
+
+def test_a_trusted_but_unexpected_certificate_is_refused():
+    """The pin is the exact certificate, not merely what OpenSSL accepts."""
+    identity = TunnelIdentity(Role.CLIENT, KEY)
+    identity.peer_certificate = OTHER_AGENT.certificate
+    client, agent = SecureChannel(identity), SecureChannel(AGENT)
+    agent.feed(client.data_to_send())
+    with pytest.raises(WrongTunnelKey):
+        client.feed(agent.data_to_send())
+    assert client.state is ChannelState.FAILED
+
+
+def test_an_agent_with_a_key_tells_a_client_without():
+    """The agent says which side lacks the key, and the client can read it, in the clear."""
+    handshake, agent = ClientHandshake.hello(Settings()), SecureChannel(AGENT)
+    with pytest.raises(TunnelKeyMissing, match="the agent has a tunnel key and the client has none") as caught:
+        agent.feed(handshake.data_to_send())
+    assert caught.value.role is Role.CLIENT
+    outcome = handshake.receive_data(agent.data_to_send(), 0.0)
+    assert (outcome.refusal, outcome.text) == (Refusal.KEY_MISMATCH, caught.value.sentence)
+
+
+def test_a_client_with_a_key_is_told_by_an_agent_without():
+    """The other way round as well, through the agent's refusal in the clear."""
+    client = SecureChannel(CLIENT)
+    refusal = AgentHandshake(SessionTable(Settings()), ENTROPY).receive_data(client.data_to_send(), 0.0)
+    with pytest.raises(TunnelKeyMissing, match="the client has a tunnel key and the agent has none") as caught:
+        client.feed(refusal.reply)
+    assert caught.value.role is Role.AGENT
+    assert caught.value.sentence == Refused.decode(refusal.reply[HEADER_SIZE:]).text
+    assert client.data_to_send() == b""
+
+
+@pytest.mark.parametrize("identity", [CLIENT, AGENT])
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n", b"\x01\x00", b"{"])
+def test_strangers_are_not_taken_for_a_missing_key(identity, data):
+    """Something that speaks neither TLS nor the tunnel protocol is called that, and gets no answer."""
+    channel = SecureChannel(identity)
+    with pytest.raises(ProtocolError, match="neither TLS nor the tunnel protocol"):
+        channel.feed(data)
+    assert channel.state is ChannelState.FAILED
+    assert channel.data_to_send() == b""
+
+
+def test_tls_garbage_is_a_protocol_error():
+    """A record that begins well and goes on badly breaks the handshake, with a sentence of ours."""
+    with pytest.raises(ProtocolError, match="the encrypted channel is broken"):
+        SecureChannel(AGENT).feed(b"\x16\x03\x01\x00\x05hello")
+
+
+def test_a_changed_byte_breaks_the_channel():
+    """Nobody in between can change what is said."""
+    client, agent = open_pair()
+    ciphertext = bytearray(client.seal([b"continue"]))
+    ciphertext[-1] ^= 1
+    with pytest.raises(ProtocolError, match="broken"):
+        agent.feed(ciphertext)
+    assert agent.state is ChannelState.FAILED
+
+
+def test_ciphertext_of_another_transport_is_worthless():
+    """Recorded records do not open again."""
+    (client, _), (_, agent) = open_pair(), open_pair()
+    with pytest.raises(ProtocolError):
+        agent.feed(client.seal([b"continue"]))
+
+
+def test_a_goodbye_is_told_from_a_cut():
+    """After close() the other side ends quietly, without it the end is a ConnectionLost."""
+    client, agent = open_pair()
+    assert agent.feed(client.seal([b"last words"]) + client.close()) == b"last words"
+    assert agent.state is client.state is ChannelState.CLOSED
+    agent.feed_eof()
+    client, agent = open_pair()
+    with pytest.raises(ConnectionLost, match="without a goodbye"):
+        agent.feed_eof()
+    assert agent.state is ChannelState.FAILED
+
+
+def test_an_end_during_the_handshake_is_told_as_such():
+    """A cut is not a wrong key."""
+    client = SecureChannel(CLIENT)
+    with pytest.raises(ConnectionLost, match="during the encryption handshake"):
+        client.feed_eof()
+
+
+@pytest.mark.parametrize("end", ["before", "after"])
+def test_nothing_is_sealed_outside_an_open_channel(end):
+    """Neither before the handshake nor after the goodbye does anything leave unencrypted."""
+    client = SecureChannel(CLIENT)
+    if end == "after":
+        client, _ = open_pair()
+        client.close()
+    with pytest.raises(ConnectionLost, match="not open"):
+        client.seal([b"secret"])
+    assert repr(client) == f"<SecureChannel client {'closed' if end == 'after' else 'handshake'}>"
+
+
+def test_a_cut_at_any_byte_of_the_handshake_is_a_lost_connection():
+    """Half a handshake is never an open channel and never a wrong key."""
+    client, agent = SecureChannel(CLIENT), SecureChannel(AGENT)
+    first = client.data_to_send()
+    for offset in range(len(first)):
+        channel = SecureChannel(AGENT)
+        channel.feed(first[:offset])
+        with pytest.raises(ConnectionLost):
+            channel.feed_eof()
+    agent.feed(first)
+    flight = agent.data_to_send()
+    for offset in range(0, len(flight), 7):
+        channel = SecureChannel(CLIENT)
+        channel.data_to_send()
+        with pytest.raises(
+            (ConnectionLost, ProtocolError)
+        ):  # another client's flight: broken at the latest when complete
+            channel.feed(flight[:offset])
+            channel.feed_eof()

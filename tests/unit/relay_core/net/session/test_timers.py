@@ -1,0 +1,33 @@
+"""Facts about the timers that the environment sets."""
+
+import pytest
+
+from relay_core.errors import ConfigurationError
+from relay_core.net.session.timers import keep_seconds, tunnel_settings
+
+
+def test_defaults() -> None:
+    """Without variables the tunnel's own timers hold, and the grace that the side asks for."""
+    settings = tunnel_settings({}, grace=7.0)
+    assert (10.0, 25.0, 7.0) == (settings.ping_after, settings.dead_after, settings.grace)
+
+
+def test_variables() -> None:
+    """Each timer has its variable."""
+    settings = tunnel_settings({"RELAY_PING_AFTER": "0.5", "RELAY_DEAD_AFTER": "2", "RELAY_KEEP": "60"}, grace=7.0)
+    assert (0.5, 2.0, 60.0) == (settings.ping_after, settings.dead_after, settings.grace)
+    assert keep_seconds({"RELAY_KEEP": "60"}, default=7.0) == 60.0
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "inf", "86401"])
+@pytest.mark.parametrize("name", ["RELAY_PING_AFTER", "RELAY_DEAD_AFTER", "RELAY_KEEP"])
+def test_nonsense_is_refused(name: str, text: str) -> None:
+    """What is no sensible number of seconds is refused with the variable's name."""
+    with pytest.raises(ConfigurationError, match=f"{name} is no number of seconds"):
+        tunnel_settings({name: text}, grace=7.0)
+
+
+def test_an_answer_needs_time() -> None:
+    """A connection cannot be called dead before the other side was asked."""
+    with pytest.raises(ConfigurationError, match="not longer than RELAY_PING_AFTER"):
+        tunnel_settings({"RELAY_DEAD_AFTER": "5"}, grace=7.0)

@@ -1,0 +1,112 @@
+"""Facts about the pump between a local connection and a stream."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator
+
+import pytest
+
+from relay_core.errors import ConnectionLost
+from relay_core.net.streams.pump import Traffic, pump, set_nodelay
+from tests.support.streams import echo, local_server, read_all, stream_pair
+
+
+@contextlib.asynccontextmanager
+async def connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+async def test_half_close_goes_both_ways() -> None:
+    """A target that answers only after EOF gets its EOF, and its answer arrives."""
+
+    async def answer_after_eof(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(str(len(await reader.read())).encode())
+
+    ours, theirs = stream_pair()
+    async with local_server(answer_after_eof) as (port, _), connected(port) as (reader, writer):
+        pumping = asyncio.ensure_future(pump(reader, writer, theirs, Traffic()))
+        for _ in range(100):
+            await ours.write(bytes(1000))
+        await ours.write_eof()
+        assert await read_all(ours) == b"100000"
+        await pumping
+        assert theirs.closed
+
+
+async def test_traffic_counts_both_directions() -> None:
+    """The counters hold what was carried."""
+    ours, theirs = stream_pair()
+    data = os.urandom(200_000)
+    async with local_server(echo) as (port, _), connected(port) as (reader, writer):
+        traffic = Traffic()
+        pumping = asyncio.ensure_future(pump(reader, writer, theirs, traffic))
+        await ours.write(data)
+        await ours.write_eof()
+        assert data == await read_all(ours)
+        await pumping
+    assert Traffic(sent=200_000, received=200_000) == traffic
+
+
+async def test_a_broken_stream_resets_the_local_connection() -> None:
+    """A stream that breaks is an error, and the local program does not see an orderly end only."""
+    ended = asyncio.Event()
+
+    async def note_end(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        ended.set()
+
+    ours, theirs = stream_pair()
+    async with local_server(note_end) as (port, _), connected(port) as (reader, writer):
+        ours.abort()
+        with pytest.raises(ConnectionLost):
+            await pump(reader, writer, theirs, Traffic())
+        await asyncio.wait_for(ended.wait(), 10)
+
+
+async def test_a_reset_local_connection_aborts_the_stream() -> None:
+    """A local connection that is reset is an error, and the other side sees a broken stream."""
+
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    ours, theirs = stream_pair()
+    async with local_server(reset) as (port, _), connected(port) as (reader, writer):
+        await ours.write(b"x")
+        with pytest.raises(ConnectionLost, match="local connection broke"):
+            await pump(reader, writer, theirs, Traffic())
+        with pytest.raises(ConnectionLost):
+            await ours.read()
+
+
+async def test_cancelling_never_waits_for_a_reader() -> None:
+    """A pump whose target does not read can be cancelled at once."""
+
+    async def never_reads(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    ours, theirs = stream_pair()
+    async with local_server(never_reads) as (port, _), connected(port) as (reader, writer):
+        pumping = asyncio.ensure_future(pump(reader, writer, theirs, Traffic()))
+        with contextlib.suppress(asyncio.TimeoutError):
+            while True:
+                await asyncio.wait_for(ours.write(bytes(1 << 20)), 0.5)
+        pumping.cancel()
+        done, _ = await asyncio.wait({pumping}, timeout=5)
+        assert pumping in done
+
+
+async def test_nodelay_is_set() -> None:
+    """Small messages leave at once."""
+    async with local_server(echo) as (port, _), connected(port) as (_, writer):
+        set_nodelay(writer)
+        assert writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -1,0 +1,151 @@
+"""Facts about an open websocket and its transport."""
+
+import asyncio
+
+import pytest
+
+from relay_core.errors import ConnectionLost
+from relay_core.net.websocket.connection import UNREAD_HIGH, WebSocket
+from relay_core.ws.frames import BINARY, CLOSE, FrameDecoder, close_payload, encode_frame, encode_message
+
+
+class Socket(asyncio.Transport):
+    """Keeps what is written, and plays the peer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = b""
+        self.reading = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def write(self, data: bytes) -> None:
+        self.sent += data
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+    def say(self, data: bytes) -> None:
+        self.protocol.get_buffer(len(data))[: len(data)] = data
+        self.protocol.buffer_updated(len(data))
+
+
+class EndedSocket(Socket):
+    """That of TLS in Python 3.11.0 to 3.11.2, when it has ended."""
+
+    def abort(self) -> None:
+        raise AttributeError("'NoneType' object has no attribute '_abort'")
+
+
+async def test_what_has_ended_is_not_aborted() -> None:
+    """A websocket that has ended leaves its socket alone, which need not take an abort any more."""
+    websocket = WebSocket(EndedSocket())
+    websocket.connection_lost(None)
+    websocket.abort()
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_cancelled_close_stays_cancelled(turns: int) -> None:
+    """Who is cancelled while it waits for the peer's goodbye is cancelled, however close behind that comes."""
+    socket = Socket()
+    closing = asyncio.ensure_future(WebSocket(socket).close())
+    await asyncio.sleep(0)
+    socket.protocol.connection_lost(None)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if closing.cancel():
+        await asyncio.wait({closing})
+        assert closing.cancelled()
+
+
+async def test_delivery_begins_with_what_is_there() -> None:
+    """What came before the receiver comes first, as one piece; what comes afterwards comes at once."""
+    socket, received = Socket(), []
+    websocket = WebSocket(socket, early=encode_message(BINARY, b"early "))
+    socket.say(encode_message(BINARY, b"bird"))
+    websocket.deliver_to(received.append, lost=pytest.fail)
+    assert [b"early bird"] == received
+    socket.say(encode_message(BINARY, b"worm") + encode_frame(BINARY, b""))
+    assert [b"early bird", b"worm"] == received
+
+
+async def test_a_receiver_ends_the_pause() -> None:
+    """A socket that was not read because nobody asked is read again as soon as somebody takes everything."""
+    socket, received = Socket(), []
+    websocket = WebSocket(socket)
+    for _ in range(UNREAD_HIGH // 0x8000 + 1):
+        socket.say(encode_message(BINARY, bytes(0x8000)))
+    assert not socket.reading
+    websocket.deliver_to(received.append, lost=pytest.fail)
+    assert socket.reading
+    assert UNREAD_HIGH + 0x8000 == len(received[0])
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["afterwards", "before"])
+async def test_a_receiver_is_told_the_end(before: bool) -> None:
+    """The peer's goodbye reaches the receiver once, with its code, also if it had come before."""
+    socket, lost = Socket(), []
+    websocket = WebSocket(socket)
+    goodbye = encode_frame(CLOSE, close_payload(1001, "restart"))
+
+    def end() -> None:
+        socket.say(goodbye)
+        socket.protocol.connection_lost(None)
+
+    if before:
+        end()
+    websocket.deliver_to(lambda _data: None, lost=lost.append)
+    if not before:
+        end()
+    assert [(1001, "restart")] == [(error.code, error.reason) for error in lost]
+
+
+async def test_nothing_is_written_after_the_goodbye() -> None:
+    """A message for a socket that is ending is dropped, and there is no room for another."""
+    socket = Socket()
+    websocket = WebSocket(socket)
+    websocket.write(b"in time")
+    socket.say(encode_frame(CLOSE, close_payload(1000)))
+    assert not websocket.has_room
+    websocket.write(b"too late")
+    chunk, *others = FrameDecoder().feed(socket.sent)
+    assert b"in time" == chunk.payload
+    assert [1000] == [event.code for event in others]
+    with pytest.raises(ConnectionLost):
+        await websocket.drain()
+
+
+async def test_room_comes_and_goes() -> None:
+    """`drain` waits while the socket takes no more, and ends with the socket."""
+    socket = Socket()
+    websocket = WebSocket(socket)
+    await websocket.drain()
+    socket.protocol.pause_writing()
+    assert not websocket.has_room
+    draining = asyncio.ensure_future(websocket.drain())
+    await asyncio.sleep(0)
+    assert not draining.done()
+    socket.protocol.resume_writing()
+    await draining
+    socket.protocol.pause_writing()
+    draining = asyncio.ensure_future(websocket.drain())
+    await asyncio.sleep(0)
+    socket.protocol.connection_lost(None)
+    with pytest.raises(ConnectionLost):
+        await draining

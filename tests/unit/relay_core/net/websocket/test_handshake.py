@@ -1,0 +1,210 @@
+"""Facts about what connecting says when something is in the way."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from relay_core.errors import ConfigurationError, ProtocolError, RelayUnreachable, UntrustedCertificate
+from relay_core.net.tasks import run_together
+from relay_core.net.tls import client_tls
+from relay_core.net.websocket.handshake import HandshakeRefused, open_websocket
+from relay_server.config import certificates as relay_tls
+from relay_server.config.model import TlsSettings
+from tests.support.ports import free_port
+from tests.support.streams import Handler, echo, local_server
+
+
+@pytest.fixture
+def trusted(tls_directory: Path) -> ssl.SSLContext:
+    """A client context that trusts the test CA."""
+    return client_tls(str(relay_tls.prepare(TlsSettings(directory=tls_directory), ["localhost"]).ca))
+
+
+@contextlib.asynccontextmanager
+async def tls_server(tls_directory: Path, answer: bytes, host: str = "127.0.0.1") -> AsyncIterator[int]:
+    """Serve TLS on a free port and send `answer` to whatever asks."""
+    context = relay_tls.server_context(relay_tls.prepare(TlsSettings(directory=tls_directory), ["localhost"]))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, host, 0, ssl=context)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def test_other_statuses_keep_their_reason(tls_directory: Path, trusted: ssl.SSLContext) -> None:
+    """An answer other than 101 is told with its status and reason phrase."""
+    answer = b"HTTP/1.1 404 There are no listeners. TrackingId:1\r\nContent-Length: 0\r\n\r\n"
+    async with tls_server(tls_directory, answer) as port:
+        with pytest.raises(HandshakeRefused) as caught:
+            await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
+    assert (404, "There are no listeners. TrackingId:1") == (caught.value.status, caught.value.reason)
+
+
+async def test_redirects_are_not_followed(tls_directory: Path, trusted: ssl.SSLContext) -> None:
+    """A redirect would carry the token to another host, so it is an answer like any other."""
+    answer = b"HTTP/1.1 307 Elsewhere\r\nLocation: wss://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
+    async with tls_server(tls_directory, answer) as port:
+        with pytest.raises(HandshakeRefused) as caught:
+            await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
+    assert 307 == caught.value.status
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH_9\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nlogin",
+        b"HTTP/1.1 101 OK\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: no\r\n\r\n",
+    ],
+)
+async def test_strangers_are_told_from_relays(tls_directory: Path, trusted: ssl.SSLContext, answer: bytes) -> None:
+    """A server that is no relay gives one sentence or its status, whatever it says."""
+    async with tls_server(tls_directory, answer) as port:
+        with pytest.raises((ProtocolError, HandshakeRefused, RelayUnreachable)):
+            await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
+
+
+async def test_a_silent_server_has_a_deadline(trusted: ssl.SSLContext) -> None:
+    """A port that accepts and says nothing costs the time limit, and no more."""
+
+    async def silent(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async with local_server(silent) as (port, _):
+        with pytest.raises(RelayUnreachable, match="did not answer within 0.3 s.*HTTPS_PROXY"):
+            await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted, timeout=0.3)
+
+
+async def test_a_server_without_tls(trusted: ssl.SSLContext) -> None:
+    """Plain text on the port is a TLS failure, not a hang."""
+    async with local_server(echo) as (port, _):
+        with pytest.raises(RelayUnreachable, match="TLS with localhost"):
+            await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
+
+
+async def test_nobody_there(trusted: ssl.SSLContext) -> None:
+    """A refused connection says so."""
+    with pytest.raises(RelayUnreachable, match="connection refused"):
+        await open_websocket(f"wss://localhost:{free_port()}/x?y", tls=trusted)
+
+
+async def test_a_name_that_does_not_resolve(trusted: ssl.SSLContext) -> None:
+    """A misspelt namespace is a name problem, not a network problem."""
+    with pytest.raises(RelayUnreachable, match="name no-such-namespace.invalid cannot be resolved.*spelling"):
+        await open_websocket("wss://no-such-namespace.invalid/x?y", tls=trusted)
+
+
+async def test_an_unknown_authority(tls_directory: Path) -> None:
+    """A certificate of an unknown authority is refused before anything is sent."""
+    async with tls_server(tls_directory, b"") as port:
+        with pytest.raises(UntrustedCertificate, match="--ca-file"):
+            await open_websocket(f"wss://localhost:{port}/x?y", tls=client_tls(environ={}))
+
+
+async def test_a_certificate_for_another_name(tls_directory: Path, trusted: ssl.SSLContext) -> None:
+    """A certificate for another host is refused, even from a trusted authority."""
+    async with tls_server(tls_directory, b"", host="127.0.0.2") as port:
+        with pytest.raises(UntrustedCertificate):
+            await open_websocket(f"wss://127.0.0.2:{port}/x?y", tls=trusted)
+
+
+@contextlib.asynccontextmanager
+async def connect_proxy(status: bytes = b"200 OK") -> AsyncIterator[tuple[int, list[bytes]]]:
+    """Run a CONNECT proxy for loopback; yields its port and the list of request lines it gets."""
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        asked.append(head.split(b"\r\n")[0])
+        writer.write(b"HTTP/1.1 " + status + b"\r\n\r\n")
+        if not status.startswith(b"200"):
+            return
+        port = int(head.split(b" ")[1].rpartition(b":")[2])
+        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", port)
+
+        async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(ConnectionError):
+                while data := await source.read(65536):
+                    sink.write(data)
+                    await sink.drain()
+            sink.close()
+
+        try:
+            await run_together(copy(reader, up_writer), copy(up_reader, writer))
+        finally:
+            up_writer.transport.abort()
+
+    handler: Handler = serve
+    async with local_server(handler) as (port, _):
+        yield port, asked
+
+
+async def test_the_proxy_of_the_environment_is_used(
+    tls_directory: Path, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HTTPS_PROXY carries the connection, and TLS goes through it to the relay."""
+    answer = b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"
+    async with connect_proxy() as (proxy, asked), tls_server(tls_directory, answer) as port:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy}")
+        monkeypatch.setenv("NO_PROXY", "")
+        monkeypatch.delenv("https_proxy", raising=False)
+        monkeypatch.setenv("no_proxy", "")
+        with pytest.raises(HandshakeRefused):
+            await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
+    assert [f"CONNECT localhost:{port} HTTP/1.1".encode()] == asked
+
+
+async def test_no_proxy_exempts_hosts(
+    tls_directory: Path, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hosts of NO_PROXY are dialled directly."""
+    answer = b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"
+    async with connect_proxy() as (proxy, asked), tls_server(tls_directory, answer) as port:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy}")
+        monkeypatch.setenv("no_proxy", "localhost")
+        monkeypatch.setenv("NO_PROXY", "localhost")
+        with pytest.raises(HandshakeRefused):
+            await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
+    assert [] == asked
+
+
+async def test_a_proxy_that_refuses(trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy's refusal is told from the relay's, and shows no credentials."""
+    async with connect_proxy(b"407 Proxy Authentication Required") as (proxy, _):
+        monkeypatch.setenv("HTTPS_PROXY", f"http://user:hidden-word@127.0.0.1:{proxy}")
+        monkeypatch.setenv("no_proxy", "")
+        monkeypatch.setenv("NO_PROXY", "")
+        with pytest.raises(RelayUnreachable, match="the proxy refused localhost:1.*407") as caught:
+            await open_websocket("wss://localhost:1/x?y", tls=trusted)
+    assert "hidden-word" not in str(caught.value)
+
+
+async def test_a_proxy_that_is_none(trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A malformed HTTPS_PROXY is a configuration error that does not repeat it."""
+    monkeypatch.setenv("HTTPS_PROXY", "ftp://user:hidden-word@x")
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setenv("NO_PROXY", "")
+    with pytest.raises(ConfigurationError, match="HTTPS_PROXY is unusable") as caught:
+        await open_websocket("wss://localhost:1/x?y", tls=trusted)
+    assert "hidden-word" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_a_ca_file_that_is_none(tmp_path: Path, content: str | None) -> None:
+    """A CA file that is missing or empty of certificates is named."""
+    path = tmp_path / "ca.pem"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigurationError, match=f"cannot use the CA file {path}"):
+        client_tls(str(path))

@@ -1,0 +1,141 @@
+import json
+
+import pytest
+
+from relay_core.hyco.address import reject_url
+from relay_server.protocol.http import RequestHead
+from relay_server.protocol.refusals import Refusal
+from relay_server.protocol.requests import HybridRequest, is_hybrid
+
+GUID = "7b17ae72-fddb-4c9b-a8f9-94c2654aa0fe"
+
+
+def parse(target, *headers):
+    return HybridRequest.parse(RequestHead("GET", target, headers))
+
+
+def accept_message(request, **changes):
+    facts = {
+        "public": "relay.test:443",
+        "identity": f"{GUID}_G0",
+        "secret": ("sb-hc-secret", "ab"),
+        "remote": ("1.2.3.4", 5),
+    }
+    return json.loads(request.accept_message(**(facts | changes)))["accept"]
+
+
+@pytest.mark.parametrize("path", ["/$hc/x", "/$HC/x", "/%24hc/x", "/$hc/"])
+def test_the_prefix_counts_in_any_case(path):
+    """`/$hc/` marks a request of the protocol."""
+    assert is_hybrid(RequestHead("GET", path, ()))
+
+
+@pytest.mark.parametrize("path", ["/", "/$hc", "/hc/x", "/x/$hc/y", "$hc/x", "*", "http://h/$hc/x", "//$hc/x"])
+def test_other_paths_are_plain_http(path):
+    """Anything else is an ordinary HTTP request."""
+    assert not is_hybrid(RequestHead("GET", path, ()))
+
+
+def test_the_path_is_decoded_by_segment():
+    """Percent-encoding is undone, but an encoded slash separates nothing."""
+    assert ["My hc", "a/b", ""] == parse("/$hc/My%20hc/a%2Fb/?x").segments
+
+
+@pytest.mark.parametrize(
+    ("query", "action"),
+    [
+        ("", "connect"),
+        ("sb-hc-action=LISTEN", "listen"),
+        ("SB-HC-Action=accept", "accept"),
+        ("a=1&sb-hc-action=connect", "connect"),
+    ],
+)
+def test_a_missing_action_is_connect(query, action):
+    """Official senders leave the action out; names and values count in any case."""
+    assert action == parse(f"/$hc/x?{query}").action
+
+
+def test_an_unknown_action_is_a_400():
+    """A gesture that does not exist is refused."""
+    with pytest.raises(Refusal) as caught:
+        _ = parse("/$hc/x?sb-hc-action=request").action
+    assert 400 == caught.value.status
+
+
+def test_the_token_header_comes_before_the_parameter():
+    """Both places are read, and a plus in the parameter is a blank."""
+    target = "/$hc/x?sb-hc-token=SharedAccessSignature+sr%3Dq"
+    assert "SharedAccessSignature sr=q" == parse(target).token
+    assert "header" == parse(target, ("serviceBUSauthorization", "header")).token
+    assert parse("/$hc/x", ("Authorization", "Basic x")).token is None
+
+
+def test_listener_ids_are_read_from_their_headers():
+    """Lists may have blanks, empty items and any case."""
+    request = parse(
+        "/$hc/x",
+        ("Microsoft-Relay-AllowedListeners", " A, b ,"),
+        ("microsoft-relay-allowedlisteners", "C"),
+        ("Microsoft-Relay-DisallowedListeners", ""),
+    )
+    assert frozenset("abc") == request.allowed_listeners
+    assert frozenset() == request.disallowed_listeners
+
+
+def test_an_accept_message_passes_on_what_is_the_applications():
+    """Path, suffix and query keep every byte; the protocol's parameters and the token header stay behind."""
+    request = parse(
+        "/$hc/My%20Hc/sfx?app=1&&sb-hc-id=1&sb-hc-undefined&SB-HC-token=t&z=%2B&",
+        ("Host", "h"),
+        ("ServiceBusAuthorization", "t"),
+        ("Cookie", "c"),
+        ("X", "1"),
+        ("x", "2"),
+    )
+    accept = accept_message(request)
+    assert (
+        "wss://relay.test:443/$hc/My%20Hc/sfx?app=1&&sb-hc-undefined&z=%2B&"
+        f"&sb-hc-action=accept&sb-hc-id={GUID}_G0&sb-hc-secret=ab"
+    ) == accept["address"]
+    assert f"{GUID}_G0" == accept["id"]
+    assert {"Host": "h", "Cookie": "c", "X": "1,2"} == accept["connectHeaders"]
+    assert {"address": "1.2.3.4", "port": 5} == accept["remoteEndpoint"]
+
+
+def test_headers_that_do_not_fit_a_control_message_are_refused():
+    """Escaping can blow headers up beyond what a listener can read."""
+    with pytest.raises(Refusal) as caught:
+        accept_message(parse("/$hc/x", ("X", "\xe4" * 20_000)))
+    assert 431 == caught.value.status
+
+
+def rejection(query):
+    return parse(f"/$hc/x?{query}").rejection(after="sb-hc-secret=ab")
+
+
+OWN = "sb-hc-action=accept&sb-hc-id=1&sb-hc-secret=ab"
+
+
+def test_an_accept_without_a_status_rejects_nothing():
+    """The plain address means yes."""
+    assert rejection(OWN) is None
+
+
+def test_our_own_reject_url_is_understood():
+    """What relay_core's listener sends comes out as it went in."""
+    url = reject_url(f"wss://h/$hc/x?{OWN}", status=421, reason="no 'port' 5679 + more: 50% ä")
+    assert (421, "no 'port' 5679 + more: 50% ä") == rejection(url.partition("?")[2])
+
+
+def test_the_parameters_without_prefix_count_behind_the_address():
+    """hyco-websocket sends them so; the sender's own parameters of the same name mean nothing."""
+    assert (404, "a b") == rejection(f"{OWN}&statusCode=404&statusDescription=a%20b")
+    assert rejection(f"statusCode=404&statusDescription=x&{OWN}") is None
+
+
+@pytest.mark.parametrize("status", ["abc", "", "99", "1000", "-40", "4.4", "０４２", "099", "0400"])
+def test_a_status_that_is_none_is_a_400(status):
+    """Only 100 to 999 is a status."""
+    with pytest.raises(Refusal) as caught:
+        rejection(f"{OWN}&sb-hc-statusCode={status}")
+    assert 400 == caught.value.status
