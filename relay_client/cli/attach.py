@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from relay_client.agents.requests import ask
-from relay_client.agents.roster import Claim, Destination
-from relay_client.agents.tunnels import Tunnels
-from relay_client.cli.forward_spec import LocalPort
-from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
-from relay_client.ui.live_table import live_table
-from relay_client.ui.ranks import format_ranks
+from relay_client.cli.common import Commands, add_command, add_prefetch_option, run_with_tunnels
+from relay_client.ui.ranks import format_ranks, parse_ranks
 from relay_core.errors import ConnectionLost, RelayDebugError, UsageError
-from relay_core.net.tasks import TaskSet
 
-__all__ = ["attach"]
+if TYPE_CHECKING:
+    from relay_client.agents.roster import Claim
+    from relay_client.agents.tunnels import Tunnels
+
+__all__ = ["add_parser"]
 
 WAKE_TIMEOUT = 60.0
 """Seconds; the agent gives a process 30 s to start debugpy."""
@@ -24,7 +24,32 @@ WAKE_TIMEOUT = 60.0
 logger = logging.getLogger(__name__)
 
 
-async def attach(tunnels: Tunnels, ranks: Sequence[int], *, port: int | None) -> None:
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "attach",
+        run,
+        summary="wake the debugger of a running process and open its port",
+        description="Starts debugpy in running processes and forwards their ports until stopped with Ctrl-C.",
+    )
+    parser.add_argument(
+        "--rank", action="append", required=True, metavar="LIST", help="global rank, or several as in 4-5; repeatable"
+    )
+    parser.add_argument("--port", default=None, metavar="PORT", help="local port (default: the rank's logical port)")
+    add_prefetch_option(parser, default=argparse.SUPPRESS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Attach to the ranks."""
+    from relay_client.cli.port_ranges import parse_ports
+
+    ranks = parse_ranks(",".join(arguments.rank))
+    port = parse_ports(arguments.port)[0] if arguments.port else None
+    return run_with_tunnels(arguments, lambda tunnels: _attach_all(tunnels, ranks, port=port))
+
+
+async def _attach_all(tunnels: Tunnels, ranks: Sequence[int], *, port: int | None) -> None:
     """Open a local port for each rank, as soon as it is there, until cancelled.
 
     Args:
@@ -39,6 +64,9 @@ async def attach(tunnels: Tunnels, ranks: Sequence[int], *, port: int | None) ->
     """
     if port is not None and len(ranks) > 1:
         raise UsageError("--port is for one rank", hint="leave it out, or attach to one rank")
+    from relay_client.ui.live_table import live_table
+    from relay_core.net.tasks import TaskSet
+
     failures: list[RelayDebugError] = []
     async with tunnels, TaskSet() as tasks:
         tunnels.keep_looking()
@@ -52,6 +80,10 @@ async def attach(tunnels: Tunnels, ranks: Sequence[int], *, port: int | None) ->
 
 async def _attach(tunnels: Tunnels, rank: int, port: int | None, failures: list[RelayDebugError]) -> None:
     """Serve one rank until cancelled, or note why that is impossible."""
+    from relay_client.agents.roster import Destination
+    from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
+    from relay_client.ports.local_port import LocalPort
+
     try:
         claims = await tunnels.seeker.until(
             lambda: [claim for claim in tunnels.reachable_targets() if claim.target.rank == rank] or None,
@@ -93,6 +125,8 @@ async def _wake(tunnels: Tunnels, claim: Claim) -> None:
     Raises:
         RelayDebugError: the process cannot be debugged; the agent's sentence.
     """
+    from relay_client.agents.requests import ask
+
     try:
         await ask(tunnels, claim.agent.id, f"wake/{claim.target.port}", within=WAKE_TIMEOUT)
     except ConnectionLost as lost:  # the first bytes of the debugger wake it as well

@@ -1,31 +1,70 @@
-"""`relay-client pdb`: the way from the command line to a debug client of one rank."""
+"""`relay-client pdb`: debugs one rank at a prompt."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING
 
-from relay_client.agents.announcement import State
-from relay_client.agents.roster import Destination
-from relay_client.agents.tunnels import Tunnels
-from relay_client.dap.client import DapClient
-from relay_client.pdb import Reached
-from relay_client.ui.ranks import format_ranks
+from relay_client.cli.common import Commands, add_command, make_tunnels, quiet_logging
 
-__all__ = ["session_of_rank"]
+if TYPE_CHECKING:
+    from relay_client.agents.tunnels import Tunnels
+    from relay_client.dap.client import DapClient
+    from relay_client.pdb import Reached
+
+__all__ = ["add_parser"]
 
 logger = logging.getLogger(__name__)
 
 
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "pdb",
+        run,
+        summary="debug a rank at a prompt, without an editor",
+        description="Attaches to a rank, pauses it and takes pdb's commands; the job continues when you leave.",
+    )
+    parser.add_argument("--rank", type=int, default=0, metavar="RANK", help="global rank (default: 0)")
+    parser.add_argument(
+        "--no-stop", action="store_true", default=False, help="do not pause until a breakpoint or Ctrl-C"
+    )
+    parser.add_argument(
+        "-b", "--break", dest="breakpoints", action="append", default=[], metavar="FILE:LINE", help="repeatable"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the prompt until it is left."""
+    from relay_client.pdb import run_pdb
+
+    quiet_logging(arguments)
+    return run_pdb(
+        _session_of_rank(lambda: make_tunnels(arguments), arguments.rank),
+        title=f"rank {arguments.rank}",
+        stop=not arguments.no_stop,
+        breakpoints=arguments.breakpoints,
+    )
+
+
 @contextlib.asynccontextmanager
-async def session_of_rank(make_tunnels: Callable[[], Awaitable[Tunnels]], rank: int) -> AsyncIterator[Reached]:
+async def _session_of_rank(connect_to_relay: Callable[[], Awaitable[Tunnels]], rank: int) -> AsyncIterator[Reached]:
     """Connect to the debugger of a rank, as soon as there is such a rank.
 
     Raises:
         RelayDebugError: on entering: the relay or the credentials are unusable, or somebody else debugs that rank.
     """
-    async with await make_tunnels() as tunnels:
+    from relay_client.agents.announcement import State
+    from relay_client.agents.roster import Destination
+    from relay_client.dap.client import DapClient
+    from relay_client.pdb import Reached
+    from relay_client.ui.ranks import format_ranks
+
+    async with await connect_to_relay() as tunnels:
         claims = await tunnels.seeker.until(
             lambda: [claim for claim in tunnels.reachable_targets() if claim.target.rank == rank] or None,
             lambda why: logger.info("waiting for %s: %s", format_ranks([rank]), why),

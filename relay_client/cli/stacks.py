@@ -1,28 +1,73 @@
-"""`relay-client stacks`: what all ranks are doing now, equal ones together."""
+"""`relay-client stacks`: what all ranks are doing now, grouped by identical stack."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import sys
+from typing import TYPE_CHECKING
 
-from relay_client.agents.announcement import AgentInfo
-from relay_client.agents.requests import ask
-from relay_client.agents.tunnels import Tunnels
-from relay_client.stacks.groups import Reply
+from relay_client.cli.common import Commands, add_command, quiet_logging, run_with_tunnels
 from relay_core.errors import RelayDebugError
 
-__all__ = ["collect_stacks"]
+if TYPE_CHECKING:
+    from relay_client.agents.announcement import AgentInfo
+    from relay_client.agents.tunnels import Tunnels
+    from relay_client.stacks.groups import Reply
+
+__all__ = ["add_parser"]
 
 STACKS_TIMEOUT = 30.0
 """Seconds; an agent spends at most ten on a process that does not answer."""
 
 
-async def collect_stacks(tunnels: Tunnels, *, with_locals: bool) -> list[Reply]:
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "stacks",
+        run,
+        summary="show what all ranks are doing, grouped by identical stack, outliers first",
+        description="Shows the stacks of all ranks, grouped by identical stack, outliers first; also of processes "
+        "that hang.",
+    )
+    parser.add_argument("--ranks", default="all", metavar="LIST", help="global ranks, as in 3 or 0-7 (default: all)")
+    parser.add_argument(
+        "--locals", action="store_true", default=False, help="include the local variables of each frame"
+    )
+    parser.add_argument(
+        "--all-threads", action="store_true", default=False, help="include threads other than the main one"
+    )
+    parser.add_argument("--json", action="store_true", default=False, help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the stacks."""
+    from relay_client.stacks.render import show_stacks, stacks_as_json
+    from relay_client.ui.ranks import parse_ranks
+
+    ranks = None if arguments.ranks == "all" else set(parse_ranks(arguments.ranks))
+
+    async def show(tunnels: Tunnels) -> None:
+        replies = await _collect_stacks(tunnels, with_locals=arguments.locals)
+        if arguments.json:
+            print(stacks_as_json(replies, ranks=ranks, all_threads=arguments.all_threads))
+            return
+        options = {"ranks": ranks, "locals": arguments.locals, "all_threads": arguments.all_threads}
+        print(show_stacks(replies, **options, color=sys.stdout.isatty()))
+
+    quiet_logging(arguments)
+    return run_with_tunnels(arguments, show)
+
+
+async def _collect_stacks(tunnels: Tunnels, *, with_locals: bool) -> list[Reply]:
     """Return what each agent says about its processes; one that cannot be asked replies with the reason.
 
     Raises:
         NoListener: there is no agent.
         RelayDebugError: the relay, the credentials or the tunnel key are unusable.
     """
+    from relay_client.agents.requests import ask
 
     async def reply_of(agent: AgentInfo) -> Reply:
         try:

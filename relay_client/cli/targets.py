@@ -1,100 +1,59 @@
-"""`relay-client targets`: which processes can be debugged now, and in which state they are."""
+"""`relay-client targets`: lists the processes that can be debugged now."""
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
 import time
-from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from relay_client.agents.announcement import AgentInfo, TargetInfo
-from relay_client.agents.tunnels import Tunnels
-from relay_client.ui.text import duration
+from relay_client.cli.common import Commands, add_command, quiet_logging, run_with_tunnels
 
-__all__ = ["COLUMNS", "as_json", "by_node", "collect", "plain_table", "rows"]
+if TYPE_CHECKING:
+    from relay_client.agents.tunnels import Tunnels
 
-COLUMNS = ("node", "rank", "port", "pid", "script", "state", "since", "held by")
-
-
-async def collect(tunnels: Tunnels) -> list[AgentInfo]:
-    """Return what all agents say now, by node.
-
-    Raises:
-        NoListener: there is no agent.
-        RelayDebugError: the relay, the credentials or the tunnel key are unusable.
-    """
-    async with tunnels:
-        await tunnels.discover_all()
-        return by_node(tunnels.roster)
+__all__ = ["add_parser"]
 
 
-def by_node(agents: Iterable[AgentInfo]) -> list[AgentInfo]:
-    """Return agents in the order of their nodes."""
-    return sorted(agents, key=lambda agent: (agent.node_rank is None, agent.node_rank, agent.name))
-
-
-def rows(agents: Sequence[AgentInfo], now: float) -> list[tuple[str, ...]]:
-    """Return one row of `COLUMNS` for each target, and for each agent without any."""
-    found: list[tuple[str, ...]] = []
-    for agent in agents:
-        found += [_row(agent, target, now) for target in sorted(agent.targets, key=lambda target: target.port)]
-        if not agent.targets:
-            forwards = ", ".join(map(str, agent.forwards))
-            found.append((_node(agent), "", "", "", "", f"forwards {forwards}" if forwards else "no targets", "", ""))
-    return found
-
-
-def _row(agent: AgentInfo, target: TargetInfo, now: float) -> tuple[str, ...]:
-    state = target.state.value + (f": {target.detail}" if target.detail else "")
-    held = f"{target.holder}{_ago(target.held_since, now, ', ')}" if target.holder else ""
-    numbers = (target.rank, target.port, target.pid)
-    rank, port, pid = ("" if number is None else str(number) for number in numbers)
-    return _node(agent), rank, port, pid, target.script, state, _ago(target.since, now), held
-
-
-def _node(agent: AgentInfo) -> str:
-    return agent.host if agent.node_rank is None else f"{agent.node_rank} {agent.host}"
-
-
-def _ago(since: float | None, now: float, before: str = "") -> str:
-    return "" if since is None else f"{before}{duration(now - since)}"
-
-
-def plain_table(lines: Sequence[Sequence[str]]) -> str:
-    """Return rows under their headings, columns aligned."""
-    table = [COLUMNS, *lines]
-    widths = [max(len(line[column]) for line in table) for column in range(len(COLUMNS))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "targets",
+        run,
+        summary="list the processes that can be debugged now",
+        description="Lists node, rank, logical port, process, script and state of everything that can be debugged now.",
     )
+    parser.add_argument("--json", action="store_true", default=False, help="print JSON")
 
 
-def as_json(agents: Sequence[AgentInfo]) -> dict[str, object]:
-    """Return everything that is known, for programs; what is unknown is null."""
-    return {
-        "time": time.time(),
-        "targets": [
-            {
-                "agent": agent.id,
-                "host": agent.host,
-                "node_rank": agent.node_rank,
-                "run": agent.run or None,
-                "rank": target.rank,
-                "world": target.world,
-                "port": target.port,
-                "pid": target.pid,
-                "script": target.script or None,
-                "state": target.state.value or None,
-                "detail": target.detail or None,
-                "since": target.since,
-                "until": target.until,
-                "holder": target.holder or None,
-                "held_since": target.held_since,
-            }
-            for agent in agents
-            for target in agent.targets
-        ],
-        "forwards": [
-            {"agent": agent.id, "host": agent.host, "node_rank": agent.node_rank, "port": port}
-            for agent in agents
-            for port in agent.forwards
-        ],
-    }
+def run(arguments: argparse.Namespace) -> int:
+    """Print a table, or JSON."""
+    from relay_client.ui.target_table import as_json, by_node, plain_table, rows
+
+    async def show(tunnels: Tunnels) -> None:
+        async with tunnels:
+            await tunnels.discover_all()
+            agents = by_node(tunnels.roster)
+        if arguments.json:
+            print(json.dumps(as_json(agents), indent=2))
+        elif not _print_rich_table(lines := rows(agents, time.time())):
+            print(plain_table(lines))
+
+    quiet_logging(arguments)
+    return run_with_tunnels(arguments, show)
+
+
+def _print_rich_table(lines: list[tuple[str, ...]]) -> bool:
+    """Print a table for people; False if stdout is no terminal or rich is not installed."""
+    if not sys.stdout.isatty():
+        return False
+    try:
+        from rich.console import Console
+    except ImportError:
+        return False
+    from relay_client.ui.target_table import rich_table
+
+    Console().print(rich_table(lines))
+    return True

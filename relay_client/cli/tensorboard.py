@@ -1,32 +1,56 @@
-"""`relay-client tensorboard`: waits for a forwarded web server and says where to find it."""
+"""`relay-client tensorboard`: waits for a forwarded web server and prints its local URL."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from relay_client.agents.tunnels import Tunnels
-from relay_client.cli.forward_spec import LocalPort
-from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
+from relay_client.cli.common import Commands, add_command, run_with_tunnels
 
-__all__ = ["tensorboard"]
+if TYPE_CHECKING:
+    from relay_client.agents.tunnels import Tunnels
+    from relay_client.ports.local_port import LocalPort
+
+__all__ = ["add_parser"]
 
 logger = logging.getLogger(__name__)
 
 
-async def tensorboard(tunnels: Tunnels, local: LocalPort, show: Callable[[str], None]) -> None:
-    """Forward a port until cancelled; its URL is shown once an agent serves it.
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "tensorboard",
+        run,
+        summary="open a node's TensorBoard, or any web page, on this machine",
+        description="Waits until an agent forwards the port, prints the URL, and forwards until stopped with Ctrl-C.",
+    )
+    parser.add_argument("--port", default="6006", metavar="[NODE/]PORT[:LOCAL]", help="default: %(default)s")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Forward the port."""
+    from relay_client.ports.local_port import parse_forwards
+
+    (local,) = parse_forwards([arguments.port])
+    return run_with_tunnels(arguments, lambda tunnels: _forward_and_print_url(tunnels, local))
+
+
+async def _forward_and_print_url(tunnels: Tunnels, local: LocalPort) -> None:
+    """Forward a port until cancelled; print its URL once an agent serves it.
 
     Args:
         tunnels: Not yet entered.
         local: The local port and what it stands for.
-        show: Takes the URL.
 
     Raises:
         LocalPortInUse: the local port cannot be had.
         RelayDebugError: the relay or the credentials are unusable.
     """
+    from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
+
     wanted = local.destination
     async with tunnels, Forwarder(tunnels, [local]):
         await tunnels.seeker.until(
@@ -34,5 +58,5 @@ async def tensorboard(tunnels: Tunnels, local: LocalPort, show: Callable[[str], 
             lambda error: logger.warning("waiting: %s", tunnels.why_not(wanted, error)),
         )
         tunnels.keep_looking()
-        show(f"http://{LOCAL_HOST}:{local.port}/")
+        print(f"http://{LOCAL_HOST}:{local.port}/", flush=True)
         await asyncio.Event().wait()

@@ -1,22 +1,60 @@
-"""`relay-client wait`: for scripts that go on when all ranks are there."""
+"""`relay-client wait`: for scripts that continue once all ranks are registered."""
 
 from __future__ import annotations
 
+import argparse
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from relay_client.agents.announcement import State, TargetInfo
-from relay_client.agents.tunnels import Tunnels
-from relay_client.ui.ranks import format_ranks
+from relay_client.cli.common import INTERRUPTED, Commands, add_command, run_with_tunnels, seconds
+from relay_client.ui.ranks import format_ranks, parse_ranks
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError, TimedOut
 
-__all__ = ["STATES", "missing_ranks", "wait_for_ranks"]
+if TYPE_CHECKING:
+    from relay_client.agents.tunnels import Tunnels
+
+__all__ = ["STATES", "add_parser", "missing_ranks"]
 
 ANY = "any"
 STATES = (ANY, State.WAITING.value, State.ATTACHED.value, State.CRASHED.value)
 
 logger = logging.getLogger(__name__)
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "wait",
+        run,
+        summary="wait until ranks are registered",
+        description="Exits with status 0 once all these ranks are registered, and with 14 if some are not in time.",
+    )
+    parser.add_argument("--ranks", required=True, metavar="LIST", help="global ranks, as in 3, 0-7 or 0,3-5")
+    parser.add_argument(
+        "--state",
+        choices=STATES,
+        default=ANY,
+        help="state to wait for: waiting for a debugger, attached, or held at an exception (default: %(default)s)",
+    )
+    parser.add_argument("--timeout", type=seconds, default=600.0, metavar="SECONDS", help="default: 600")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Wait, and return the exit status."""
+    ranks = parse_ranks(arguments.ranks)
+    done = False
+
+    async def wait(tunnels: Tunnels) -> None:
+        nonlocal done
+        await _wait_for_ranks(tunnels, ranks, state=arguments.state, within=arguments.timeout)
+        done = True
+
+    run_with_tunnels(arguments, wait)
+    return 0 if done else INTERRUPTED
 
 
 def missing_ranks(ranks: Sequence[int], targets: Sequence[TargetInfo], state: str) -> list[int]:
@@ -37,7 +75,7 @@ def _state(target: TargetInfo) -> str:
     return State.ATTACHED.value if held else target.state.value
 
 
-async def wait_for_ranks(tunnels: Tunnels, ranks: Sequence[int], *, state: str, within: float) -> None:
+async def _wait_for_ranks(tunnels: Tunnels, ranks: Sequence[int], *, state: str, within: float) -> None:
     """Wait until all ranks are there, in some state.
 
     Raises:
@@ -57,10 +95,10 @@ async def wait_for_ranks(tunnels: Tunnels, ranks: Sequence[int], *, state: str, 
                 await tunnels.seeker.until(lambda: None if missing() else True, show_waiting)
         except TIMEOUT_ERRORS:
             raise TimedOut(
-                f"{format_ranks(missing())} did not {_deed(state)} within {within:g} s",
+                f"{format_ranks(missing())} did not {_verb_for(state)} within {within:g} s",
                 hint="see what is there with 'relay-client targets'",
             ) from None
 
 
-def _deed(state: str) -> str:
+def _verb_for(state: str) -> str:
     return "register" if state == ANY else f"become '{state}'"

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
 from relay_client.dap.client import DapClient
+from relay_client.pdb import execution, inspection  # noqa: F401 - importing them registers their commands
 from relay_client.pdb.child_processes import Connect
 from relay_client.pdb.command_table import execute, split
 from relay_client.pdb.debugger import PAUSE_PATIENCE, Debugger

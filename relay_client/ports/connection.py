@@ -19,7 +19,7 @@ from typing import Any
 
 from relay_client.agents.search import RETRY_DELAYS
 from relay_client.agents.tunnels import Tunnels
-from relay_client.cli.forward_spec import LocalPort
+from relay_client.ports.local_port import LocalPort
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.driver import StreamBroken
 from relay_core.net.streams.pump import READ_SIZE, Traffic, close_writer, pump, set_nodelay

@@ -13,47 +13,19 @@ import logging
 from collections.abc import Sequence
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.cli.forward_spec import LocalPort, debugger_ports
-from relay_client.cli.port_ranges import format_ports
 from relay_client.ports.connection import carry
+from relay_client.ports.local_port import LocalPort, debugger_ports
 from relay_client.ports.port_lock import PortLock, PortLocked
 from relay_client.ports.reverse import Reverse
-from relay_client.ui.live_table import live_table
-from relay_core.errors import LocalPortInUse, NoListener, RelayDebugError, UsageError
+from relay_core.errors import LocalPortInUse, RelayDebugError, UsageError
 from relay_core.net.streams.pump import READ_SIZE
 from relay_core.net.tasks import TaskSet
 
-__all__ = ["LOCAL_HOST", "Forwarder", "forward"]
+__all__ = ["LOCAL_HOST", "Forwarder"]
 
 LOCAL_HOST = "127.0.0.1"
 
 logger = logging.getLogger(__name__)
-
-
-async def forward(tunnels: Tunnels, ports: Sequence[int | LocalPort], *, may_reverse: bool = True) -> None:
-    """Forward until cancelled; a problem that waiting cannot cure is found before the ports open.
-
-    Args:
-        tunnels: Not yet entered.
-        ports: What to open.
-        may_reverse: Whether a port that an editor listens on already is used the other way round.
-
-    Raises:
-        RelayDebugError: the relay, the credentials or the ports are unusable.
-    """
-    logger.info("starting")
-    async with tunnels:
-        try:
-            await tunnels.discover()
-            seen = tunnels.describe()
-        except NoListener as error:
-            seen = f"{error.sentence}; waiting for one ({error.hint})"
-        async with Forwarder(tunnels, ports, may_reverse=may_reverse) as forwarder:
-            opened = f"port {format_ports(forwarder.opened)}" if forwarder.opened else "no port"
-            logger.info("ready on %s, %s: %s", LOCAL_HOST, opened, seen)
-            tunnels.keep_looking()
-            async with live_table(tunnels.roster):
-                await asyncio.Event().wait()
 
 
 class Forwarder:

@@ -8,18 +8,18 @@ import logging
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from relay_client.agents.announcement import AgentInfo
-from relay_client.cli.targets import COLUMNS, by_node, rows
+from relay_client.ui.target_table import by_node, rich_table, rows
 from relay_core.net.tasks import TaskSet
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
     from rich.live import Live
 
-__all__ = ["live_table", "make_table"]
+__all__ = ["live_table"]
 
 REFRESH_INTERVAL = 1.0
 """Seconds between two looks; nothing is drawn where nothing has changed."""
@@ -51,23 +51,9 @@ async def _keep(live: Live, agents: Iterable[AgentInfo]) -> None:
     while True:
         lines = rows(by_node(agents), time.time())
         if lines != shown:
-            live.update(make_table(lines), refresh=True)
+            live.update(rich_table(lines), refresh=True)
             shown = lines
         await asyncio.sleep(REFRESH_INTERVAL)
-
-
-def make_table(lines: Sequence[Sequence[str]]) -> RenderableType:
-    """Return rows of `COLUMNS` as a table for rich; nothing for no rows."""
-    from rich.console import Group  # noqa: PLC0415 - on a terminal only
-    from rich.table import Table  # noqa: PLC0415 - as above
-    from rich.text import Text  # noqa: PLC0415 - as above
-
-    if not lines:
-        return Group()
-    table = Table(*COLUMNS, box=None, pad_edge=False)
-    for line in lines:
-        table.add_row(*map(Text, line))
-    return table
 
 
 def _terminal() -> Console | None:

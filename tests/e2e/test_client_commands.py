@@ -254,7 +254,7 @@ async def test_tensorboard_shows_its_url_when_it_is_there(relay: LocalRelay, env
     [
         (["--forward", "x"], "is no port"),
         (["--forward", "6006", "--forward", "1/6006"], "local port 6006 is used twice"),
-        (["--ports", "5678", "--forward", "6006:5678"], "local port 5678 is in --ports and in --forward"),
+        (["--ports", "5678", "--forward", "6006:5678"], "local port 5678 is in both --ports and --forward"),
     ],
 )
 async def test_nonsense_forwards(arguments: list[str], part: str) -> None:

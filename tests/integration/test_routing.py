@@ -13,8 +13,8 @@ import pytest
 
 from relay_client.agents.announcement import State
 from relay_client.agents.roster import Destination
-from relay_client.cli.forward_spec import parse_forwards
 from relay_client.ports.forwarder import Forwarder
+from relay_client.ports.local_port import parse_forwards
 from relay_core.errors import ConnectionLost, LocalPortInUse, NoListener
 from tests.support.fleet import DAP_START, KEY, DiallingAgent, Node, agent, node_of, process, tunnels, who_serves
 from tests.support.ports import free_port

@@ -102,7 +102,7 @@ def words_after(start, out):
 def test_what_it_prints_is_understood(azure, names, how, client, step):
     """relay-client's own parser reads the printed command, and a step's the printed arguments, as they are meant."""
     out = azure.run("create_relay.sh", *names, *how).out
-    parsed = cli._parser().parse_args(words_after("relay-client", out))
+    parsed = cli.make_parser().parse_args(words_after("relay-client", out))
     assert client == access_settings(parsed)
     assert [5678] == list(parse_ports(parsed.ports))
     assert DebugSettings(access=step) == parse_step_arguments(words_after("arguments:", out))

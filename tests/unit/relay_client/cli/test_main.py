@@ -2,13 +2,14 @@
 
 import pytest
 
-from relay_client.cli import _parser
+from relay_client.cli import make_parser
 
 
 @pytest.mark.parametrize(
-    ("argv", "ask_ahead"),
+    ("argv", "prefetch"),
     [
         (["--ports", "5678"], True),
+        (["--ports", "5678", "--no-prefetch"], False),
         (["--ports", "5678", "--no-ask-ahead"], False),
         (["attach", "--rank", "3"], True),
         (["attach", "--rank", "3", "--no-ask-ahead"], False),
@@ -16,6 +17,6 @@ from relay_client.cli import _parser
         (["tensorboard"], True),
     ],
 )
-def test_no_ask_ahead(argv, ask_ahead):
-    """The option may stand before or behind the command."""
-    assert _parser().parse_args(argv).ask_ahead is ask_ahead
+def test_no_prefetch(argv, prefetch):
+    """The option, and its older name, may stand before or after the command."""
+    assert make_parser().parse_args(argv).prefetch is prefetch

@@ -1,7 +1,7 @@
 """Facts about what `relay-client targets` prints."""
 
 from relay_client.agents.announcement import AgentInfo, State, TargetInfo
-from relay_client.cli.targets import as_json, plain_table, rows
+from relay_client.ui.target_table import as_json, plain_table, rows
 
 NOW = 1000.0
 NODE = AgentInfo(

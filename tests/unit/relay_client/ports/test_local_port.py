@@ -3,7 +3,7 @@
 import pytest
 
 from relay_client.agents.roster import Destination
-from relay_client.cli.forward_spec import LocalPort, debugger_ports, parse_forwards
+from relay_client.ports.local_port import LocalPort, debugger_ports, parse_forwards
 from relay_core.errors import UsageError
 
 

@@ -1,0 +1,121 @@
+"""What the commands share: how they are added to the parser, and how they come to their tunnels."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from relay_core.program.options import access_settings, add_access_options
+
+if TYPE_CHECKING:
+    from relay_client.agents.tunnels import Tunnels
+
+__all__ = [
+    "INTERRUPTED",
+    "PROGRAM",
+    "Commands",
+    "add_command",
+    "add_prefetch_option",
+    "add_verbose",
+    "make_tunnels",
+    "quiet_logging",
+    "run_with_tunnels",
+    "seconds",
+]
+
+PROGRAM = "relay-client"
+INTERRUPTED = 130
+"""Exit status of a command that Ctrl-C ended before it was done."""
+
+logger = logging.getLogger(__name__)
+
+Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
+
+
+def add_command(
+    commands: Commands[argparse.ArgumentParser],
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    *,
+    summary: str,
+    description: str,
+) -> argparse.ArgumentParser:
+    """Add a command that connects to the relay; the options for that may stand before or after its name."""
+    parser = commands.add_parser(name, help=summary, description=description, argument_default=argparse.SUPPRESS)
+    parser.set_defaults(command=run)
+    add_access_options(parser)
+    add_verbose(parser)
+    return parser
+
+
+def add_verbose(parser: argparse.ArgumentParser) -> None:
+    """Add `--verbose`."""
+    parser.add_argument("--verbose", action="store_true", help="enable debug logging")
+
+
+def add_prefetch_option(parser: argparse.ArgumentParser, *, default: object) -> None:
+    """Add `--no-prefetch`, and `--no-ask-ahead`, its older name."""
+    parser.add_argument(
+        "--no-prefetch",
+        "--no-ask-ahead",
+        dest="prefetch",
+        action="store_false",
+        default=default,
+        help="do not prefetch debugger state at stops",
+    )
+
+
+def seconds(text: str) -> float:
+    """Read a positive number of seconds, for argparse."""
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError
+    return value
+
+
+def quiet_logging(arguments: argparse.Namespace) -> None:
+    """Log warnings only, for commands whose output answers one request."""
+    logging.getLogger("relay_client").setLevel(logging.DEBUG if arguments.verbose else logging.WARNING)
+
+
+def run_with_tunnels(arguments: argparse.Namespace, command: Callable[[Tunnels], Awaitable[None]]) -> int:
+    """Run a command with the tunnels that the command line describes, until it is done or interrupted."""
+    from relay_core.program.run import run_until_stopped
+
+    async def run() -> None:
+        await command(await make_tunnels(arguments))
+
+    return run_until_stopped(run())
+
+
+async def make_tunnels(arguments: argparse.Namespace) -> Tunnels:
+    """Find credentials, and return the tunnels that the command line describes, not yet entered."""
+    from relay_client.agents.tunnels import CLIENT_GRACE, Tunnels
+    from relay_core.auth import find_access
+    from relay_core.net.session.secure_channel import NO_TUNNEL_KEY
+    from relay_core.net.session.timers import tunnel_settings
+    from relay_core.net.tls import client_tls
+
+    settings, tls = access_settings(arguments), client_tls(arguments.ca_file)
+    access = await find_access(settings, side="client", tls=tls)
+    if access.tunnel_key is None:
+        logger.warning(NO_TUNNEL_KEY)
+    return Tunnels(
+        access.endpoint,
+        access.credential,
+        tls,
+        tunnel_key=access.tunnel_key,
+        settings=tunnel_settings(grace=CLIENT_GRACE),
+        ask_ahead=arguments.prefetch,
+        alarm=_ring_bell,
+    )
+
+
+def _ring_bell() -> None:
+    """Ring the terminal's bell, if there is a terminal."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\a")
+        sys.stderr.flush()

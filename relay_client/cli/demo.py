@@ -1,0 +1,31 @@
+"""`relay-client demo`: a breakpoint in a job behind a relay, all on this machine."""
+
+from __future__ import annotations
+
+import argparse
+
+from relay_client.cli.common import Commands
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "demo",
+        help="see a breakpoint hit through a relay on this machine, without Azure",
+        description="Starts a relay, a training job with its agent and a client on this machine, and debugs the job.",
+    )
+    parser.add_argument("--hold", action="store_true", help="start everything, then wait for your editor instead")
+    parser.add_argument(
+        "--chaos", action="store_true", help="cut the tunnel several times at the breakpoint, and continue stepping"
+    )
+    parser.add_argument("--verbose", action="store_true", help="also show what the programs print")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the demo."""
+    from relay_client.demo import run_demo
+
+    return run_demo(hold=arguments.hold, chaos=arguments.chaos, verbose=arguments.verbose)

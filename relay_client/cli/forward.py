@@ -1,0 +1,87 @@
+"""`relay-client` without a command: forwards local ports until stopped."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from relay_client.cli.common import add_prefetch_option, run_with_tunnels
+from relay_core.errors import NoListener, UsageError
+
+if TYPE_CHECKING:
+    from relay_client.agents.tunnels import Tunnels
+    from relay_client.ports.local_port import LocalPort
+
+__all__ = ["add_options", "forward"]
+
+logger = logging.getLogger(__name__)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command, which has no name of its own, to the main parser."""
+    parser.add_argument("--ports", metavar="LIST", help="local ports, as in 5678, 5678-5680 or 5678,5690")
+    parser.add_argument(
+        "--forward",
+        action="append",
+        default=[],
+        metavar="[NODE/]PORT[:LOCAL]",
+        help="also forward this port of the node, such as 6006 for TensorBoard; repeatable",
+    )
+    parser.add_argument(
+        "--no-listen",
+        action="store_true",
+        help="fail if a port in --ports is in use, instead of treating its owner as a listening editor",
+    )
+    add_prefetch_option(parser, default=True)
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Forward `--ports` and `--forward`."""
+    from relay_client.cli.port_ranges import parse_ports
+    from relay_client.ports.local_port import debugger_ports, parse_forwards
+
+    if not (arguments.ports or arguments.forward):
+        raise UsageError("no ports given", hint="add --ports 5678, or see relay-client --help")
+    debuggers = debugger_ports(parse_ports(arguments.ports) if arguments.ports else [])
+    forwards = parse_forwards(arguments.forward)
+    if twice := {local.port for local in debuggers} & {local.port for local in forwards}:
+        raise UsageError(
+            f"local port {min(twice)} is in both --ports and --forward",
+            hint="use another local port for the forward, as in 6006:16006",
+        )
+    ports = [*debuggers, *forwards]
+    return run_with_tunnels(arguments, lambda tunnels: forward(tunnels, ports, may_reverse=not arguments.no_listen))
+
+
+async def forward(tunnels: Tunnels, ports: Sequence[int | LocalPort], *, may_reverse: bool = True) -> None:
+    """Forward until cancelled; a problem that waiting cannot cure is found before the ports open.
+
+    Args:
+        tunnels: Not yet entered.
+        ports: What to open.
+        may_reverse: Whether a port that an editor listens on already is used the other way round.
+
+    Raises:
+        RelayDebugError: the relay, the credentials or the ports are unusable.
+    """
+    from relay_client.cli.port_ranges import format_ports
+    from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
+    from relay_client.ui.live_table import live_table
+
+    logger.info("starting")
+    async with tunnels:
+        try:
+            await tunnels.discover()
+            seen = tunnels.describe()
+        except NoListener as error:
+            seen = f"{error.sentence}; waiting for one ({error.hint})"
+        async with Forwarder(tunnels, ports, may_reverse=may_reverse) as forwarder:
+            opened = f"port {format_ports(forwarder.opened)}" if forwarder.opened else "no port"
+            logger.info("ready on %s, %s: %s", LOCAL_HOST, opened, seen)
+            tunnels.keep_looking()
+            async with live_table(tunnels.roster):
+                await asyncio.Event().wait()

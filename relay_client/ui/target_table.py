@@ -1,0 +1,105 @@
+"""The table of everything that can be debugged now: as rows, as plain text, for a terminal, and as JSON."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from relay_client.agents.announcement import AgentInfo, TargetInfo
+from relay_client.ui.text import duration
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["COLUMNS", "as_json", "by_node", "plain_table", "rich_table", "rows"]
+
+COLUMNS = ("node", "rank", "port", "pid", "script", "state", "since", "held by")
+
+
+def by_node(agents: Iterable[AgentInfo]) -> list[AgentInfo]:
+    """Return agents in the order of their nodes."""
+    return sorted(agents, key=lambda agent: (agent.node_rank is None, agent.node_rank, agent.name))
+
+
+def rows(agents: Sequence[AgentInfo], now: float) -> list[tuple[str, ...]]:
+    """Return one row of `COLUMNS` for each target, and for each agent without any."""
+    found: list[tuple[str, ...]] = []
+    for agent in agents:
+        found += [_row(agent, target, now) for target in sorted(agent.targets, key=lambda target: target.port)]
+        if not agent.targets:
+            forwards = ", ".join(map(str, agent.forwards))
+            found.append((_node(agent), "", "", "", "", f"forwards {forwards}" if forwards else "no targets", "", ""))
+    return found
+
+
+def _row(agent: AgentInfo, target: TargetInfo, now: float) -> tuple[str, ...]:
+    state = target.state.value + (f": {target.detail}" if target.detail else "")
+    held = f"{target.holder}{_ago(target.held_since, now, ', ')}" if target.holder else ""
+    numbers = (target.rank, target.port, target.pid)
+    rank, port, pid = ("" if number is None else str(number) for number in numbers)
+    return _node(agent), rank, port, pid, target.script, state, _ago(target.since, now), held
+
+
+def _node(agent: AgentInfo) -> str:
+    return agent.host if agent.node_rank is None else f"{agent.node_rank} {agent.host}"
+
+
+def _ago(since: float | None, now: float, before: str = "") -> str:
+    return "" if since is None else f"{before}{duration(now - since)}"
+
+
+def plain_table(lines: Sequence[Sequence[str]]) -> str:
+    """Return rows under their headings, columns aligned."""
+    table = [COLUMNS, *lines]
+    widths = [max(len(line[column]) for line in table) for column in range(len(COLUMNS))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table
+    )
+
+
+def rich_table(lines: Sequence[Sequence[str]]) -> RenderableType:
+    """Return the same as a table for rich; an empty group for no rows."""
+    from rich.console import Group  # noqa: PLC0415 - on a terminal only
+    from rich.table import Table  # noqa: PLC0415 - as above
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    if not lines:
+        return Group()
+    table = Table(*COLUMNS, box=None, pad_edge=False)
+    for line in lines:
+        table.add_row(*map(Text, line))
+    return table
+
+
+def as_json(agents: Sequence[AgentInfo]) -> dict[str, object]:
+    """Return everything that is known, for programs; what is unknown is null."""
+    return {
+        "time": time.time(),
+        "targets": [
+            {
+                "agent": agent.id,
+                "host": agent.host,
+                "node_rank": agent.node_rank,
+                "run": agent.run or None,
+                "rank": target.rank,
+                "world": target.world,
+                "port": target.port,
+                "pid": target.pid,
+                "script": target.script or None,
+                "state": target.state.value or None,
+                "detail": target.detail or None,
+                "since": target.since,
+                "until": target.until,
+                "holder": target.holder or None,
+                "held_since": target.held_since,
+            }
+            for agent in agents
+            for target in agent.targets
+        ],
+        "forwards": [
+            {"agent": agent.id, "host": agent.host, "node_rank": agent.node_rank, "port": port}
+            for agent in agents
+            for port in agent.forwards
+        ],
+    }
