@@ -1,4 +1,4 @@
-"""Facts about README's page from nothing to a breakpoint: every command on it runs here, as it stands there.
+"""Facts about the guide from nothing to a breakpoint on Azure: every command of its walk runs here, as it stands there.
 
 Each block of the page goes to a shell that has what the page may use and no other program, so an unknown command fails,
 and so does an unknown option. What cannot be had here is played, by what refuses what the real thing refuses:
@@ -54,10 +54,12 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-TITLE = "### From nothing to a breakpoint in a pipeline step\n"
-PAGE = (ROOT / "README.md").read_text().partition(TITLE)[2].partition("\n### ")[0]
+GUIDE = ROOT / "docs" / "guides" / "azure.md"
+TITLE = "## The walk\n"
+PAGE = GUIDE.read_text().partition(TITLE)[2].partition("\n## ")[0]
 FENCES = re.findall(r"^```(.*)\n((?:.*\n)*?)```$", PAGE, re.MULTILINE)
-ON_AZURE, WITH_KEY_VAULT, WITH_ENTRA_ID, SUBMIT, LOCAL = [text for language, text in FENCES if language == "sh"]
+SIGN_IN, CREATE, WITH_KEY_VAULT, WITH_ENTRA_ID, SUBMIT, LOCAL = [text for language, text in FENCES if language == "sh"]
+ON_AZURE = SIGN_IN + CREATE
 PORTS = "5678-5680"
 
 SAMPLE = SAMPLES / "azureml_pipeline"
@@ -87,6 +89,12 @@ sys.exit(run_step(steps[name], Path(folder), os.environ))
 """
 
 
+def cluster(principal: str) -> dict[str, Any]:
+    """The parts of a compute cluster that the page asks for."""
+    identity = {"type": "SystemAssigned", "principalId": principal}
+    return {"identity": identity, "properties": {"properties": {"scaleSettings": {"maxNodeCount": 4}}}}
+
+
 class Shell:
     """A terminal of the reader, in a checkout of this repository, with an empty subscription."""
 
@@ -94,7 +102,7 @@ class Shell:
         self.azure = azure
         self.azure.change(signed_in=False, provider_registered=False, groups={}, vaults={})
         clusters = {"Microsoft.MachineLearningServices/workspaces/contoso-ml/computes/cpu-cluster": CLUSTER}
-        known = {name: {"identity": {"principalId": principal}} for name, principal in clusters.items()}
+        known = {name: cluster(principal) for name, principal in clusters.items()}
         self.azure.change(known_resources=known)
         self.variables: dict[str, str] = {}
         """What stands in for the way to Azure."""
@@ -190,14 +198,14 @@ def token_of_laptop(cloud: Azure, shell: Shell, resource: str) -> dict[str, Any]
 
 
 def test_the_page_has_nothing_else_to_type() -> None:
-    """Whatever stands in a block of its own on the page is one of the five that run here."""
-    assert ["sh"] * 5 == [language for language, _ in FENCES]
+    """Whatever stands in a block of its own in the walk is one of the six that run here."""
+    assert ["sh"] * 6 == [language for language, _ in FENCES]
 
 
 def test_names_of_the_debugger() -> None:
     """The configurations that the page names are in launch.json, and relay-client opens the ports of all of them."""
     (link,) = re.findall(r"\[launch\.json\]\((.*?)\)", PAGE)
-    written = json.loads((ROOT / link).read_text())
+    written = json.loads((GUIDE.parent / link).read_text())
     known = {one["name"]: one["connect"]["port"] for one in written["configurations"]}
     assert known == {name: int(port) for name, port in re.findall(r"`(\w+ \((\d+)\))`", PAGE)}
     first, last = PORTS.split("-")
@@ -212,11 +220,11 @@ def test_names_of_the_debugger() -> None:
 def test_the_other_links() -> None:
     """The page refers to files that are there."""
     for link in re.findall(r"\]\(([^)#]+)\)", PAGE):
-        assert (ROOT / link).is_file(), link
+        assert (GUIDE.parent / link).is_file(), link
 
 
 async def test_the_azure_side(shell: Shell) -> None:
-    """The first block makes vault, namespace, hybrid connection and two secrets in an empty subscription.
+    """The first two blocks make vault, namespace, hybrid connection and two secrets in an empty subscription.
 
     The cluster may listen and read its secret, the developer may send and read hers, and nobody may more.
     """
@@ -265,10 +273,10 @@ async def test_from_nothing_to_a_breakpoint(
     body = tmp_path / "body.json"
     body.write_text(await shell.run(f"{SUBMIT.rstrip()} --dry-run --debug-port {first}"))
     async with made_by(shell, tmp_path_factory.mktemp("azure")) as (cloud, identity):
-        cluster = environment(**cloud.environment, **identity.azure_ml())
+        on_cluster = environment(**cloud.environment, **identity.azure_ml())
 
         def azure_ml(step: str) -> AbstractAsyncContextManager[Running]:
-            return running(sys.executable, "-c", AZURE_ML, str(body), str(tmp_path), step, cwd=SAMPLE, env=cluster)
+            return running(sys.executable, "-c", AZURE_ML, str(body), str(tmp_path), step, cwd=SAMPLE, env=on_cluster)
 
         async with shell.running(WITH_KEY_VAULT.replace(PORTS, ports)) as client:
             await client.line("relay-client: ready")
@@ -309,14 +317,14 @@ async def test_without_a_subscription(shell: Shell) -> None:
 
 
 def test_what_is_installed() -> None:
-    """What pip is told to install is this project, with extras that it has, and they hold what the page runs."""
+    """What pip is told to install is this checkout, with extras that it has, and they hold what the page runs."""
     commands = [shlex.split(line) for line in "".join(text for _, text in FENCES).splitlines() if "pip " in line]
     assert [["pip", "install"]] == [command[:2] for command in commands]
     project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     (text,) = commands[0][2:]
-    requirement = Requirement(text)
-    assert project["name"] == requirement.name
+    assert text.startswith(".[")
+    requirement = Requirement(f"{project['name']}{text.removeprefix('.')}")
     assert requirement.extras <= extras.keys()
     assert "relay-client" in project["scripts"]
     assert {"client", "ml"} == requirement.extras
