@@ -1,7 +1,7 @@
 # make demo    sets everything up and shows a breakpoint hit through a relay on this machine
 # make test    sets everything up and runs the tests
 # make lint    style, types, spelling, import layers
-# make bench   prints the figures of the README as a table and JSON;  make soak  runs the long proofs
+# make bench   prints the figures of docs/benchmarks.md as a table and JSON;  make soak  runs the long proofs
 # PYTHON=python3.12 chooses another interpreter; each has its own virtual environment.
 
 PYTHON ?= python3

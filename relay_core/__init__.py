@@ -1,1 +1,1 @@
-"""The library that the agent, the client and the relay share; see its README for wire formats and threat model."""
+"""The library that the agent, the client and the relay share; docs/concepts describes its protocol."""

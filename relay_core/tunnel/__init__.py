@@ -2,7 +2,7 @@
 
 One session per client and agent outlives its transports; streams, sequence numbers and resume are here, encryption
 (`relay_core.net.session.secure_channel`) and sockets are elsewhere. Nothing here reads a clock or draws a random
-number. The wire format, the state machines and the threat model are in `relay_core/README.md`.
+number. The wire format, the state machines and the threat model are in `docs/concepts/protocol.md`.
 """
 
 from relay_core.tunnel.events import (

@@ -1,4 +1,4 @@
-"""`python -m tests.bench` (`make bench`): the figures of the README, each beside its peers and all in one run.
+"""`python -m tests.bench` (`make bench`): the figures of docs/benchmarks.md, each beside its peers and all in one run.
 
 Every program is a process of its own, started as users start it; targets and load generators are others. Machines are
 noisy, so peers take turns, and what to look at is their ratio. Each figure's module says how it is measured.

@@ -23,19 +23,22 @@ async def connect(
     tls: ssl.SSLContext | None = None,
     timeout: float = OPEN_TIMEOUT,
 ) -> WebSocket:
-    """Meet a listener of `endpoint`; returns once it has accepted.
+    """Connect to a listener of a hybrid connection; return the WebSocket once the listener has accepted.
 
     Args:
         endpoint: The hybrid connection.
         credential: Must carry the Send right.
-        headers: Shown to the listener before it decides.
+        headers: Sent to the listener, which sees them before it accepts.
         subprotocols: Offered in this order.
         tls: Defaults to the system's authorities and `RELAY_CA_FILE`.
         timeout: Seconds for this one attempt.
 
     Raises:
-        NoListener, Unauthorized, HybridConnectionNotFound, Rejected, RelayUnreachable, UntrustedCertificate,
-        ConfigurationError, ProtocolError: as `relay_core.errors` describes them.
+        NoListener: nobody is listening.
+        Rejected: the listener refused; `status` and `reason` are its own.
+        Unauthorized: the relay refused the credential.
+        HybridConnectionNotFound: the namespace has no such hybrid connection.
+        RelayDebugError: any other error of `relay_core.errors` that prevents a connection.
     """
     token = await credential.token(endpoint)
     request_headers = dict(headers or {})
