@@ -5,6 +5,7 @@ Everything that goes wrong here is told on stderr and answered with False.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from relay_agent.debuggee.process import DebuggedProcess
 
 __all__ = ["breakpoint", "start_debugging", "start_remote_debugging", "start_remote_debugging_from_args"]
-
-_ordinary = False
-"""Whether the command line was read and asks for no debugging."""
 
 
 def start_remote_debugging_from_args(argv: Sequence[str] | None = None) -> bool:
@@ -142,7 +140,7 @@ def breakpoint(  # noqa: A001 - the name is the point: it is Python's breakpoint
         process = _process_if_debugged()
         if process is None:
             return
-        from relay_agent.debuggee import debugger, halt  # noqa: PLC0415 - in debug runs only
+        from relay_agent.debuggee.debugger import debugger  # noqa: PLC0415 - in debug runs only
         from relay_agent.settings.rank_selection import parse_ranks  # noqa: PLC0415
 
         if rank is not None and not parse_ranks(str(rank)).includes(process.identity):
@@ -152,7 +150,7 @@ def breakpoint(  # noqa: A001 - the name is the point: it is Python's breakpoint
         if not debugger.is_attached():
             process.say(f"{place}: waits up to {hold:g} s for a debugger on {process.where}")
         if process.wait(hold, detail=place):
-            halt.stop_at(frame)
+            debugger.break_at(frame)
     except RelayDebugError as error:
         _go_on(error)
     except Exception as error:  # noqa: BLE001 - as above
@@ -161,19 +159,21 @@ def breakpoint(  # noqa: A001 - the name is the point: it is Python's breakpoint
 
 def _process_if_debugged() -> DebuggedProcess | None:
     """Return this process's part in the debug run; begin it if the command line asks for one."""
-    global _ordinary  # noqa: PLW0603 - the command line is read once: a breakpoint() may be in a hot loop
-    if _ordinary:
-        return None
     debugging = sys.modules.get("relay_agent.debuggee.process")
     if debugging is not None and (process := debugging.current()) is not None:
         return process  # type: ignore[no-any-return]  # of the module that is imported below
-    settings = parse_step_arguments()
+    settings = _settings_of_command_line()
     if settings is None:
-        _ordinary = True
         return None
     from relay_agent.debuggee.process import begin  # noqa: PLC0415 - in debug runs only
 
     return begin(settings)
+
+
+@functools.cache
+def _settings_of_command_line() -> DebugSettings | None:
+    """Return what the command line asks for; it is read once, as a breakpoint() may be in a hot loop."""
+    return parse_step_arguments()
 
 
 def _go_on(error: RelayDebugError) -> bool:

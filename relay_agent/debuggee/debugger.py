@@ -1,248 +1,333 @@
-"""The debugger inside the job: how debugpy is started, and how the job waits for its developer.
+"""The debugger inside the job: the states of debugpy in this process, and what leads from one to the next.
 
-debugpy listens on 127.0.0.1 and on a port of its own choice. Nothing here ever connects to that port: a connection
-that is opened and closed again ends debugpy's readiness for good. Up to Python 3.11 a job with an armed debugger runs
-several times slower, attached or not, so it is armed as late as possible and released as soon as nobody is there.
+debugpy listens on 127.0.0.1, on a port of its own choice. Nothing here ever connects to that port: a connection that is
+opened and closed again ends debugpy's readiness permanently. Up to Python 3.11 a job with an armed debugger runs
+several times slower, whether or not somebody is attached, so it is armed as late as possible and released as soon as
+nobody is there.
 
-Everything may be called from any thread, again and again. A forked child starts anew: see
-`relay_agent.debuggee.fork_guard`.
+This module knows when to start, stop and wait; `debugpy_start` knows how debugpy is started, `tracing` how its tracing
+is switched off and on, `fork_guard` what a forked child inherits.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from types import ModuleType
+from collections.abc import Iterator, Mapping
+from enum import Enum, auto
+from types import FrameType, ModuleType
 from typing import Any
 
-from relay_agent.debuggee import fork_guard, pydevd_patches, tracing
+from relay_agent.debuggee import debugpy_start, fork_guard, pydevd_patches, tracing
 from relay_core.errors import ConfigurationError, RelayDebugError
 
-__all__ = ["arm", "connect", "find_foreign_port", "is_armed", "is_attached", "release", "wait_for_attach"]
+__all__ = ["TRANSITIONS", "Debugger", "Event", "State", "debugger", "pydevd_debugger"]
+
+# The states of a process
+# -----------------------
+# Two facts make most of them. Which debugger does pydevd, the part of debugpy inside the job, have? And is the job
+# traced, which is what costs speed?
+#
+#                             tracing on      tracing switched off
+#     debugpy listens         LISTENING       RELEASED
+#     it dialled an editor    DIALLED         (it ends when its editor leaves)
+#     no debugger             ABSENT          CLEARED
+#
+# ABSENT is where every process begins. It is in the left column because a debugger that ends leaves its trace functions
+# on the threads: when an editor that was dialled hangs up, or debugpy's adapter is killed, the job stays slow until
+# `release` has switched tracing off. A start from CLEARED has to switch it on again, which debugpy does not do by
+# itself, hence RESTARTING beside STARTING.
+#
+# Two events are not ours, and nobody reports them: pydevd's debugger has gone, or there is one that this module has not
+# started, because the job called `debugpy.listen` itself. So they are not stored when they happen: `Debugger.state`
+# looks at pydevd and applies them to the stored state. FOREIGN is only ever seen, never stored; it ends with the job's
+# debugger, and the stored state counts again.
+#
+# A forked child has the memory of its parent, but no thread of its debugger, and `fork_guard` takes its tracing away.
+
+
+class State(Enum):
+    """What this process's debugger is doing."""
+
+    ABSENT = auto()
+    """There is none. If there was one, its tracing is still on."""
+    STARTING = auto()
+    """debugpy is being started. An editor may have sent its breakpoints before all threads are traced."""
+    LISTENING = auto()
+    """debugpy listens on a port, for a debugger that is to come or is attached."""
+    DIALLED = auto()
+    """debugpy has connected to an editor that listens."""
+    RELEASED = auto()
+    """debugpy listens, and the job runs at full speed: breakpoints are not hit."""
+    CLEARED = auto()
+    """There is no debugger any more, and its tracing is off."""
+    RESTARTING = auto()
+    """As STARTING, from CLEARED."""
+    FOREIGN = auto()
+    """The job has started debugpy itself; it is left alone."""
+
+
+class Event(Enum):
+    """What changes the state."""
+
+    START = auto()
+    LISTENS = auto()
+    CONNECTED = auto()
+    FAILED = auto()
+    """debugpy did not start."""
+    RELEASE = auto()
+    """Tracing was switched off."""
+    RESUME = auto()
+    """Tracing was switched on again."""
+    FORKED = auto()
+    """This is a child of the process that was in the state."""
+    FOUND = auto()
+    """pydevd has a debugger."""
+    GONE = auto()
+    """pydevd has none."""
+
+
+TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
+    State.ABSENT: {
+        Event.START: State.STARTING,
+        Event.RELEASE: State.CLEARED,
+        Event.FOUND: State.FOREIGN,
+        Event.FORKED: State.ABSENT,
+    },
+    State.STARTING: {
+        Event.LISTENS: State.LISTENING,
+        Event.CONNECTED: State.DIALLED,
+        Event.FAILED: State.ABSENT,
+        Event.FORKED: State.ABSENT,
+    },
+    State.LISTENING: {
+        Event.RELEASE: State.RELEASED,
+        Event.GONE: State.ABSENT,
+        Event.FORKED: State.ABSENT,
+    },
+    State.DIALLED: {
+        Event.GONE: State.ABSENT,
+        Event.FORKED: State.ABSENT,
+    },
+    State.RELEASED: {
+        Event.RESUME: State.LISTENING,
+        Event.GONE: State.CLEARED,
+        Event.FORKED: State.CLEARED,
+    },
+    State.CLEARED: {
+        Event.START: State.RESTARTING,
+        Event.FOUND: State.FOREIGN,
+        Event.FORKED: State.CLEARED,
+    },
+    State.RESTARTING: {
+        Event.LISTENS: State.LISTENING,
+        Event.CONNECTED: State.DIALLED,
+        Event.FAILED: State.CLEARED,
+        Event.FORKED: State.CLEARED,
+    },
+    State.FOREIGN: {},
+}
 
 POLL_INTERVAL = 0.05
-"""Seconds between two looks at debugpy, which tells nobody when a debugger has attached."""
+"""Seconds between two looks at debugpy, which has no callback for a debugger that attaches."""
 GOODBYE_TIME = 5.0
 """Seconds for a debugger's departure to reach this process; its socket may be closed before debugpy has noticed."""
 
-_KEPT_OF_PYTHON = {"PYTHONHOME"}
-"""What debugpy's adapter needs of the variables that are for the job's interpreter."""
-_NOT_FOR_THE_ADAPTER = ("PYTHON", "RELAY_", "AZRELAY_", "DEBUGPY_ADAPTER_ENDPOINTS")
-"""Such as PYTHONWARNINGS=error, a sitecustomize in PYTHONPATH, secrets, and a file that is another debuggee's."""
 
-_lock = threading.Lock()
-_port: int | None = None
-"""Where the debugpy that `arm` has started listens."""
-_dialled = False
-"""Whether `connect` has started debugpy, and it has not been released since."""
-_released = False
-"""Whether its tracing is off."""
-_is_starting = False
-"""Whether debugpy is being started. A debugger may have sent its breakpoints before all threads are traced."""
+class Debugger:
+    """debugpy in this process. Every method may be called from any thread, and repeatedly."""
 
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        """Held while the state is being changed."""
+        self._state = State.ABSENT
+        self._port = 0
+        """Where debugpy listens, while it is LISTENING or RELEASED."""
 
-def is_armed() -> bool:
-    """Whether debugpy traces this process, whoever started it."""
-    return _debugger() is not None and not _released
+    def __repr__(self) -> str:
+        return f"<Debugger {self.state.name.lower()}>"
 
+    @property
+    def state(self) -> State:
+        """The present state: the stored one, corrected by what pydevd shows."""
+        seen = Event.GONE if pydevd_debugger() is None else Event.FOUND
+        return TRANSITIONS[self._state].get(seen, self._state)
 
-def is_attached() -> bool:
-    """Whether a debugger is attached and has sent its breakpoints, and they will be hit."""
-    debugger = _debugger()
-    return debugger is not None and not _is_starting and bool(debugger.is_attached())
+    def is_armed(self) -> bool:
+        """Whether debugpy traces this process, whoever started it."""
+        return self.state in {State.LISTENING, State.DIALLED, State.FOREIGN}
 
+    def is_attached(self) -> bool:
+        """Whether a debugger is attached and has sent its breakpoints, and they will be hit."""
+        pydevd = pydevd_debugger()
+        return pydevd is not None and not self._is_starting and bool(pydevd.is_attached())
 
-def arm(*, follow_children: bool = False) -> int:
-    """Make debugpy ready for a debugger, and return the port on 127.0.0.1 where it listens.
+    @property
+    def _is_starting(self) -> bool:
+        return self._state in {State.STARTING, State.RESTARTING}
 
-    The first call starts it, which takes a third of a second; after `release` it is put back to work. Breakpoints are
-    hit from then on, in functions that are running as well.
+    def arm(self, *, follow_children: bool = False) -> int:
+        """Make debugpy ready for a debugger, and return the port on 127.0.0.1 where it listens.
 
-    Args:
-        follow_children: Whether Python processes that this one starts stop for the debugger too. Then they wait for it,
-            without end, while one is attached that does not follow them. The first call decides for all.
+        The first call starts it, which takes a third of a second; after `release` its tracing is switched on again.
+        Breakpoints are hit from then on, in functions that are running as well.
 
-    Raises:
-        RelayDebugError: debugpy is missing, did not start, or is in use on a port that cannot be told.
-    """
-    global _port, _dialled, _released  # noqa: PLW0603 - a process has one debugger
-    with _lock:
-        if _dialled:
-            _wait_for_goodbye()
-            _dialled = False
-        if _debugger() is None:
-            _port = _listen(follow_children=follow_children)
-        elif _port is None:
-            return _foreign_port()
-        elif _released:
-            tracing.start_tracing()
-        _released = False
-        return _port
+        Args:
+            follow_children: Whether Python processes that this one starts stop for the debugger too. They then wait
+                for it, without a limit, while one is attached that does not follow them. The first call decides.
 
+        Raises:
+            RelayDebugError: debugpy is missing, did not start, or is in use on an unknown port.
+        """
+        with self._lock:
+            if self.state is State.DIALLED:
+                self._wait_for_goodbye()
+            state = self._settle()
+            if state is State.FOREIGN:
+                return _foreign_port()
+            if state is State.RELEASED:
+                tracing.start_tracing()
+                self._move(Event.RESUME)
+            elif state is not State.LISTENING:
+                with self._starting(Event.LISTENS, follow_children=follow_children) as debugpy:
+                    self._port = debugpy_start.listen(debugpy)
+            return self._port
 
-def connect(port: int, *, follow_children: bool = False) -> None:
-    """Connect to the debug adapter of an editor that listens on a port of 127.0.0.1.
+    def connect(self, port: int, *, follow_children: bool = False) -> None:
+        """Connect to the debug adapter of an editor that listens on a port of 127.0.0.1.
 
-    Breakpoints are hit from then on. When the connection ends, so does the debugger; `release` gives full speed back.
+        Breakpoints are hit from then on. When the connection ends, so does the debugger; `release` then restores full
+        speed.
 
-    Raises:
-        RelayDebugError: debugpy is in use already, missing, or cannot connect.
-    """
-    global _port, _dialled, _released
-    with _lock:
-        if is_attached():
-            raise RelayDebugError("a debugger is attached already")
-        if _dialled:
-            _wait_for_goodbye()
-        if _debugger() is not None:
-            raise RelayDebugError(
-                "debugpy listens in this process already",
-                hint='use a launch configuration with "connect" instead of "listen"',
+        Raises:
+            RelayDebugError: debugpy is in use already, missing, or cannot connect.
+        """
+        with self._lock:
+            if self.is_attached():
+                raise RelayDebugError("a debugger is attached already")
+            if self.state is State.DIALLED:
+                self._wait_for_goodbye()
+            if self._settle() not in {State.ABSENT, State.CLEARED}:
+                raise RelayDebugError(
+                    "debugpy listens in this process already",
+                    hint='use a launch configuration with "connect" instead of "listen"',
+                )
+            with self._starting(Event.CONNECTED, follow_children=follow_children) as debugpy:
+                debugpy_start.connect(debugpy, port)
+
+    def release(self) -> None:
+        """Restore full speed in all threads, once the debugger has left; `arm` makes this process debuggable again.
+
+        A debugpy that the job has started is left alone.
+
+        Raises:
+            RelayDebugError: a debugger is attached, or debugpy does not allow it.
+        """
+        with self._lock:
+            if self.state in {State.RELEASED, State.CLEARED, State.FOREIGN} or "pydevd" not in sys.modules:
+                return
+            self._wait_for_goodbye()
+            self._settle()
+            tracing.stop_tracing()
+            self._move(Event.RELEASE)
+
+    def break_at(self, frame: FrameType) -> None:
+        """Stop in `frame`, on its next line, if a debugger is attached.
+
+        `debugpy.breakpoint()` stops in its caller, which would be a function of this library.
+        """
+        if self.is_attached():
+            pydevd: Any = sys.modules["pydevd"]
+            pydevd.settrace(
+                suspend=True, trace_only_current_thread=True, patch_multiprocessing=False, stop_at_frame=frame
             )
-        with _starting(follow_children=follow_children) as debugpy:
-            _connect(debugpy, port)
-        _port, _dialled, _released = None, True, False
+
+    def wait_for_attach(self, seconds: float, hopeless: threading.Event) -> bool:
+        """Wait until a debugger is attached; stop after `seconds`, and at once when `hopeless` is set.
+
+        This is debugpy's own `wait_for_client`, which looks at the same fact, with a limit.
+        """
+        deadline = time.monotonic() + seconds
+        while not self.is_attached():
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or hopeless.wait(min(POLL_INTERVAL, remaining)):
+                return self.is_attached()
+        return True
+
+    def find_port(self) -> int | None:
+        """Return the port where debugpy listens, whoever started it; None if it does not or the port is unknown."""
+        if self.state in {State.LISTENING, State.RELEASED}:
+            return self._port
+        return debugpy_start.find_adapter_port()
+
+    def _wait_for_goodbye(self) -> None:
+        """Wait until this process has noticed that its debugger has left; one that was dialled ends then.
+
+        Raises:
+            RelayDebugError: it has not left.
+        """
+        deadline = time.monotonic() + GOODBYE_TIME
+        while self.is_attached() or self.state is State.DIALLED:
+            if time.monotonic() > deadline:
+                raise RelayDebugError("a debugger is attached", hint="detach it first")
+            time.sleep(POLL_INTERVAL)
+
+    @contextlib.contextmanager
+    def _starting(self, success: Event, *, follow_children: bool) -> Iterator[ModuleType]:
+        """Yield debugpy, configured, to be started in the block.
+
+        Raises:
+            RelayDebugError: it is missing, or does not start.
+        """
+        fork_guard.install(then=self._forked)
+        self._move(Event.START)
+        try:
+            yield debugpy_start.load(follow_children=follow_children)
+            if self._state is State.RESTARTING:
+                tracing.start_tracing()
+            else:
+                tracing.reach_threads()
+            if follow_children:
+                pydevd_patches.follow_into_children()
+            self._move(success)
+        except (ImportError, ValueError, RuntimeError, OSError) as error:
+            raise RelayDebugError(f"debugpy did not start: {error}") from error
+        finally:
+            if self._is_starting:
+                self._move(Event.FAILED)
+
+    def _settle(self) -> State:
+        """Store what pydevd shows, before acting on it, and return the present state."""
+        state = self.state
+        if state is not State.FOREIGN:
+            self._state = state
+        return state
+
+    def _move(self, event: Event) -> None:
+        self._state = TRANSITIONS[self._state][event]
+
+    def _forked(self) -> None:
+        """Forget, in a forked child, the debugger of its parent; what refers to this object stays valid."""
+        self._lock = threading.Lock()  # another thread of the parent may have held the old one
+        self._move(Event.FORKED)
 
 
-def release() -> None:
-    """Give all threads full speed back, once the debugger has left; `arm` makes this process debuggable again.
-
-    A debugpy that listens and was not started by `arm` is left alone.
-
-    Raises:
-        RelayDebugError: a debugger is attached, or debugpy does not allow it.
-    """
-    global _dialled, _released
-    with _lock:
-        is_foreign = _port is None and not _dialled and _debugger() is not None
-        if _released or is_foreign or "pydevd" not in sys.modules:
-            return
-        _wait_for_goodbye()
-        tracing.stop_tracing()
-        _dialled, _released = False, True
+debugger = Debugger()
+"""This process's."""
 
 
-def _wait_for_goodbye() -> None:
-    """Wait until this process has noticed that its debugger has left; one that was dialled goes altogether.
-
-    Raises:
-        RelayDebugError: it has not left.
-    """
-    deadline = time.monotonic() + GOODBYE_TIME
-    while is_attached() or (_dialled and _debugger() is not None):
-        if time.monotonic() > deadline:
-            raise RelayDebugError("a debugger is attached", hint="detach it first")
-        time.sleep(POLL_INTERVAL)
-
-
-def find_foreign_port() -> int | None:
-    """Return the port where debugpy listens already, or None if there is none or it cannot be told.
-
-    debugpy keeps the port that it was asked for only in its adapter's command line. A port 0 stays unknown.
-    """
-    if _port is not None and _debugger() is not None:
-        return _port
-    api = sys.modules.get("debugpy.server.api")
-    adapter = getattr(api, "_adapter_process", None)
-    command = list(getattr(adapter, "args", ()))
-    if "--port" not in command[:-1]:
-        return None
-    return int(command[command.index("--port") + 1]) or None
-
-
-def wait_for_attach(seconds: float, hopeless: threading.Event) -> bool:
-    """Wait until a debugger is attached; stop after `seconds`, and at once when `hopeless` is set.
-
-    This is debugpy's own `wait_for_client`, which looks at the same fact, with an end.
-    """
-    deadline = time.monotonic() + seconds
-    while not is_attached():
-        remaining = deadline - time.monotonic()
-        if remaining <= 0 or hopeless.wait(min(POLL_INTERVAL, remaining)):
-            return is_attached()
-    return True
-
-
-def _debugger() -> Any:
-    """Return pydevd's debugger of this process; it is gone when debugpy's adapter has died."""
-    pydevd: Any = sys.modules.get("pydevd")  # which another thread may be importing at this moment
+def pydevd_debugger() -> Any:
+    """Return pydevd's debugger of this process; None if there is none, also after debugpy's adapter has died."""
+    pydevd: Any = sys.modules.get("pydevd")  # another thread may be importing it at this moment
     return pydevd.get_global_debugger() if hasattr(pydevd, "get_global_debugger") else None
 
 
-def _listen(*, follow_children: bool) -> int:
-    with _starting(follow_children=follow_children) as debugpy:
-        return int(debugpy.listen(("127.0.0.1", 0))[1])
-
-
-@contextlib.contextmanager
-def _starting(*, follow_children: bool) -> Iterator[ModuleType]:
-    """Yield debugpy, configured, to be started in the block.
-
-    Raises:
-        RelayDebugError: it is missing, or does not start.
-    """
-    global _is_starting  # noqa: PLW0603 - a process has one debugger
-    # debugpy reads this when it is imported; its warning about frozen modules is about the standard library only.
-    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-    fork_guard.install(then=_start_anew)
-    _is_starting = True
-    try:
-        import debugpy  # noqa: PLC0415 - in debug runs only, here and below
-        from debugpy.server import api  # noqa: PLC0415
-
-        debugpy.configure(subProcess=follow_children, pythonEnv=_adapter_environment())
-        # Left by an adapter that has died, or by the parent of a forked child:
-        api.listen.called = False
-        sys.modules["pydevd"].SetupHolder.setup = None  # imported by debugpy.server.api
-        pydevd_patches.install()  # before pydevd has a connection
-        yield debugpy
-        if _released:
-            tracing.start_tracing()
-        else:
-            tracing.reach_threads()
-        if follow_children:
-            pydevd_patches.follow_into_children()
-    except (ImportError, ValueError, RuntimeError, OSError) as error:
-        raise RelayDebugError(f"debugpy did not start: {error}") from error
-    finally:
-        _is_starting = False
-
-
-def _connect(debugpy: ModuleType, port: int) -> None:
-    """Call `debugpy.connect`, which by itself does not return before an editor has sent all its breakpoints."""
-    api = sys.modules["debugpy.server.api"]
-    settrace = api._settrace  # noqa: SLF001 - `debugpy.listen` calls it with the same argument
-    api._settrace = functools.partial(settrace, wait_for_ready_to_run=False)  # type: ignore[attr-defined] # noqa: SLF001
-    try:
-        debugpy.connect(("127.0.0.1", port))
-    finally:
-        api._settrace = settrace  # type: ignore[attr-defined] # noqa: SLF001
-
-
-def _adapter_environment() -> dict[str, str]:
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in _KEPT_OF_PYTHON or not name.startswith(_NOT_FOR_THE_ADAPTER)
-    }
-
-
 def _foreign_port() -> int:
-    port = find_foreign_port()
+    port = debugpy_start.find_adapter_port()
     if port is None:
         raise ConfigurationError(
             "debugpy is in use already, on a port that cannot be told", hint="leave debugpy.listen() to relay_agent"
         )
     return port
-
-
-def _start_anew() -> None:
-    """Forget, in a forked child, the debugger of its parent."""
-    global _lock, _port, _dialled, _is_starting  # noqa: PLW0603 - a process has one debugger
-    _lock = threading.Lock()  # which another thread of the parent may have held
-    _port, _dialled, _is_starting = None, False, False

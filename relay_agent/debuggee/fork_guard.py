@@ -15,18 +15,14 @@ from collections.abc import Callable
 
 __all__ = ["install"]
 
-_installed = False
 
-
+@functools.cache
 def install(*, then: Callable[[], None]) -> None:
-    """Guard the children that this process will fork, and call `then` in each of them.
+    """Guard the children that this process will fork, once, and call `then` in each of them.
 
-    Where debugpy gives each child a debugger of its own, its preparations come later and start from nothing.
+    What is registered stays registered in the children, which inherit the cache of this function as well. Where debugpy
+    gives each child a debugger of its own, its preparations come later and start from nothing.
     """
-    global _installed  # noqa: PLW0603 - what is registered stays registered, also in children
-    if _installed:
-        return
-    _installed = True
     # First in C, so that the debugger sees nothing of the rest: it may wait for a lock that a thread of the parent had.
     os.register_at_fork(after_in_child=functools.partial(sys.settrace, None))
     os.register_at_fork(after_in_child=_forget_debugger)

@@ -17,9 +17,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from relay_agent.debuggee import debugger
+from relay_agent.debuggee.debugger import debugger, pydevd_debugger
 from relay_agent.stderr import say
 
 __all__ = ["Hold", "hold_on_crash", "install", "tracebacks"]
@@ -102,7 +102,7 @@ def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
 
 def _stops_at_uncaught() -> bool:
     """Whether an attached debugger stops at uncaught exceptions by itself, and so has been there."""
-    return debugger.is_attached() and bool(getattr(_debugger(), "break_on_uncaught_exceptions", False))
+    return debugger.is_attached() and bool(getattr(pydevd_debugger(), "break_on_uncaught_exceptions", False))
 
 
 def _stop_at(error: Exception) -> None:
@@ -117,24 +117,20 @@ def _stop_at(error: Exception) -> None:
 
 def _stop_with_older_debugpy(error: Exception, traceback: TracebackType) -> None:
     """Do what `trigger_exception_handler` does."""
-    debugger = _debugger()
+    pydevd = pydevd_debugger()
     thread = threading.current_thread()
-    state = debugger.set_additional_thread_info(thread)
+    state = pydevd.set_additional_thread_info(thread)
     innermost = traceback
     while innermost.tb_next is not None:
         innermost = innermost.tb_next
-    debugger.enable_tracing()  # or pydevd would not know this thread, and start with it later
-    debugger.disable_tracing()  # in this thread: else it stops in what follows, here or in what the user evaluates
+    pydevd.enable_tracing()  # or pydevd would not know this thread, and start with it later
+    pydevd.disable_tracing()  # in this thread: else it stops in what follows, here or in what the user evaluates
     state.is_tracing += 1
     try:
-        debugger.do_stop_on_unhandled_exception(thread, innermost.tb_frame, {}, (type(error), error, traceback))
+        pydevd.do_stop_on_unhandled_exception(thread, innermost.tb_frame, {}, (type(error), error, traceback))
     finally:
         state.is_tracing -= 1
-        debugger.enable_tracing()
-
-
-def _debugger() -> Any:
-    return sys.modules["pydevd"].get_global_debugger()
+        pydevd.enable_tracing()
 
 
 def _describe(error: BaseException) -> str:

@@ -14,9 +14,9 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from relay_agent.debuggee import debugger
+from relay_agent.debuggee.debugger import debugger
 from relay_agent.ranks.identity import ProcessIdentity, identify
 from relay_agent.settings.model import DebugSettings
 from relay_agent.stderr import say
@@ -36,13 +36,11 @@ _OTHER_SOURCES = (
 )
 """What an agent can use instead of a secret; repeated from `relay_core.auth`, whose import a job need not pay for."""
 
-_current: DebuggedProcess | None = None
-"""This process, if it has begun; a forked child inherits the name, not the membership."""
-
 
 def current() -> DebuggedProcess | None:
     """Return this process's part, if it has one."""
-    return _current if _current is not None and _current.member.is_mine else None
+    found = DebuggedProcess.of_this_process
+    return found if found is not None and found.member.is_mine else None
 
 
 def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProcess:
@@ -55,13 +53,12 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
     Raises:
         RelayDebugError: it cannot be debugged, and why.
     """
-    global _current  # noqa: PLW0603 - a process has one debugger
     found = current()
     if found is None or found.member.hopeless.is_set():
         if not settings.access.get("hc"):
             raise ConfigurationError("the hybrid connection has no name", hint="add --debug-relay-connection-name")
         _refuse_secret_without_vault(settings.access)
-        if debugger.is_armed() and debugger.find_foreign_port() is None:
+        if debugger.is_armed() and debugger.find_port() is None:
             raise ConfigurationError(
                 "debugpy is in use already, on a port that cannot be told", hint="leave debugpy.listen() to relay_agent"
             )
@@ -70,7 +67,8 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
 
             raise_timeouts(settings.timeouts)
         identity = identify(os.environ)
-        found = _current = DebuggedProcess(settings, identity if rank is None else identity._replace(rank=rank))
+        found = DebuggedProcess(settings, identity if rank is None else identity._replace(rank=rank))
+        DebuggedProcess.of_this_process = found
         if settings.on_crash:
             from relay_agent.debuggee.post_mortem import install  # noqa: PLC0415 - if asked for
 
@@ -85,6 +83,9 @@ class DebuggedProcess:
         settings: Of this run.
         identity: Which of its processes this is.
     """
+
+    of_this_process: ClassVar[DebuggedProcess | None] = None
+    """Set by `begin`; a forked child inherits it, but not the registration."""
 
     def __init__(self, settings: DebugSettings, identity: ProcessIdentity) -> None:
         from relay_agent.node.client import Member  # noqa: PLC0415 - in debug runs only
@@ -172,7 +173,6 @@ class DebuggedProcess:
             "port": self.port,
             "rank": identity.rank,
             "world": identity.world_size,
-            "local_rank": identity.local_rank,
             "node_rank": identity.node_rank,
             "run": identity.run_id,
             "pid": os.getpid(),

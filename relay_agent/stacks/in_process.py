@@ -21,7 +21,7 @@ from pathlib import Path, PurePath
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
-__all__ = ["MAX_FRAMES", "MAX_THREADS", "collect", "is_helper", "register_dump", "unregister_dump"]
+__all__ = ["MAX_FRAMES", "MAX_THREADS", "collect", "is_helper", "register_dump"]
 
 MAX_FRAMES = 100
 """Frames of one thread, the innermost: as many as faulthandler shows, so that both ways give equal stacks."""
@@ -161,18 +161,6 @@ def register_dump(path: Path) -> int | None:
     _write_to(descriptor, number)
     _registered = _Registered(number, path, descriptor, os.fstat(descriptor).st_ino)
     return number
-
-
-def unregister_dump() -> None:
-    """Remove the file; the signal stays caught and does nothing, as one may be on its way and would end the process."""
-    global _registered  # noqa: PLW0603 - as above
-    if _registered is None:
-        return
-    with contextlib.suppress(OSError):  # gone with its directory, when the agent has ended first
-        _registered.path.unlink()
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    _write_to(nowhere, _registered.signal)
-    _registered = _registered._replace(descriptor=nowhere, inode=os.fstat(nowhere).st_ino)
 
 
 def _write_to(descriptor: int, number: int) -> None:

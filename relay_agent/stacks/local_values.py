@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = ["describe_locals"]
 
@@ -28,8 +28,6 @@ NOT_IN_TIME = "<not shown: it takes too long>"
 STILL_STUCK = "<not shown: the repr of an earlier request still runs>"
 TOO_MUCH = "<not shown: too many values>"
 
-_worker: threading.Thread | None = None
-
 
 def describe_locals(frames: Sequence[tuple[FrameType, dict[str, Any]]]) -> None:
     """Add `"locals"` to each dictionary: text by name, of the variables of its frame.
@@ -37,16 +35,15 @@ def describe_locals(frames: Sequence[tuple[FrameType, dict[str, Any]]]) -> None:
     Args:
         frames: The most interesting ones first, as time and space may run out.
     """
-    global _worker  # noqa: PLW0603 - a thread that is stuck stays what it is
     variables = []
     for frame, description in frames:
         found = _variables(frame)
         variables.append((found, description.setdefault("locals", dict.fromkeys(found, NOT_IN_TIME))))
-    if _worker is not None and _worker.is_alive():
+    if _Worker.latest is not None and _Worker.latest.is_alive():
         for _, texts in variables:
             texts.update(dict.fromkeys(texts, STILL_STUCK))
         return
-    _worker = worker = _Worker(variables)
+    _Worker.latest = worker = _Worker(variables)
     worker.start()
     worker.join(BUDGET)
     worker.leave()
@@ -57,6 +54,9 @@ class _Worker(threading.Thread):
 
     pydev_do_not_trace = True
     is_pydev_daemon_thread = True
+
+    latest: ClassVar[_Worker | None] = None
+    """While a `__repr__` keeps it alive, no other is started."""
 
     def __init__(self, variables: Sequence[tuple[Mapping[str, Any], dict[str, str]]]) -> None:
         super().__init__(name="relay-agent values", daemon=True)

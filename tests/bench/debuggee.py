@@ -13,7 +13,7 @@ import time
 
 import debugpy
 
-from relay_agent.debuggee import debugger
+from relay_agent.debuggee.debugger import debugger
 
 STEPS = ("total += 1", "total -= 1")
 """The lines that a debugger goes to and fro between."""

@@ -109,7 +109,7 @@ def on_demand() -> None:
 
 def arm() -> None:
     """Its debugger is started, as it is when somebody attaches."""
-    from relay_agent.debuggee import debugger
+    from relay_agent.debuggee.debugger import debugger
 
     answer(debugger.arm())
 

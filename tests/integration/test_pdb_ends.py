@@ -44,7 +44,7 @@ async def test_job_that_waits(tmp_path):
     """A job that waits for its debugger stops in its own code, not in the library that waits for it."""
     code = """
         import sys, threading, time
-        from relay_agent.debuggee import debugger
+        from relay_agent.debuggee.debugger import debugger
         def watch(main=threading.main_thread().ident):
             while sys._current_frames()[main].f_globals["__name__"] not in ("threading", debugger.__name__):
                 time.sleep(0.01)

@@ -95,7 +95,7 @@ async def test_nobody_comes(relay, tmp_path):
 
 async def test_unexpected_trouble(capfd, monkeypatch):
     """Whatever breaks inside, the job gets False and a line, not an exception."""
-    monkeypatch.setattr("relay_agent.debuggee.debugger.is_armed", lambda: 1 / 0)
+    monkeypatch.setattr("relay_agent.debuggee.debugger.Debugger.is_armed", lambda _debugger: 1 / 0)
     assert start_remote_debugging("myhc") is False
     assert "relay-agent: error: ZeroDivisionError: division by zero" in capfd.readouterr().err
 
@@ -113,7 +113,7 @@ async def test_attached_at_the_second_call(relay, tmp_path):
     code = """
         import relay_agent, os
         from relay_agent.debuggee import process
-        from relay_agent.debuggee import debugger
+        from relay_agent.debuggee.debugger import debugger
         settings = dict(connection_string_file=sys.argv[1], ca_file=sys.argv[2])
         print(relay_agent.start_remote_debugging("myhc", wait=0, **settings), flush=True)
         process.current().member.registered.wait(20)

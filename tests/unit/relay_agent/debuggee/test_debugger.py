@@ -14,7 +14,7 @@ from tests.support.streams import local_server
 
 ARM = """\
 import threading
-from relay_agent.debuggee import debugger
+from relay_agent.debuggee.debugger import debugger
 port = debugger.arm()
 """
 
@@ -82,7 +82,7 @@ async def test_missing_debugpy():
     """A job without debugpy gets an error that says so."""
     code = """
         sys.modules["debugpy"] = None
-        from relay_agent.debuggee import debugger
+        from relay_agent.debuggee.debugger import debugger
         from relay_core.errors import RelayDebugError
         try:
             debugger.arm()
@@ -114,10 +114,10 @@ async def test_foreign_port(chosen, found):
     port = free_port()
     code = """
         import debugpy
-        from relay_agent.debuggee import debugger
-        print(debugger.is_armed(), debugger.find_foreign_port())
+        from relay_agent.debuggee.debugger import debugger
+        print(debugger.is_armed(), debugger.find_port())
         debugpy.listen(int(sys.argv[1]))
-        print(debugger.is_armed(), debugger.find_foreign_port(), debugger.is_attached())
+        print(debugger.is_armed(), debugger.find_port(), debugger.is_attached())
         debugger.release()
         print(debugger.is_armed())
     """
@@ -146,7 +146,7 @@ async def test_listening_editor_is_dialled_and_leaves_nothing_behind(tmp_path):
     """`connect` returns before breakpoints are there; after the editor has left, the process is as fast as before."""
     code = """
         import pathlib, runpy, sys, threading
-        from relay_agent.debuggee import debugger
+        from relay_agent.debuggee.debugger import debugger
         for port in map(int, sys.stdin):
             debugger.connect(port)
             print(debugger.is_armed(), flush=True)
@@ -174,7 +174,7 @@ async def test_attached_means_that_breakpoints_are_hit(tmp_path):
     """An editor may have sent all its breakpoints before this process looks at them; it is not attached until then."""
     code = """
         import threading, time
-        from relay_agent.debuggee import debugger
+        from relay_agent.debuggee.debugger import debugger
         import debugpy.server.api, pydevd
         enable, seen = pydevd.PyDB.enable_tracing, []
 
@@ -200,7 +200,7 @@ async def test_stranger_in_the_editors_place():
     """A program that listens there and is no debug adapter costs nothing: it hangs up, and debuggers can come."""
     code = """
         import sys, threading
-        from relay_agent.debuggee import debugger
+        from relay_agent.debuggee.debugger import debugger
         debugger.connect(int(sys.stdin.readline()))
         print(debugger.is_attached(), flush=True)
         sys.stdin.readline()

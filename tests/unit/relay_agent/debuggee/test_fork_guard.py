@@ -15,7 +15,7 @@ import multiprocessing
 import sys
 import threading
 
-from relay_agent.debuggee import debugger
+from relay_agent.debuggee.debugger import debugger
 
 def work(number):
     return number * number
@@ -99,7 +99,7 @@ async def test_forked_child_is_free():
     """A forked child is not traced, does not look armed, and passes a breakpoint() by, whatever its parent does."""
     code = """
         import os, sys, threading
-        from relay_agent.debuggee import debugger
+        from relay_agent.debuggee.debugger import debugger
         print(debugger.arm(), flush=True)
         debugger.wait_for_attach(30, threading.Event())
         if os.fork() == 0:

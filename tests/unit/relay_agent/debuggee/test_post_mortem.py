@@ -11,7 +11,7 @@ from tests.support.jobs import gone, job, run_job
 HOLD = """\
 import threading, time
 from relay_agent.debuggee import post_mortem
-from relay_agent.debuggee import debugger
+from relay_agent.debuggee.debugger import debugger
 
 def hold(what):
     print(what, debugger.arm(), flush=True)
@@ -187,7 +187,7 @@ import multiprocessing
 import threading
 
 from relay_agent.debuggee import post_mortem
-from relay_agent.debuggee import debugger
+from relay_agent.debuggee.debugger import debugger
 
 def hold(what):
     print(what, debugger.arm(), flush=True)

@@ -24,7 +24,7 @@ QUESTIONS = [
 THE_PLAN = {"questions": [question.as_json() for question in QUESTIONS]}
 CODE = """
     import runpy, threading
-    from relay_agent.debuggee import debugger
+    from relay_agent.debuggee.debugger import debugger
     print(debugger.arm(), flush=True)
     debugger.wait_for_attach(30, threading.Event())
     runpy.run_path(sys.argv[1])

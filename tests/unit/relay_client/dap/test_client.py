@@ -17,7 +17,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 SCRIPT = """\
 import threading
-from relay_agent.debuggee import debugger
+from relay_agent.debuggee.debugger import debugger
 
 def work(number):
     doubled = 2 * number

@@ -12,7 +12,7 @@ from tests.support.jobs import gone, job
 
 CODE = """
     import os, threading
-    from relay_agent.debuggee import debugger
+    from relay_agent.debuggee.debugger import debugger
     stdout, sys.stdout = sys.stdout, open(os.devnull, "w")
     print(debugger.arm(), file=stdout, flush=True)
     debugger.wait_for_attach(30, threading.Event())
@@ -61,7 +61,7 @@ def work():
 """
 PARENT = """
     import multiprocessing, threading
-    from relay_agent.debuggee import debugger
+    from relay_agent.debuggee.debugger import debugger
     sys.path.insert(0, sys.argv[1])
     import child
     print(debugger.arm(follow_children=True), flush=True)

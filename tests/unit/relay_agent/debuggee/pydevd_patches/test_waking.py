@@ -10,7 +10,7 @@ from tests.support.jobs import job
 
 CODE = """
     import runpy, threading
-    from relay_agent.debuggee import debugger
+    from relay_agent.debuggee.debugger import debugger
     print(debugger.arm(), flush=True)
     sys.modules["pydevd"].TIMEOUT_SLOW = 3600  # a thread that is not woken stays
     debugger.wait_for_attach(30, threading.Event())
