@@ -12,9 +12,10 @@ import ssl
 from collections.abc import Callable, Mapping
 
 from relay_agent.agent.attachments import Holders
-from relay_agent.agent.port_targets import Target, TargetGone, serve_stream
+from relay_agent.agent.dial import serve_stream
+from relay_agent.agent.port_targets import PortTarget, PortTargets
 from relay_agent.agent.reverse import dial_back
-from relay_agent.agent.targets import Catalog, PortCatalog, Served
+from relay_agent.agent.targets import Target, TargetGone, TargetProvider
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.dap.prefetch import ASKS_AHEAD
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError
@@ -68,7 +69,7 @@ class Agent:
         self,
         endpoint: Endpoint,
         credential: Credential,
-        targets: Catalog | Mapping[int, Target],
+        targets: TargetProvider | Mapping[int, PortTarget],
         *,
         tunnel_key: bytes | None = None,
         tls: ssl.SSLContext | None = None,
@@ -77,7 +78,7 @@ class Agent:
         on_listening: Callable[[], None] = lambda: None,
     ) -> None:
         self._endpoint = endpoint
-        self._catalog = PortCatalog(targets) if isinstance(targets, Mapping) else targets
+        self._provider = PortTargets(targets) if isinstance(targets, Mapping) else targets
         self._holders = Holders(self.publish)
         self._on_listening = on_listening
         self._encrypted = tunnel_key is not None
@@ -93,7 +94,7 @@ class Agent:
                 **self._describe(),
             },
             on_open=self._open,
-            on_status=self._catalog.told,
+            on_status=self._provider.status_received,
             settings=settings or tunnel_settings(grace=Grace().idle),
             grace=grace or Grace(in_use=keep_seconds(default=Grace().in_use)),
         )
@@ -102,13 +103,13 @@ class Agent:
         self._generation = 0
 
     def __repr__(self) -> str:
-        return f"<Agent {self._listener!r} {self._catalog!r}>"
+        return f"<Agent {self._listener!r} {self._provider!r}>"
 
     def publish(self) -> None:
         """Tell the clients what there is now."""
         self._tunnels.send_status(self._describe())
 
-    async def drain(self, target: Served, *, within: float) -> None:
+    async def drain(self, target: Target, *, within: float) -> None:
         """Wait, but no longer than so many seconds, until no client is connected to a target."""
         with contextlib.suppress(*TIMEOUT_ERRORS):
             async with timeout(within):
@@ -157,8 +158,8 @@ class Agent:
             logger.warning("a client could not be served: %s", error)
 
     def _describe(self) -> JsonObject:
-        targets = [{**target.describe(), **self._holders.describe(target)} for target in self._catalog.targets()]
-        return {"targets": targets, **self._catalog.describe()}
+        targets = [{**target.describe(), **self._holders.describe(target)} for target in self._provider.targets()]
+        return {"targets": targets, **self._provider.describe()}
 
     def _open(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
         """A client wants to be connected to a target, or to have a question answered."""
@@ -169,7 +170,7 @@ class Agent:
             answering = self._answer(event.target, stream, driver, user, ask_ahead=ask_ahead)
             self._connections.spawn(answering, name=f"request {event.target}")
             return
-        target = self._catalog.find(event.target) if isinstance(event.target, int) else None
+        target = self._provider.find(event.target) if isinstance(event.target, int) else None
         if target is None:
             logger.warning("refused a connection to %s: not on this agent's list", event.target)
             driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this agent does not serve {event.target}")
@@ -183,7 +184,7 @@ class Agent:
         self._connections.spawn(serving, name=f"port {target}")
 
     async def _serve(
-        self, target: Served, stream: SessionStream, driver: SessionDriver, user: str, *, ask_ahead: bool
+        self, target: Target, stream: SessionStream, driver: SessionDriver, user: str, *, ask_ahead: bool
     ) -> None:
         traffic = Traffic()
         logger.info("port %s: connected", target)
@@ -213,7 +214,7 @@ class Agent:
                 number = int(port) if port.isdecimal() else 0
                 await self._dial_back(number, stream, driver, user, ask_ahead=ask_ahead)
                 return
-            answer = await self._catalog.answer(request)
+            answer = await self._provider.answer(request)
         except ConnectionLost as lost:
             answer = {"error": lost.sentence, "hint": lost.hint}
         except RelayDebugError as error:
@@ -227,7 +228,7 @@ class Agent:
         self, port: int, stream: SessionStream, driver: SessionDriver, user: str, *, ask_ahead: bool
     ) -> None:
         """Have a target's debugger connect to the client's editor for as long as the client keeps `stream`."""
-        target = self._catalog.find(port)
+        target = self._provider.find(port)
         if target is None:
             raise ConfigurationError(f"this agent does not serve {port}")
         if held := self._holders.refusal(target, driver, user):
@@ -237,7 +238,7 @@ class Agent:
 
     def _show_state(self, state: ListenerState, error: RelayDebugError | None) -> None:
         if state is ListenerState.LISTENING:
-            ports = ", ".join(str(target.logical_port) for target in self._catalog.targets())
+            ports = ", ".join(str(target.logical_port) for target in self._provider.targets())
             logger.info("listening on '%s' (namespace %s), port %s", self._endpoint.path, self._endpoint.host, ports)
             self._told = ""
             # The relay that ended the control channel may be about to end the transports as well.

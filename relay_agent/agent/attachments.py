@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
-from relay_agent.agent.targets import Served
+from relay_agent.agent.targets import Target
 from relay_core.errors import ConnectionLost
 from relay_core.net.session.driver import SessionDriver
 from relay_core.tunnel.payloads import JsonObject
@@ -40,12 +40,12 @@ class Holders:
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
-        self._holders: dict[Served, _Holder] = {}
+        self._holders: dict[Target, _Holder] = {}
 
     def __repr__(self) -> str:
         return f"<Holders {sorted(target.logical_port for target in self._holders)}>"
 
-    def refusal(self, target: Served, driver: SessionDriver, user: str) -> str:
+    def refusal(self, target: Target, driver: SessionDriver, user: str) -> str:
         """Return who else has a debuggee, as a sentence; "" if nobody does, or if it can be shared.
 
         A client that died without a goodbye would be kept for as long as one that only lost its network: when the same
@@ -60,7 +60,7 @@ class Holders:
         return holder.sentence
 
     @contextlib.asynccontextmanager
-    async def holding(self, target: Served, driver: SessionDriver, user: str) -> AsyncIterator[None]:
+    async def holding(self, target: Target, driver: SessionDriver, user: str) -> AsyncIterator[None]:
         """Hold a target for a block; what a client that was let go still has of it ends first.
 
         Raises:
@@ -75,10 +75,10 @@ class Holders:
             if not holder.streams:
                 del self._holders[target]
                 holder.gone.set()
-                target.left()
+                target.detached()
                 self._on_change()
 
-    async def _take(self, target: Served, driver: SessionDriver, user: str) -> _Holder:
+    async def _take(self, target: Target, driver: SessionDriver, user: str) -> _Holder:
         while holder := self._holders.get(target):
             if holder.driver is driver or not target.dap_only:
                 return holder
@@ -89,12 +89,12 @@ class Holders:
         self._on_change()
         return holder
 
-    async def until_free(self, target: Served) -> None:
+    async def until_free(self, target: Target) -> None:
         """Wait until nobody holds a target."""
         if holder := self._holders.get(target):
             await holder.gone.wait()
 
-    def describe(self, target: Served) -> JsonObject:
+    def describe(self, target: Target) -> JsonObject:
         """Return who holds a debuggee and since when, in the words of the tunnel's status."""
         holder = self._holders.get(target)
         if holder is None or not target.dap_only:

@@ -1,51 +1,22 @@
-"""What an agent offers under a logical port, and how it is dialled.
+"""Fixed ports of this machine as targets: what `relay-agent serve` offers.
 
-debugpy's adapter must not be dialled for nothing: one connect-and-close kills its accept thread for ever, and every
-later attach hangs (microsoft/debugpy#1308). So nothing is dialled for a client that is gone already; a client whose
-first bytes start with `Content-Length:` gets debugpy's greeting read before anything can close that connection again
-(`relay_agent.agent.adapter_greeting`); and a target that is known to speak DAP is dialled for such clients only.
+5678          logical port 5678 is port 5678 of this machine
+5678:40123    logical port 5678 is port 40123
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from relay_agent.agent.adapter_greeting import GreetedStream
-from relay_agent.prefetch.stream import AskAhead
-from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.dap.framing import BEGINNING
-from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError, UsageError
-from relay_core.net.streams.interposed import InterposedStream
-from relay_core.net.streams.pump import READ_SIZE, Traffic, pump, set_nodelay
-from relay_core.net.streams.stream import ByteStream, DirectStream
+from relay_core.errors import ConfigurationError, UsageError
 from relay_core.tunnel.payloads import JsonObject
 
-if TYPE_CHECKING:
-    from relay_agent.agent.targets import Served
-
-__all__ = ["Target", "TargetGone", "parse_targets", "serve_stream"]
-
-FIRST_BYTES_TIMEOUT = 30.0
-"""Seconds a debugger may take to send its first request; VS Code sends it at once."""
-SERVER_FIRST_DELAY = 0.3
-"""Seconds of silence after which a client is taken to wait for the server to speak first (ssh, databases)."""
-GREETING_TIMEOUT = 10.0
-"""Seconds for debugpy's greeting; it comes within milliseconds unless the machine is overloaded."""
-CONNECT_TIMEOUT = 10.0
-DEBUGGER_PATIENCE = 20.0
-"""Seconds for a debug adapter to start listening: an editor may be there before the job (`relay-agent serve --dap`)."""
-DIAL_INTERVAL = 0.2
-
-
-class TargetGone(ConnectionLost):
-    """The process behind a port ended before anything was exchanged; its next incarnation may be on its way."""
+__all__ = ["PortTarget", "PortTargets", "parse_targets"]
 
 
 @dataclass(frozen=True)
-class Target:
+class PortTarget:
     """One local TCP port that a client may reach."""
 
     logical_port: int
@@ -64,30 +35,66 @@ class Target:
         return self.host, self.port
 
     async def connect_to(self, port: int) -> None:
-        """Refuse: nobody here can tell the program to connect."""
+        """Refuse: this program has no channel for such a request."""
         raise ConfigurationError(
             f"port {self.logical_port} is served by a program that cannot be told to dial {port}",
             hint='use a launch configuration with "connect" instead of "listen"',
         )
 
-    def left(self) -> None:
-        """Nothing is to be done when the last client has left."""
+    def detached(self) -> None:
+        """Do nothing: the program behind the port runs on."""
 
     def describe(self) -> JsonObject:
-        """Return what clients are told about it."""
+        """Return the fields that are announced to clients."""
         return {"port": self.logical_port}
 
 
-def parse_targets(texts: Iterable[str], *, dap_only: bool = False) -> dict[int, Target]:
+class PortTargets:
+    """Fixed ports of this machine: what `relay-agent serve` offers.
+
+    Args:
+        targets: By logical port.
+    """
+
+    def __init__(self, targets: Mapping[int, PortTarget]) -> None:
+        self._targets = dict(targets)
+
+    def __repr__(self) -> str:
+        return f"<PortTargets {sorted(self._targets)}>"
+
+    def find(self, port: int) -> PortTarget | None:
+        """Return the target with a logical port."""
+        return self._targets.get(port)
+
+    def targets(self) -> list[PortTarget]:
+        """Return all ports."""
+        return [target for _, target in sorted(self._targets.items())]
+
+    def describe(self) -> JsonObject:
+        """Return the ports that are not for debuggers only, as forwards."""
+        return {"forwards": [target.logical_port for target in self.targets() if not target.dap_only]}
+
+    async def answer(self, request: str) -> JsonObject:
+        """Refuse: there is no process to ask."""
+        raise ConfigurationError(
+            f"this agent serves ports, not processes; it cannot answer '{request}'",
+            hint="start the job with --is-debug true or relay-agent run",
+        )
+
+    def status_received(self, status: Mapping[str, object]) -> None:
+        """Ignore it: conflicts between agents do not concern fixed ports."""
+
+
+def parse_targets(texts: Iterable[str], *, dap_only: bool = False) -> dict[int, PortTarget]:
     """Read `PORT` and `PORT:LOCAL`, e.g. `5678` and `5678:40123`.
 
     Raises:
         UsageError: not a port between 1 and 65535, or one offered twice.
     """
-    targets: dict[int, Target] = {}
+    targets: dict[int, PortTarget] = {}
     for text in texts:
         logical, _, local = text.partition(":")
-        target = Target(_port(logical, text), _port(local or logical, text), dap_only=dap_only)
+        target = PortTarget(_port(logical, text), _port(local or logical, text), dap_only=dap_only)
         if target.logical_port in targets:
             raise UsageError(f"port {target.logical_port} is offered twice", hint="give each --port once")
         targets[target.logical_port] = target
@@ -98,104 +105,3 @@ def _port(text: str, whole: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65535):
         raise UsageError(f"'{whole}' is no port", hint="use a number from 1 to 65535, or PORT:LOCAL as in 5678:40123")
     return int(text)
-
-
-async def serve_stream(target: Served, stream: DirectStream, traffic: Traffic, *, ask_ahead: bool = False) -> None:
-    """Carry one client's stream to `target` and back until both have ended.
-
-    Args:
-        target: What is dialled.
-        stream: The client's.
-        traffic: Counts what is carried.
-        ask_ahead: Whether the client can do with answers to what its editor has not asked yet.
-
-    Raises:
-        ProtocolError: the client of a DAP target does not speak DAP; nothing was dialled.
-        ConnectionLost: either side broke, or the target does not answer.
-        TargetGone: the target has just ended; the stream is left to the caller to refuse.
-        RelayDebugError: the target cannot be woken.
-    """
-    interposed = InterposedStream(stream, AskAhead()) if ask_ahead else None
-    stream = interposed or stream
-    try:
-        first = await _first_bytes(stream, patience=FIRST_BYTES_TIMEOUT if target.dap_only else SERVER_FIRST_DELAY)
-        is_dap = first.startswith(BEGINNING)
-        if target.dap_only and not is_dap:
-            raise ProtocolError("a client does not speak the debug adapter protocol; debugpy was not disturbed")
-        reader, writer = await _dial(target, patience=DEBUGGER_PATIENCE if target.dap_only else 0.0)
-    except TargetGone:
-        raise
-    except BaseException as error:
-        stream.abort(error.sentence if isinstance(error, RelayDebugError) else "")
-        raise
-    set_nodelay(writer)
-    if interposed is not None:
-        interposed.inject_into(writer)
-    writer.write(first)
-    traffic.received += len(first)
-    if is_dap:
-        stream = await _pass_greeting(reader, writer, stream, traffic)
-    await pump(reader, writer, stream, traffic)
-
-
-async def _first_bytes(stream: ByteStream, *, patience: float) -> bytes:
-    """Return enough bytes to tell a debugger from others, or what came within `patience` seconds.
-
-    Raises:
-        ConnectionLost: the client left without a word.
-    """
-    received = b""
-    try:
-        async with timeout(patience):
-            while len(received) < len(BEGINNING) and BEGINNING.startswith(received):
-                chunk = await stream.read()
-                if not chunk:
-                    raise ConnectionLost("the client left before it sent anything", code=1000)
-                received += chunk
-    except TIMEOUT_ERRORS:
-        pass  # a client that waits for the server to speak
-    return received
-
-
-async def _dial(target: Served, *, patience: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect; a port that refuses is tried again for `patience` seconds."""
-    host, port = await target.locate()
-    deadline = asyncio.get_running_loop().time() + patience
-    try:
-        async with timeout(patience + CONNECT_TIMEOUT):
-            while True:
-                try:
-                    return await asyncio.open_connection(host, port, limit=READ_SIZE)
-                except ConnectionRefusedError:
-                    if asyncio.get_running_loop().time() >= deadline:
-                        raise
-                await asyncio.sleep(DIAL_INTERVAL)
-    except (OSError, *TIMEOUT_ERRORS):
-        raise ConnectionLost(
-            f"nothing answers on {host}:{port}",
-            hint="the program that listens there has ended or has not started yet",
-        ) from None
-
-
-async def _pass_greeting(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: DirectStream, traffic: Traffic
-) -> DirectStream:
-    """Read debugpy's first bytes before anything else can happen to its socket, and pass them on.
-
-    Returns:
-        The stream by which the rest is to be carried.
-    """
-    try:
-        async with timeout(GREETING_TIMEOUT):
-            greeting = await reader.read(READ_SIZE)
-    except (OSError, *TIMEOUT_ERRORS):
-        greeting = b""
-    if not greeting:
-        error = ConnectionLost("debugpy took the connection and did not answer")
-        stream.abort(error.sentence)
-        writer.transport.abort()
-        raise error
-    greeted = GreetedStream(stream)
-    await greeted.write(greeting)
-    traffic.sent += len(greeting)
-    return greeted

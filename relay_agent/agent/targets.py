@@ -1,18 +1,25 @@
-"""What an agent can connect clients to: the seam between the agent, which knows tunnels, and those who know targets."""
+"""What an agent can connect clients to: the seam between the agent, which knows tunnels, and those who know targets.
+
+There are two providers: `relay_agent.agent.port_targets` (fixed ports, `relay-agent serve`) and
+`relay_agent.node.processes` (the processes of a node's jobs).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from relay_agent.agent.port_targets import Target
-from relay_core.errors import ConfigurationError
+from relay_core.errors import ConnectionLost
 from relay_core.tunnel.payloads import JsonObject
 
-__all__ = ["Catalog", "PortCatalog", "Served"]
+__all__ = ["Target", "TargetGone", "TargetProvider"]
 
 
-class Served(Protocol):
+class TargetGone(ConnectionLost):
+    """The process behind a port ended before anything was exchanged; a successor may be starting."""
+
+
+class Target(Protocol):
     """One thing behind a logical port."""
 
     @property
@@ -27,6 +34,7 @@ class Served(Protocol):
         """Return host and port to dial now; what sleeps until then is woken.
 
         Raises:
+            TargetGone: its process has just ended.
             RelayDebugError: it cannot be woken.
         """
 
@@ -37,24 +45,24 @@ class Served(Protocol):
             RelayDebugError: it cannot.
         """
 
-    def left(self) -> None:
-        """The last client has left."""
+    def detached(self) -> None:
+        """React to the departure of the last client."""
 
     def describe(self) -> JsonObject:
-        """Return what clients are told about it."""
+        """Return the fields that are announced to clients."""
 
 
-class Catalog(Protocol):
+class TargetProvider(Protocol):
     """Everything that an agent serves."""
 
-    def find(self, port: int) -> Served | None:
-        """Return what has a logical port."""
+    def find(self, port: int) -> Target | None:
+        """Return the target with a logical port."""
 
     def describe(self) -> JsonObject:
-        """Return what clients are told besides the targets: forwards, node rank, run."""
+        """Return what is announced besides the targets: forwards, node rank, run."""
 
-    def targets(self) -> Iterable[Served]:
-        """Return what is shown to clients as targets."""
+    def targets(self) -> Iterable[Target]:
+        """Return what is announced as targets."""
 
     async def answer(self, request: str) -> JsonObject:
         """Return the answer to a named request.
@@ -63,41 +71,5 @@ class Catalog(Protocol):
             RelayDebugError: it cannot be answered.
         """
 
-    def told(self, status: Mapping[str, object]) -> None:
-        """A client has said something about its view of the hybrid connection."""
-
-
-class PortCatalog:
-    """Fixed ports of this machine: what `relay-agent serve` offers.
-
-    Args:
-        targets: By logical port.
-    """
-
-    def __init__(self, targets: Mapping[int, Target]) -> None:
-        self._targets = dict(targets)
-
-    def __repr__(self) -> str:
-        return f"<PortCatalog {sorted(self._targets)}>"
-
-    def find(self, port: int) -> Target | None:
-        """Return what has a logical port."""
-        return self._targets.get(port)
-
-    def targets(self) -> list[Target]:
-        """Return all ports."""
-        return [target for _, target in sorted(self._targets.items())]
-
-    def describe(self) -> JsonObject:
-        """Return the ports that are not for debuggers only."""
-        return {"forwards": [target.logical_port for target in self.targets() if not target.dap_only]}
-
-    async def answer(self, request: str) -> JsonObject:
-        """Refuse: there is no process to ask."""
-        raise ConfigurationError(
-            f"this agent serves ports, not processes; it cannot answer '{request}'",
-            hint="start the job with --is-debug true or relay-agent run",
-        )
-
-    def told(self, status: Mapping[str, object]) -> None:
-        """Pass over it: these ports are here whatever others have."""
+    def status_received(self, status: Mapping[str, object]) -> None:
+        """React to a client's STATUS: its view of the hybrid connection."""

@@ -23,7 +23,7 @@ from relay_agent.stderr import say
 from relay_core.errors import ConfigurationError, RelayDebugError
 
 if TYPE_CHECKING:
-    from relay_agent.node.client import Member
+    from relay_agent.node.client import NodeClient
 
 __all__ = ["DebuggedProcess", "begin", "current"]
 
@@ -40,7 +40,7 @@ _OTHER_SOURCES = (
 def current() -> DebuggedProcess | None:
     """Return this process's part, if it has one."""
     found = DebuggedProcess.of_this_process
-    return found if found is not None and found.member.is_mine else None
+    return found if found is not None and found.node_client.is_mine else None
 
 
 def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProcess:
@@ -54,7 +54,7 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
         RelayDebugError: it cannot be debugged, and why.
     """
     found = current()
-    if found is None or found.member.hopeless.is_set():
+    if found is None or found.node_client.hopeless.is_set():
         if not settings.access.get("hc"):
             raise ConfigurationError("the hybrid connection has no name", hint="add --debug-relay-connection-name")
         _refuse_secret_without_vault(settings.access)
@@ -88,14 +88,14 @@ class DebuggedProcess:
     """Set by `begin`; a forked child inherits it, but not the registration."""
 
     def __init__(self, settings: DebugSettings, identity: ProcessIdentity) -> None:
-        from relay_agent.node.client import Member  # noqa: PLC0415 - in debug runs only
+        from relay_agent.node.client import NodeClient  # noqa: PLC0415 - in debug runs only
 
         self.settings = settings
         self.identity = identity
         self._failure_told = threading.Lock()
         """Taken by who tells it, and never given back."""
         self.port = settings.port + identity.rank
-        self.member: Member = Member(
+        self.node_client: NodeClient = NodeClient(
             settings.access,
             self._describe(),
             forwards=list(settings.forwards),
@@ -109,7 +109,7 @@ class DebuggedProcess:
         )
 
     def __repr__(self) -> str:
-        return f"<DebuggedProcess rank {self.identity.rank} port {self.port} {self.member!r}>"
+        return f"<DebuggedProcess rank {self.identity.rank} port {self.port} {self.node_client!r}>"
 
     @property
     def where(self) -> str:
@@ -125,10 +125,10 @@ class DebuggedProcess:
         """Wait until a debugger is attached, and return whether one is: stop after `seconds`, or when none can come."""
         if debugger.is_attached():
             return True
-        self.member.set_state(state, detail, until=time.time() + seconds)
-        go_on = self.member.prepare_state("running")
+        self.node_client.set_state(state, detail, until=time.time() + seconds)
+        go_on = self.node_client.prepare_state("running")
         try:
-            return debugger.wait_for_attach(seconds, self.member.hopeless)
+            return debugger.wait_for_attach(seconds, self.node_client.hopeless)
         finally:
             go_on()
 
@@ -145,8 +145,8 @@ class DebuggedProcess:
         if seconds > 0 and self.wait(seconds):
             self.say(f"a debugger is attached, after {time.monotonic() - started:.1f} s")
             return True
-        if self.member.hopeless.is_set():
-            self._tell_failure(self.member.failure)
+        if self.node_client.hopeless.is_set():
+            self._tell_failure(self.node_client.failure)
         elif seconds > 0:
             self.say(
                 f"no debugger came within {seconds:g} s; the job goes on, and one can still attach on {self.where}"

@@ -1,8 +1,10 @@
 """The node: its one agent process, and how the node's processes find, start and talk to it.
 
-directory   where the agent is met: a lock and a socket in a directory that only this user can enter
-wire        what the two say to each other: JSON lines
-join        the process's side: find the node's agent, or start it
-host        the agent's side: from the first member to the last
-members     what the agent knows about each member, as targets for clients
+directory     where they meet: a lock and a socket in a directory that only this user can enter
+protocol      the messages between the two: JSON lines
+connect       the job's side: connect to the node's agent, or start it
+client        the job's side: the registration of a process, and its answers to the agent
+server        the agent's side: from the first process to the last
+processes     the agent's side: what it knows about each process, as targets for clients
+process_exit  the agent's side: learns that a process has ended
 """

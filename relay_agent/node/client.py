@@ -1,8 +1,8 @@
-"""This process as a member of its node: registered with the agent, and at its service.
+"""The job's side of the connection between a process and its node's agent.
 
-A helper thread keeps the connection to the agent and does what the agent asks for: it starts debugpy when a debugger is
-on its way, gives full speed back when it has left, and reports what every thread does. Until then it sleeps in `recv`
-and debugpy is not even imported. If the agent dies the thread joins the next one, or starts it.
+A helper thread keeps the connection to the agent and answers its requests: it starts debugpy when a debugger
+connects, restores full speed when it has left, and reports what every thread does. Until then it sleeps in `recv` and
+debugpy is not even imported. If the agent dies, the thread connects to the next one, or starts it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from relay_agent.node.connect import join
+from relay_agent.node.connect import connect_or_start
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.protocol import Message, decode, encode
 from relay_agent.stacks.in_process import register_dump
 from relay_agent.stderr import say
 from relay_core.errors import RelayDebugError
 
-__all__ = ["Member"]
+__all__ = ["NodeClient"]
 
 LEAVE_TIMEOUT = 2.0
 """Seconds a process that ends gives its agent to deliver the last bytes: a container dies with its job."""
@@ -37,7 +37,7 @@ REJOIN_SPREAD = 0.5
 """Seconds over which the ranks of a node come back, so that not all of them run for the lock."""
 
 
-class Member:
+class NodeClient:
     """The registration of this process.
 
     Args:
@@ -86,8 +86,8 @@ class Member:
         atexit.register(self.leave)
 
     def __repr__(self) -> str:
-        state = "hopeless" if self.hopeless.is_set() else "listening" if self.listening.is_set() else "joining"
-        return f"<Member port {self._target['port']} {state}>"
+        state = "hopeless" if self.hopeless.is_set() else "listening" if self.listening.is_set() else "connecting"
+        return f"<NodeClient port {self._target['port']} {state}>"
 
     @property
     def is_mine(self) -> bool:
@@ -140,7 +140,7 @@ class Member:
 
     def _serve(self, directory: NodeDirectory) -> None:
         """Stay with one agent until it ends."""
-        connection, process = join(directory, self._gate)
+        connection, process = connect_or_start(directory, self._gate)
         if process is not None:
             self._process = process
         with connection, connection.makefile("rb") as lines:

@@ -1,4 +1,4 @@
-"""How a process comes to the node's agent: it connects, or starts the agent if there is none.
+"""How a process reaches the node's agent: it connects, or starts the agent if there is none.
 
     connect --------> connected
        | nobody there
@@ -26,7 +26,7 @@ from relay_agent.node.directory import NodeDirectory
 from relay_agent.python_path import in_front
 from relay_core.errors import ConfigurationError, RelayUnreachable
 
-__all__ = ["STARTER_VARIABLE", "join"]
+__all__ = ["STARTER_VARIABLE", "connect_or_start"]
 
 PATIENCE = 15.0
 """Seconds for an agent that is leaving to be gone, or for one that another process starts to be there."""
@@ -37,7 +37,9 @@ STARTER_VARIABLE = "RELAY_AGENT_STARTER"
 """Set in the agent's own environment: the process that started it, which may have ended before it registers."""
 
 
-def join(directory: NodeDirectory, gate: threading.Lock) -> tuple[socket.socket, subprocess.Popen[bytes] | None]:
+def connect_or_start(
+    directory: NodeDirectory, gate: threading.Lock
+) -> tuple[socket.socket, subprocess.Popen[bytes] | None]:
     """Return a connection to the node's agent, and the agent's process if it was started for it.
 
     Args:

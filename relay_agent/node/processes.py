@@ -1,4 +1,4 @@
-"""What the node's agent knows about its members: each is a process, a connection to it, and a target for clients."""
+"""The processes that have registered with the node's agent: each is a connection, and a target for clients."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from relay_agent.agent.port_targets import Target, TargetGone
+from relay_agent.agent.port_targets import PortTarget
+from relay_agent.agent.targets import TargetGone
 from relay_agent.node.protocol import Message, encode
 from relay_agent.stacks.out_of_process import Dump, stacks_of
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, RelayDebugError
 from relay_core.tunnel.payloads import JsonObject
 
-__all__ = ["Member", "Members"]
+__all__ = ["ProcessTable", "RegisteredProcess"]
 
 ARM_TIMEOUT = 30.0
 """Seconds a process may take to start debugpy: 0.3 s, unless it holds the GIL in C code."""
@@ -27,13 +28,13 @@ STACKS_TIMEOUT = 10.0
 logger = logging.getLogger(__name__)
 
 
-class Member:
+class RegisteredProcess:
     """One process that registered.
 
     Args:
         writer: The connection to it.
         pid: As this process sees it.
-        target: What it said about itself.
+        target: The fields of its registration.
     """
 
     dap_only = True
@@ -49,14 +50,14 @@ class Member:
         self._numbers = itertools.count(1)
 
     def __repr__(self) -> str:
-        return f"<Member port {self.logical_port} pid {self.pid} {self._target.get('state')}>"
+        return f"<RegisteredProcess port {self.logical_port} pid {self.pid} {self._target.get('state')}>"
 
     def __str__(self) -> str:
-        return f"{self.logical_port} ({self.process})"
+        return f"{self.logical_port} ({self.label})"
 
     @property
-    def process(self) -> str:
-        """What people know it by on its machine."""
+    def label(self) -> str:
+        """How it is named in messages to users."""
         script = self._target.get("script")
         return f"pid {self.pid}, {script}" if script else f"pid {self.pid}"
 
@@ -66,16 +67,16 @@ class Member:
         return int(self._target["port"])
 
     def describe(self) -> JsonObject:
-        """Return what clients are told about it."""
+        """Return the fields that are announced to clients."""
         return {**self._target, "pid": self.pid}
 
     def set_state(self, message: Message) -> None:
-        """Note what it says it does."""
-        said = {"state": message["state"], "detail": message.get("detail", ""), "until": message.get("until")}
-        self._target |= {**said, "since": time.time()}
+        """Store a state that the process has sent."""
+        fields = {"state": message["state"], "detail": message.get("detail", ""), "until": message.get("until")}
+        self._target |= {**fields, "since": time.time()}
 
     def get(self, field: str) -> object:
-        """Return one thing that it said about itself."""
+        """Return one field of its registration."""
         return self._target.get(field)
 
     async def locate(self) -> tuple[str, int]:
@@ -105,8 +106,8 @@ class Member:
         found = await stacks_of(self.pid, ask, self.dump, locals=with_locals)
         return {"port": self.logical_port, "rank": self.get("rank"), "pid": self.pid, **found}
 
-    def left(self) -> None:
-        """The debugger has gone: the process may run at full speed again."""
+    def detached(self) -> None:
+        """Let the process run at full speed again: its debugger has left."""
         self.send({"ask": "release", "id": 0})
 
     async def ask(self, what: str, *, within: float, **fields: object) -> Message:
@@ -135,14 +136,14 @@ class Member:
             raise RelayDebugError(str(answer["error"]), hint=str(answer.get("hint", "")))
         return answer
 
-    def answered(self, message: Message) -> None:
-        """Take an answer."""
+    def answer_received(self, message: Message) -> None:
+        """Hand an answer to whoever waits for it."""
         asked = self._asked.get(message["answer"])
         if asked is not None and not asked.done():
             asked.set_result(message)
 
-    def gone(self) -> None:
-        """The process has ended; whoever waits for it is told so."""
+    def exited(self) -> None:
+        """Fail what still waits for an answer: the process has ended."""
         for asked in self._asked.values():
             if not asked.done():
                 asked.set_exception(TargetGone(f"{self} has ended"))
@@ -154,41 +155,41 @@ class Member:
             self._writer.write(encode(message))
 
 
-class Members:
-    """All members of the node, as the agent's catalog."""
+class ProcessTable:
+    """All processes of the node, as the agent's catalog."""
 
     def __init__(self) -> None:
         self.on_change: Callable[[], None] = lambda: None
-        """Called when something that clients are told has changed."""
+        """Called when something that is announced to clients has changed."""
         self.any = asyncio.Event()
-        """Set once there has been a member; `access` is then what it brought."""
+        """Set once a process has registered; `access` is then what it sent."""
         self.none_left = asyncio.Event()
         """Set when the last one has left."""
         self.access: Message = {}
-        self._members: dict[int, Member] = {}
-        self._news: Message | None = None
+        self._processes: dict[int, RegisteredProcess] = {}
+        self._listener_state: Message | None = None
 
     def __repr__(self) -> str:
-        return f"<Members {sorted(self._members)}>"
+        return f"<ProcessTable {sorted(self._processes)}>"
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._processes)
 
-    # The catalog:
+    # For the agent, as a TargetProvider:
 
-    def find(self, port: int) -> Member | Target | None:
-        """Return the member that has a logical port, or the forward that some member allows."""
-        if port not in self._members and port in self._forwards():
-            return Target(port, port)
-        return self._members.get(port)
+    def find(self, port: int) -> RegisteredProcess | PortTarget | None:
+        """Return the process that has a logical port, or the forward that some process allows."""
+        if port not in self._processes and port in self._forwards():
+            return PortTarget(port, port)
+        return self._processes.get(port)
 
-    def targets(self) -> list[Member]:
-        """Return the members, by port."""
-        return [member for _, member in sorted(self._members.items())]
+    def targets(self) -> list[RegisteredProcess]:
+        """Return the processes, by port."""
+        return [process for _, process in sorted(self._processes.items())]
 
     def describe(self) -> JsonObject:
-        """Return what the members have in common."""
-        first = next(iter(self._members.values()), None)
+        """Return what the processes have in common."""
+        first = next(iter(self._processes.values()), None)
         return {
             "forwards": sorted(self._forwards()),
             "node_rank": first.get("node_rank") if first else None,
@@ -196,76 +197,76 @@ class Members:
         }
 
     def _forwards(self) -> set[int]:
-        return {port for member in self._members.values() for port in member.forwards}
+        return {port for process in self._processes.values() for port in process.forwards}
 
     async def answer(self, request: str) -> JsonObject:
         """Answer `wake/PORT`, `stacks` and `stacks/locals`."""
         what, _, detail = request.partition("/")
         if what == "stacks":
-            members = self.targets()
-            asked = (member.stacks(with_locals=detail == "locals") for member in members)
+            processes = self.targets()
+            asked = (process.stacks(with_locals=detail == "locals") for process in processes)
             return {"processes": list(await asyncio.gather(*asked))}
         if what != "wake":
             raise ConfigurationError(f"this agent does not know the request '{what}'")
-        member = self._members.get(int(detail)) if detail.isdecimal() else None
-        if member is None:
+        process = self._processes.get(int(detail)) if detail.isdecimal() else None
+        if process is None:
             raise ConfigurationError(f"nothing here has port {detail}")
-        await member.locate()
+        await process.locate()
         return {"ready": True}
 
-    def told(self, status: Mapping[str, object]) -> None:
-        """A client has seen two agents claim one port: say so in the job's log."""
+    def status_received(self, status: Mapping[str, object]) -> None:
+        """Write to the job's log that a client has seen two agents claim one port."""
         conflicts = status.get("conflicts")
         for conflict in conflicts if isinstance(conflicts, list) else []:
-            member = self._members.get(conflict.get("port", 0)) if isinstance(conflict, dict) else None
-            if member is not None:
-                member.send(
+            process = self._processes.get(conflict.get("port", 0)) if isinstance(conflict, dict) else None
+            if process is not None:
+                process.send(
                     {
                         "notice": f"port {conflict['port']} is claimed twice: {conflict.get('kept_by')} keeps it, "
                         f"{conflict.get('refused')} is not reached; give one job another --debug-port"
                     }
                 )
 
-    # The members:
+    # For the server:
 
-    def admit(self, member: Member, message: Message) -> bool:
-        """Put a member on the list, unless its port is taken; it is told, and so is who has the port."""
-        port = member.logical_port
+    def admit(self, process: RegisteredProcess, message: Message) -> bool:
+        """Add a process, unless its port is taken; a conflict is reported to both processes."""
+        port = process.logical_port
         self.access = self.access or message.get("access", {})
         self.any.set()
-        holder = self._members.get(port)
+        holder = self._processes.get(port)
         if holder is not None:
-            member.send(
+            process.send(
                 {
-                    "refused": f"port {port} is taken by {holder.process} on this node",
+                    "refused": f"port {port} is taken by {holder.label} on this node",
                     "hint": "give this process another --debug-port",
                 }
             )
-            holder.send({"notice": f"port {port} was claimed by {member.process} as well and refused"})
+            holder.send({"notice": f"port {port} was claimed by {process.label} as well and refused"})
             return False
-        member.forwards = [port for port in message.get("forwards", []) if isinstance(port, int)]
+        process.forwards = [port for port in message.get("forwards", []) if isinstance(port, int)]
         if message.get("dump"):
-            member.dump = Dump(Path(message["dump"]["path"]), int(message["dump"]["signal"]))
-        self._members[port] = member
+            process.dump = Dump(Path(message["dump"]["path"]), int(message["dump"]["signal"]))
+        self._processes[port] = process
         self.none_left.clear()
-        member.send({"registered": port, "agent": os.getpid()})
-        if self._news:
-            member.send(self._news)
+        process.send({"registered": port, "agent": os.getpid()})
+        if self._listener_state:
+            process.send(self._listener_state)
         self.on_change()
         return True
 
-    def remove(self, member: Member) -> None:
-        """Take a member off the list."""
-        if self._members.get(member.logical_port) is member:
-            del self._members[member.logical_port]
-            if member.dump is not None:
-                member.dump.path.unlink(missing_ok=True)
+    def remove(self, process: RegisteredProcess) -> None:
+        """Remove a process."""
+        if self._processes.get(process.logical_port) is process:
+            del self._processes[process.logical_port]
+            if process.dump is not None:
+                process.dump.path.unlink(missing_ok=True)
             self.on_change()
-        if not self._members:
+        if not self._processes:
             self.none_left.set()
 
-    def tell_all(self, message: Message) -> None:
-        """Tell every member, and those to come, how the agent stands with the relay."""
-        self._news = message
-        for member in self._members.values():
-            member.send(message)
+    def broadcast(self, message: Message) -> None:
+        """Send every process, and those that register later, the state of the agent's listener."""
+        self._listener_state = message
+        for process in self._processes.values():
+            process.send(message)

@@ -1,8 +1,9 @@
-"""The node's agent, from its first member to its last.
+"""The node's agent, from the first process that registers to the last one that leaves.
 
-    start (lock and socket inherited) --> first member --> credentials --> listening --> last member left --> goodbye
+    start (lock and socket inherited) --> first process --> credentials --> listening --> last process left --> goodbye
 
-It brings nobody down: members that lose an agent go on, and one that cannot listen tells its members why and leaves.
+It never ends a job: processes that lose their agent continue, and an agent that cannot listen sends them the reason
+and exits.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from relay_agent.agent.agent import Agent
 from relay_agent.node.connect import STARTER_VARIABLE
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.process_exit import until_exit
-from relay_agent.node.processes import Member, Members
+from relay_agent.node.processes import ProcessTable, RegisteredProcess
 from relay_agent.node.protocol import MAX_LINE, Message, decode
 from relay_core.auth import AccessSettings, find_access
 from relay_core.errors import RelayDebugError
@@ -28,10 +29,10 @@ from relay_core.net.tls import client_tls
 
 __all__ = ["serve_node"]
 
-FIRST_MEMBER_TIMEOUT = 30.0
+FIRST_PROCESS_TIMEOUT = 30.0
 """Seconds for the process that started this one to register; it does so at once, unless it has ended."""
 QUEUE_TIME = 1.0
-"""Seconds for those who wait in the socket's queue to register."""
+"""Seconds for the processes in the socket's queue to register."""
 DRAIN_TIMEOUT = 1.5
 """Seconds that a process which leaves waits for what its debugger still has to read."""
 _CREDENTIALS = struct.Struct("3i")
@@ -41,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 async def serve_node(root: Path, name: str, listener: int, lock: int) -> None:
-    """Serve the members that come through a listening socket, until the last one has gone.
+    """Serve the processes that connect to a listening socket, until the last one has left.
 
     Args:
         root: The node's directory.
@@ -50,16 +51,18 @@ async def serve_node(root: Path, name: str, listener: int, lock: int) -> None:
         lock: Descriptor that holds the lock.
 
     Raises:
-        RelayDebugError: listening on the hybrid connection is impossible; the members have been told.
+        RelayDebugError: listening on the hybrid connection is impossible; the processes have been sent the reason.
     """
     directory = NodeDirectory(root, name)
-    members = Members()
-    host = _Host(members)
+    processes = ProcessTable()
+    node_server = _NodeServer(processes)
     try:
         async with TaskSet() as tasks:
-            server = await asyncio.start_unix_server(host.meet, sock=socket.socket(fileno=listener), limit=MAX_LINE)
-            serving = tasks.spawn(_serve_clients(members, host), name="agent")
-            leaving = tasks.spawn(_until_unneeded(members), name="wait for the last member")
+            server = await asyncio.start_unix_server(
+                node_server.accept_connection, sock=socket.socket(fileno=listener), limit=MAX_LINE
+            )
+            serving = tasks.spawn(_serve_clients(processes, node_server), name="agent")
+            leaving = tasks.spawn(_until_unneeded(processes), name="wait for the last process")
             await asyncio.wait({serving, leaving}, return_when=asyncio.FIRST_COMPLETED)
             directory.sweep()
             directory.clean()
@@ -68,20 +71,20 @@ async def serve_node(root: Path, name: str, listener: int, lock: int) -> None:
             if serving.done() and (error := serving.result()) is not None:
                 raise error
     finally:
-        await host.close()
+        await node_server.close()
 
 
-async def _until_unneeded(members: Members) -> None:
+async def _until_unneeded(processes: ProcessTable) -> None:
     async with TaskSet() as tasks:
-        first = tasks.spawn(members.any.wait(), name="wait for the first member")
+        first = tasks.spawn(processes.any.wait(), name="wait for the first process")
         alone = tasks.spawn(_until_starter_gone(), name="wait for the end of who started this")
-        await asyncio.wait({first, alone}, timeout=FIRST_MEMBER_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
-    if members.any.is_set():
-        await members.none_left.wait()
+        await asyncio.wait({first, alone}, timeout=FIRST_PROCESS_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+    if processes.any.is_set():
+        await processes.none_left.wait()
 
 
 async def _until_starter_gone() -> None:
-    """Return when the process that started this one has ended, and whoever else is in the socket's queue has come."""
+    """Return when the starter has ended, and the processes in the socket's queue have registered."""
     starter = os.environ.get(STARTER_VARIABLE, "")
     if not starter.isdecimal():
         await asyncio.Event().wait()
@@ -89,92 +92,92 @@ async def _until_starter_gone() -> None:
     await asyncio.sleep(QUEUE_TIME)
 
 
-async def _serve_clients(members: Members, host: _Host) -> RelayDebugError | None:
-    """Listen with the access that the first member brings; return what made that impossible."""
-    await members.any.wait()
-    access_fields = dict(members.access)
+async def _serve_clients(processes: ProcessTable, node_server: _NodeServer) -> RelayDebugError | None:
+    """Listen with the access that the first process sends; return what made that impossible."""
+    await processes.any.wait()
+    access_fields = dict(processes.access)
     try:
         tls = client_tls(access_fields.pop("ca_file", None))
         access = await find_access(AccessSettings(**access_fields), side="agent", tls=tls)
         agent = Agent(
             access.endpoint,
             access.credential,
-            members,
+            processes,
             tunnel_key=access.tunnel_key,
             tls=tls,
-            on_listening=lambda: members.tell_all({"listening": True}),
+            on_listening=lambda: processes.broadcast({"listening": True}),
         )
-        host.agent = agent
-        members.on_change = agent.publish
+        node_server.agent = agent
+        processes.on_change = agent.publish
         await agent.run()
     except RelayDebugError as error:
-        members.tell_all({"failed": error.sentence, "hint": error.hint})
+        processes.broadcast({"failed": error.sentence, "hint": error.hint})
         return error
     return None
 
 
-class _Host:
-    """Meets those who come through the socket."""
+class _NodeServer:
+    """Accepts the node's processes."""
 
-    def __init__(self, members: Members) -> None:
+    def __init__(self, processes: ProcessTable) -> None:
         self.agent: Agent | None = None
-        self._members = members
+        self._processes = processes
         self._connections = TaskSet()
 
     async def close(self) -> None:
-        """Hang up on everybody who is still there."""
+        """Close all connections that are still open."""
         await self._connections.cancel_all()
 
-    def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Somebody has connected."""
-        self._connections.spawn(self._serve(reader, writer), name="member")
+    def accept_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a new connection in a task."""
+        self._connections.spawn(self._serve(reader, writer), name="process")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one member until it leaves, hangs up or is killed."""
+        """Serve one process until it leaves, closes its connection or is killed."""
         try:
             message = await _next_message(reader)
             target = message.get("register")
             if not isinstance(target, dict) or not isinstance(target.get("port"), int):
                 return
-            member = Member(writer, _peer_pid(writer) or int(target.get("pid", 0)), target)
-            if not self._members.admit(member, message):
+            process = RegisteredProcess(writer, _peer_pid(writer) or int(target.get("pid", 0)), target)
+            if not self._processes.admit(process, message):
                 await writer.drain()
                 return
             try:
-                await self._follow(member, reader)
+                await self._follow(process, reader)
             finally:
-                self._members.remove(member)
-                member.gone()
+                self._processes.remove(process)
+                process.exited()
         except OSError:
             pass  # it was killed
         finally:
             writer.close()
 
-    async def _follow(self, member: Member, reader: asyncio.StreamReader) -> None:
+    async def _follow(self, process: RegisteredProcess, reader: asyncio.StreamReader) -> None:
         async with TaskSet() as tasks:
-            listening = tasks.spawn(self._listen(member, reader), name=f"messages of {member}")
-            ended = tasks.spawn(until_exit(member.pid), name=f"end of {member}")
+            listening = tasks.spawn(self._listen(process, reader), name=f"messages of {process}")
+            ended = tasks.spawn(until_exit(process.pid), name=f"end of {process}")
             await asyncio.wait({listening, ended}, return_when=asyncio.FIRST_COMPLETED)
 
-    async def _listen(self, member: Member, reader: asyncio.StreamReader) -> None:
+    async def _listen(self, process: RegisteredProcess, reader: asyncio.StreamReader) -> None:
         async for message in _messages(reader):
             if "answer" in message:
-                member.answered(message)
+                process.answer_received(message)
             elif "state" in message:
-                member.set_state(message)
-                self._members.on_change()
+                process.set_state(message)
+                self._processes.on_change()
             elif "leave" in message:
-                await self._see_off(member)
+                await self._drain_before_exit(process)
                 return
 
-    async def _see_off(self, member: Member) -> None:
-        """Let a process that ends wait for its debugger to read the last bytes; the last process for the goodbye."""
+    async def _drain_before_exit(self, process: RegisteredProcess) -> None:
+        """Answer a "leave" once the process's debugger has read the last bytes; the last one by ending this agent."""
         if self.agent is not None:
-            await self.agent.drain(member, within=DRAIN_TIMEOUT)
-        self._members.remove(member)
-        if not len(self._members) and self.agent is not None:
-            await asyncio.Event().wait()  # the agent's goodbye to its clients comes first, and its end hangs up
-        member.send({"done": True})
+            await self.agent.drain(process, within=DRAIN_TIMEOUT)
+        self._processes.remove(process)
+        if not len(self._processes) and self.agent is not None:
+            await asyncio.Event().wait()  # the agent first closes its sessions; its end then closes this connection
+        process.send({"done": True})
 
 
 async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[Message]:

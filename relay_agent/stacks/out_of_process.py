@@ -1,7 +1,7 @@
 """Asks a process what its threads are doing, in the ways that are left when it hangs.
 
     rung            answers while the process is                          needs
-    helper thread   in Python, or in C code that has released the GIL     a registered member
+    helper thread   in Python, or in C code that has released the GIL     a registered process
     faulthandler    in C code that holds the GIL                          the signal of `relay_agent.stacks.in_process`
     py-spy          stuck without having registered a signal              py-spy installed, ptrace allowed
 

@@ -73,10 +73,10 @@ async def test_the_secret_of_a_step_argument(cloud: Azure, identity: FakeManaged
         import relay_agent, time
         from relay_agent.debuggee import process
         relay_agent.start_remote_debugging_from_args()
-        member = process.current().member
-        while not member.listening.is_set() and not member.hopeless.is_set():
+        client = process.current().node_client
+        while not client.listening.is_set() and not client.hopeless.is_set():
             time.sleep(0.02)
-        print(member.agent_pid, member.listening.is_set(), "azure" in sys.modules, flush=True)
+        print(client.agent_pid, client.listening.is_set(), "azure" in sys.modules, flush=True)
         sys.stdin.readline()
     """
     arguments = ["--is-debug", "True", "--debug-relay-connection-name", HC, "--debug-port", "5678", "--debug-wait", "0"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.agent.port_targets import Target
+from relay_agent.agent.port_targets import PortTarget
 from relay_client.agents.tunnels import Tunnels
 from relay_client.demo.chaos import ChaosProxy
 from relay_client.ports.forwarder import Forwarder
@@ -56,7 +56,7 @@ async def at_breakpoint(relay: LocalRelay, directory: Path, *, lifetime: int = 3
             Endpoint("localhost", chaos.port, HC), relay.sender, relay.tls, tunnel_key=key, settings=QUICK
         ) as tunnels,
         Forwarder(tunnels, [port]),
-        running_agent(relay, {port: Target(port, target_port, dap_only=True)}, tunnel_key=key, credential=listener),
+        running_agent(relay, {port: PortTarget(port, target_port, dap_only=True)}, tunnel_key=key, credential=listener),
         stopped_at_breakpoint(port, script) as session,
     ):
         yield Scene(session, relay, chaos)

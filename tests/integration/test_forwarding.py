@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from relay_agent.agent.port_targets import Target
+from relay_agent.agent.port_targets import PortTarget
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ports.forwarder import Forwarder
 from relay_core.errors import LocalPortInUse, Rejected
@@ -45,7 +45,7 @@ async def forwarded(relay: LocalRelay, handler: Handler = echo, *, dap_only: boo
     port = free_port()
     async with (
         local_server(handler) as (target_port, connections),
-        agent_running(relay, {port: Target(port, target_port, dap_only=dap_only)}),
+        agent_running(relay, {port: PortTarget(port, target_port, dap_only=dap_only)}),
         client_tunnels(relay) as tunnels,
         Forwarder(tunnels, [port]),
     ):
@@ -125,7 +125,7 @@ async def test_an_early_editor_is_held_until_the_agent_comes(relay: LocalRelay) 
         writer.write(b"early")
         while not relay.server.metrics().refused:  # the client has asked in vain at least once
             await asyncio.sleep(0.01)
-        async with agent_running(relay, {port: Target(port, target_port)}):
+        async with agent_running(relay, {port: PortTarget(port, target_port)}):
             assert await reader.readexactly(5) == b"early"
             writer.close()
             await writer.wait_closed()
@@ -135,7 +135,7 @@ async def test_a_port_that_no_agent_serves_is_explained(relay: LocalRelay, caplo
     """The client says which ports the agent does serve, and keeps waiting."""
     port = free_port()
     async with (
-        agent_running(relay, {5999: Target(5999, 1)}),
+        agent_running(relay, {5999: PortTarget(5999, 1)}),
         client_tunnels(relay) as tunnels,
         Forwarder(tunnels, [port]),
     ):
@@ -177,7 +177,7 @@ async def test_a_dead_target_leaves_the_others_alone(relay: LocalRelay) -> None:
     good, dead = free_port(), free_port()
     async with (
         local_server(echo) as (target_port, _),
-        agent_running(relay, {good: Target(good, target_port), dead: Target(dead, free_port())}),
+        agent_running(relay, {good: PortTarget(good, target_port), dead: PortTarget(dead, free_port())}),
         client_tunnels(relay) as tunnels,
         Forwarder(tunnels, [good, dead]),
     ):

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from relay_agent.agent.port_targets import Target
+from relay_agent.agent.port_targets import PortTarget
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net import connect
 from relay_core.net.session.client import ClientTunnel
@@ -49,7 +49,7 @@ async def test_keys_that_do_not_match_are_explained(
     relay: LocalRelay, client_key: bytes | None, agent_key: bytes | None, error: type[RelayDebugError], sentence: str
 ) -> None:
     """Different keys, and a key on one side only, end with a sentence that says which side lacks it."""
-    async with running_agent(relay, {1: Target(1, 1)}, tunnel_key=agent_key):
+    async with running_agent(relay, {1: PortTarget(1, 1)}, tunnel_key=agent_key):
         with pytest.raises(error, match=sentence):
             await asyncio.wait_for(begin(relay, client_key), 10)
 

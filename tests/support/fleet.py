@@ -22,7 +22,7 @@ DAP_START = b"Content-Length: 2\r\n\r\n{}"
 
 
 class Process:
-    """A pretended rank, as the agent's catalog knows it."""
+    """A rank without a process: a target as the agent's provider knows it."""
 
     def __init__(self, port: int, local: int, *, dap_only: bool = False, **fields: Any) -> None:
         self.logical_port = port
@@ -35,7 +35,7 @@ class Process:
         self.woken += 1
         return "127.0.0.1", self._local
 
-    def left(self) -> None:
+    def detached(self) -> None:
         pass
 
     def describe(self) -> dict[str, Any]:
@@ -43,7 +43,7 @@ class Process:
 
 
 class Node:
-    """The catalog of an agent whose processes come and go as a test wants it."""
+    """The provider of an agent whose processes come and go as a test wants it."""
 
     def __init__(self, *processes: Process, **fields: Any) -> None:
         self.processes = {process.logical_port: process for process in processes}
@@ -69,7 +69,7 @@ class Node:
         await self.processes[int(port)].locate()
         return {"ready": True}
 
-    def told(self, status: Mapping[str, object]) -> None:
+    def status_received(self, status: Mapping[str, object]) -> None:
         self.heard.append(status)
 
     def put(self, *processes: Process) -> None:

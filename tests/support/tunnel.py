@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay_agent.agent.agent import Agent
-from relay_agent.agent.port_targets import Target
-from relay_agent.agent.targets import Catalog
+from relay_agent.agent.port_targets import PortTarget
+from relay_agent.agent.targets import TargetProvider
 from relay_client.agents.tunnels import Tunnels
 from relay_client.demo.chaos import ChaosProxy
 from relay_client.ports.forwarder import Forwarder
@@ -42,7 +42,7 @@ class TunnelPath:
 @contextlib.asynccontextmanager
 async def running_agent(
     relay: LocalRelay,
-    targets: Catalog | Mapping[int, Target],
+    targets: TargetProvider | Mapping[int, PortTarget],
     *,
     tunnel_key: bytes | None,
     settings: Settings = QUICK,
@@ -102,7 +102,7 @@ async def tunnelled_to(
     """Carry a free port to another port of this machine."""
     key = os.urandom(32) if encrypted else None
     port = free_port()
-    target = Target(port, target_port, dap_only=dap_only)
+    target = PortTarget(port, target_port, dap_only=dap_only)
     async with (
         running_agent(relay, {port: target}, tunnel_key=key, settings=settings, grace=grace) as agent,
         ChaosProxy("127.0.0.1", relay.server.port, seed=seed) as chaos,

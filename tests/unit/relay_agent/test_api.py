@@ -116,12 +116,12 @@ async def test_attached_at_the_second_call(relay, tmp_path):
         from relay_agent.debuggee.debugger import debugger
         settings = dict(connection_string_file=sys.argv[1], ca_file=sys.argv[2])
         print(relay_agent.start_remote_debugging("myhc", wait=0, **settings), flush=True)
-        process.current().member.registered.wait(20)
-        agent = process.current().member.agent_pid
+        process.current().node_client.registered.wait(20)
+        agent = process.current().node_client.agent_pid
         print(agent, debugger.arm(), flush=True)
         for _ in range(2):
             print(relay_agent.start_remote_debugging("myhc", wait=30, **settings), flush=True)
-        print(process.current().member.agent_pid == agent)
+        print(process.current().node_client.agent_pid == agent)
         sys.stdin.readline()
     """
     async with job(code, str(relay.connection_file(tmp_path, "listen")), str(relay.ca_file)) as running:
@@ -179,7 +179,7 @@ async def test_failure_of_what_nobody_waits_for(tmp_path):
         import relay_agent
         from relay_agent.debuggee import process
         relay_agent.start_remote_debugging("myhc", 5678, wait=0)
-        print(process.current().member.hopeless.wait(30))
+        print(process.current().node_client.hopeless.wait(30))
     """
     place = tmp_path / ("long" * 25)
     status, out, err = await run_job(code, RELAY_CONNECTION_STRING="Endpoint=sb://x/", RELAY_NODE_DIR=str(place))

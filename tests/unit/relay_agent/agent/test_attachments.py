@@ -6,7 +6,7 @@ import time
 import pytest
 
 from relay_agent.agent.attachments import Holders
-from relay_agent.agent.port_targets import Target
+from relay_agent.agent.port_targets import PortTarget
 from relay_core.errors import ConnectionLost
 
 
@@ -24,8 +24,8 @@ class Driver:
         self.over.set()
 
 
-DEBUGGEE = Target(5678, 1, dap_only=True)
-FORWARD = Target(6006, 1)
+DEBUGGEE = PortTarget(5678, 1, dap_only=True)
+FORWARD = PortTarget(6006, 1)
 
 
 async def test_a_second_client_is_told_who_holds():

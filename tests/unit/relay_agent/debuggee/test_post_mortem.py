@@ -150,7 +150,7 @@ async def test_thread_that_crashes():
 async def test_workers_that_catch_their_exceptions():
     """`hold_on_crash` holds where an exception never becomes uncaught and passes it on, in an ordinary run at once."""
     code = (
-        "from relay_agent import crash\n"
+        "from relay_agent.debuggee import post_mortem\n"
         "@post_mortem.hold_on_crash()\n"
         "def work(): 1 / 0\n"
         "def attempt():\n"
@@ -248,8 +248,12 @@ async def test_interrupted_hold():
 
 
 async def test_hold_that_fails():
-    """A hold that cannot be begun is told in a line; the crash takes its way."""
-    code = "from relay_agent import crash\ncrash.install(lambda what: 1 + what)\nraise ValueError('x')"
+    """A hold that cannot begin is reported in one line, and the crash takes its course."""
+    code = """
+        from relay_agent.debuggee import post_mortem
+        post_mortem.install(lambda what: 1 + what)
+        raise ValueError("x")
+    """
     status, _, err = await run_job(code)
     assert status == 1
     assert err.splitlines()[0].startswith("relay-agent: the hold ended: TypeError: ")

@@ -1,4 +1,4 @@
-"""Facts about a process as a member of its node: real agents, started by real processes that play the job."""
+"""Facts about a process and its node's agent: real agents, started by real processes that play the job."""
 
 import ast
 import asyncio
@@ -17,13 +17,13 @@ from tests.support.relay import HC, LocalRelay
 
 START = f"""\
 import os, time
-from relay_agent.node.client import Member
+from relay_agent.node.client import NodeClient
 access = {{"hc": {HC!r}}}
 target = {{"port": 5678, "rank": 0, "pid": os.getpid(), "script": "train.py", "state": "running"}}
 def start(port=5678, answers=()):
-    return Member(access, {{**target, "port": port}}, forwards=[], answers=dict(answers))
+    return NodeClient(access, {{**target, "port": port}}, forwards=[], answers=dict(answers))
 """
-LISTEN = START + "member = start(); print(member.listening.wait(20), member.agent_pid, flush=True)\n"
+LISTEN = START + "client = start(); print(client.listening.wait(20), client.agent_pid, flush=True)\n"
 
 
 @pytest.fixture
@@ -48,9 +48,9 @@ def agent_of(line: str) -> int:
 
 async def test_agent_listens_and_leaves_with_the_job(relay, node):
     """The agent listens, and when the job has ended it is gone without a complaint and leaves no file behind."""
-    status, out, err = await run_job(LISTEN + "print(member)", **settings(relay, node))
+    status, out, err = await run_job(LISTEN + "print(client)", **settings(relay, node))
     assert status == 0
-    assert out[1] == "<Member port 5678 listening>"
+    assert out[1] == "<NodeClient port 5678 listening>"
     assert "Traceback" not in err
     assert "Warning" not in err
     assert await gone(agent_of(out[0]))
@@ -70,7 +70,7 @@ async def test_agent_leaves_when_the_job_is_killed(relay, node, how):
 async def test_processes_of_a_node_share_an_agent(relay, node):
     """Those that come at the same time find one agent, which stays for as long as one of them lives."""
     code = START + (
-        "member = start(int(sys.argv[1])); print(member.listening.wait(20), member.agent_pid, flush=True)\n"
+        "client = start(int(sys.argv[1])); print(client.listening.wait(20), client.agent_pid, flush=True)\n"
         "sys.stdin.readline()\n"
     )
     environment = settings(relay, node)
@@ -88,7 +88,7 @@ async def test_processes_of_a_node_share_an_agent(relay, node):
 async def test_port_that_is_taken(relay, node):
     """The second process that claims a port is refused, both are told, and the first one keeps it."""
     code = START + (
-        "member = start(); member.registered.wait(20); print(member.failure, flush=True)\nsys.stdin.readline()\n"
+        "client = start(); client.registered.wait(20); print(client.failure, flush=True)\nsys.stdin.readline()\n"
     )
     environment = settings(relay, node)
     async with job(code, **environment) as one:
@@ -106,8 +106,8 @@ async def test_port_that_is_taken(relay, node):
 async def test_agent_that_is_killed(relay, node):
     """A process whose agent is killed goes on, starts the next agent, and registers with that."""
     code = LISTEN + (
-        "member.listening.clear(); os.kill(member.agent_pid, 9)\n"
-        "print(member.listening.wait(20), member.agent_pid, flush=True)\n"
+        "client.listening.clear(); os.kill(client.agent_pid, 9)\n"
+        "print(client.listening.wait(20), client.agent_pid, flush=True)\n"
     )
     status, out, err = await run_job(code, **settings(relay, node))
     assert status == 0
@@ -124,9 +124,9 @@ async def test_forked_child_neither_keeps_nor_ends_the_membership(relay, node):
     code += LISTEN + (
         "child = os.fork()\n"
         "if child == 0: sys.exit(0)\n"
-        "print(os.waitpid(child, 0)[1], member.is_mine, member.hopeless.wait(0.3), flush=True)\n"
+        "print(os.waitpid(child, 0)[1], client.is_mine, client.hopeless.wait(0.3), flush=True)\n"
         "if os.fork() == 0:\n"
-        "    print(os.getpid(), member.is_mine, flush=True); sys.stdin.read(); sys.exit(0)\n"
+        "    print(os.getpid(), client.is_mine, flush=True); sys.stdin.read(); sys.exit(0)\n"
         "sys.stdin.readline(); os._exit(0)\n"
     )
     async with job(code, **settings(relay, node)) as running:
@@ -144,7 +144,7 @@ async def test_secrets_go_through_the_socket(relay, node):
     """A connection string that is given to the call shows neither in the agent's arguments nor in its environment."""
     code = START + (
         "access |= {'connection_string': sys.stdin.readline().strip(), 'ca_file': sys.argv[1]}\n"
-        "member = start(); print(member.listening.wait(20), member.agent_pid, flush=True)\n"
+        "client = start(); print(client.listening.wait(20), client.agent_pid, flush=True)\n"
         "sys.stdin.readline()\n"
     )
     async with job(code, str(relay.ca_file), RELAY_NODE_DIR=str(node)) as running:
@@ -162,13 +162,13 @@ async def test_secrets_go_through_the_socket(relay, node):
 async def test_failure_reaches_the_job(node):
     """An agent that cannot work tells the job why, leaves no zombie, and is not started again."""
     code = START + (
-        "member = start(); print(member.hopeless.wait(20), member.failure.sentence, member, sep='|')\n"
-        "while os.path.exists(f'/proc/{member.agent_pid}'): member._process.poll(); time.sleep(0.02)\n"
+        "client = start(); print(client.hopeless.wait(20), client.failure.sentence, client, sep='|')\n"
+        "while os.path.exists(f'/proc/{client.agent_pid}'): client._process.poll(); time.sleep(0.02)\n"
         "print(os.path.exists(access['hc']))\n"
     )
     status, out, err = await run_job(code, RELAY_NODE_DIR=str(node))
     assert status == 0
-    assert out[0] == "True|no connection string is configured|<Member port 5678 hopeless>"
+    assert out[0] == "True|no connection string is configured|<NodeClient port 5678 hopeless>"
     assert "Warning" not in err
     assert err.count("no connection string is configured") == 1
 
@@ -176,9 +176,9 @@ async def test_failure_reaches_the_job(node):
 async def test_what_the_agent_asks_for(relay, node):
     """An answer goes back to the agent; what raises goes back as an error, and the thread lives on."""
     code = START + (
-        "member = start(answers={'one': lambda m: {'got': m['id']}, 'two': lambda m: 1 / 0})\n"
-        "sent = []; member._send = lambda message: sent.append(message)\n"
-        "for what in ('one', 'two', 'three'): member._receive({'ask': what, 'id': what})\n"
+        "client = start(answers={'one': lambda m: {'got': m['id']}, 'two': lambda m: 1 / 0})\n"
+        "sent = []; client._send = lambda message: sent.append(message)\n"
+        "for what in ('one', 'two', 'three'): client._receive({'ask': what, 'id': what})\n"
         "print(sent)"
     )
     status, out, _ = await run_job(code, **settings(relay, node))
@@ -193,7 +193,7 @@ async def test_what_the_agent_asks_for(relay, node):
 async def test_agent_is_not_debugged(relay, node):
     """An agent that is started under an active debugger is not made a debuggee of it."""
     code = "import debugpy; debugpy.listen(('127.0.0.1', 0))\n" + LISTEN
-    code += "print(open(f'/proc/{member.agent_pid}/cmdline').read().split(chr(0))[1:4])"
+    code += "print(open(f'/proc/{client.agent_pid}/cmdline').read().split(chr(0))[1:4])"
     status, out, _ = await run_job(code, PYDEVD_DISABLE_FILE_VALIDATION="1", **settings(relay, node))
     assert status == 0
     assert out[1] == "['-m', 'relay_agent', 'attend']"
@@ -206,7 +206,7 @@ async def test_files_of_the_job_do_not_get_in_the_way(tmp_path, node):
     for name in ("json.py", "websockets.py", "relay_agent.py"):
         (tmp_path / name).write_text("raise SystemExit('this is the job')")
     code = (
-        "sys.path.remove('')\n" + START + "member = start(); print(member.hopeless.wait(20), member.failure.sentence)"
+        "sys.path.remove('')\n" + START + "client = start(); print(client.hopeless.wait(20), client.failure.sentence)"
     )
     async with job(code, cwd=tmp_path, RELAY_NODE_DIR=str(node)) as running:
         status, out, _ = await running.finish()
@@ -222,7 +222,7 @@ async def test_files_of_the_job_do_not_get_in_the_way(tmp_path, node):
 )
 async def test_python_that_cannot_be_started(node, executable, sentence):
     """Where no agent can be started, the failure says so, and nothing is left of the attempt."""
-    code = START + f"sys.executable = {executable!r}; member = start(); member.hopeless.wait(20); print(member.failure)"
+    code = START + f"sys.executable = {executable!r}; client = start(); client.hopeless.wait(20); print(client.failure)"
     status, out, _ = await run_job(code, RELAY_NODE_DIR=str(node))
     assert status == 0
     assert sentence in out[0]

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from relay_agent.node.connect import join
+from relay_agent.node.connect import connect_or_start
 from relay_agent.node.directory import NodeDirectory
 from relay_core.errors import ConfigurationError, RelayUnreachable
 
@@ -33,18 +33,18 @@ def test_nothing_is_started_past_a_gate(tmp_path, monkeypatch):
     directory = NodeDirectory(tmp_path / "node", "name")
     gate = Gate()
 
-    def try_to_join() -> None:
+    def try_to_connect() -> None:
         with contextlib.suppress(RelayUnreachable):
-            join(directory, gate)
+            connect_or_start(directory, gate)
 
     with gate.lock:
-        joining = threading.Thread(target=try_to_join)
-        joining.start()
+        connecting = threading.Thread(target=try_to_connect)
+        connecting.start()
         assert gate.reached.wait(10)
         assert not directory.root.exists()
         lock = directory.try_lock()
     assert lock is not None
-    joining.join()
+    connecting.join()
     os.close(lock)
 
 
@@ -57,7 +57,7 @@ def test_impostor(tmp_path):
         impostor.bind(str(directory.socket_path))
         impostor.listen()
         with pytest.raises(ConfigurationError, match="is not a private directory of this user"):
-            join(directory, threading.Lock())
+            connect_or_start(directory, threading.Lock())
         connection, _ = impostor.accept()
         with connection:
             assert connection.recv(1) == b""

@@ -1,0 +1,194 @@
+"""Facts about how the agent connects a client to a target."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+
+import pytest
+
+from relay_agent.agent import dial
+from relay_agent.agent.adapter_greeting import GREETING_TIME
+from relay_agent.agent.dial import serve_stream
+from relay_agent.agent.port_targets import PortTarget
+from relay_core.errors import ConnectionLost, ProtocolError
+from relay_core.net.streams.pump import Traffic
+from tests.support.ports import free_port
+from tests.support.streams import echo, local_server, read_all, stream_pair
+
+INITIALIZE = b"Content-Length: 2\r\n\r\n{}"
+
+
+async def greeting_server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Speak first, as debugpy's adapter does, then echo."""
+    writer.write(b"hello")
+    await echo(reader, writer)
+
+
+async def test_bytes_go_both_ways() -> None:
+    """A raw target gets the client's bytes and its answers go back, until both have ended."""
+    ours, theirs = stream_pair()
+    traffic = Traffic()
+    async with local_server(echo) as (port, _):
+        serving = asyncio.ensure_future(serve_stream(PortTarget(1, port), theirs, traffic))
+        await ours.write(b"ping")
+        await ours.write_eof()
+        assert await read_all(ours) == b"ping"
+        await serving
+    assert (4, 4) == (traffic.received, traffic.sent)
+
+
+async def test_a_server_may_speak_first() -> None:
+    """A raw target whose client waits is dialled after a moment of silence."""
+    ours, theirs = stream_pair()
+    async with local_server(greeting_server) as (port, _):
+        serving = asyncio.ensure_future(serve_stream(PortTarget(1, port), theirs, Traffic()))
+        assert await ours.read() == b"hello"
+        await ours.write_eof()
+        assert await read_all(ours) == b""
+        await serving
+
+
+@pytest.mark.parametrize("dap_only", [False, True])
+async def test_a_client_that_has_gone_is_not_dialled_for(dap_only: bool) -> None:
+    """A connection that is opened and dropped at once never reaches the target."""
+    ours, theirs = stream_pair()
+    async with local_server(echo) as (port, connections):
+        await ours.write_eof()
+        with pytest.raises(ConnectionLost, match="left before"):
+            await serve_stream(PortTarget(1, port, dap_only=dap_only), theirs, Traffic())
+    assert [] == connections
+
+
+@pytest.mark.parametrize("first", [b"GET / HTTP/1.1\r\n", b"\x16\x03\x01", b"Content-Type: x\r\n"])
+async def test_strangers_do_not_reach_a_debug_adapter(first: bytes) -> None:
+    """Bytes that are no DAP never reach a target for debuggers."""
+    ours, theirs = stream_pair()
+    async with local_server(greeting_server) as (port, connections):
+        await ours.write(first)
+        with pytest.raises(ProtocolError, match="not disturbed"):
+            await serve_stream(PortTarget(1, port, dap_only=True), theirs, Traffic())
+        with pytest.raises(ConnectionLost):
+            await ours.read()
+    assert [] == connections
+
+
+async def test_a_silent_client_does_not_reach_a_debug_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of a debug adapter that says nothing is dropped after a while."""
+    monkeypatch.setattr(dial, "FIRST_BYTES_TIMEOUT", 0.05)
+    _, theirs = stream_pair()
+    async with local_server(greeting_server) as (port, connections):
+        with pytest.raises(ProtocolError):
+            await serve_stream(PortTarget(1, port, dap_only=True), theirs, Traffic())
+    assert [] == connections
+
+
+async def test_the_first_message_may_come_in_pieces() -> None:
+    """DAP is recognised however its first bytes are cut."""
+    ours, theirs = stream_pair()
+    async with local_server(greeting_server) as (port, _):
+        serving = asyncio.ensure_future(serve_stream(PortTarget(1, port, dap_only=True), theirs, Traffic()))
+        for byte in INITIALIZE[:14]:
+            await ours.write(bytes([byte]))
+        await ours.write(INITIALIZE[14:])
+        await ours.write_eof()
+        assert b"hello" + INITIALIZE == await read_all(ours)
+        await serving
+
+
+async def test_the_greeting_is_read_before_the_adapter_is_closed() -> None:
+    """A debugger that leaves at once does not make the agent close debugpy's socket before its greeting."""
+    closed_early = asyncio.Event()
+
+    async def slow_greeting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(len(INITIALIZE))
+        await asyncio.sleep(0.05)
+        if reader.at_eof():
+            closed_early.set()
+        writer.write(b"hello")
+        await reader.read()
+
+    ours, theirs = stream_pair()
+    async with local_server(slow_greeting) as (port, connections):
+        await ours.write(INITIALIZE)
+        await ours.write_eof()
+        await serve_stream(PortTarget(1, port, dap_only=True), theirs, Traffic())
+    assert [1] == connections
+    assert not closed_early.is_set()
+
+
+@pytest.mark.parametrize("how", ["closed", "broken"])
+async def test_all_of_the_greeting_is_read_before_the_adapter_is_closed(how: str) -> None:
+    """A debugger that leaves after the beginning of debugpy's greeting is gone for debugpy after its end only."""
+
+    async def greeting_in_parts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(len(INITIALIZE))
+        writer.write(b'{"event": "output"} {"event": "debugpy')
+        await left.wait()
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(reader.read(), 0.1)
+        writer.write(b'Sockets"}')
+        assert b"" == await asyncio.wait_for(reader.read(), GREETING_TIME / 2)
+        greeted.set()
+
+    left, greeted = asyncio.Event(), asyncio.Event()
+    ours, theirs = stream_pair()
+    async with local_server(greeting_in_parts) as (port, _):
+        await ours.write(INITIALIZE)
+        serving = asyncio.ensure_future(serve_stream(PortTarget(1, port, dap_only=True), theirs, Traffic()))
+        await ours.read()
+        if how == "closed":
+            await ours.write_eof()
+        else:
+            ours.abort()
+        left.set()
+        await asyncio.wait_for(greeted.wait(), 10)
+        with contextlib.suppress(ConnectionLost):
+            await serving
+
+
+async def test_a_dead_target_is_explained() -> None:
+    """A port where nothing listens ends in a sentence, and the client sees a broken stream."""
+    ours, theirs = stream_pair()
+    async with local_server(echo) as (port, _):
+        pass
+    await ours.write(INITIALIZE)
+    with pytest.raises(ConnectionLost, match="nothing answers on 127.0.0.1"):
+        await serve_stream(PortTarget(1, port), theirs, Traffic())
+    with pytest.raises(ConnectionLost):
+        await ours.read()
+
+
+async def test_a_target_that_breaks_breaks_its_stream() -> None:
+    """A target that resets its connection is not taken for an orderly end."""
+
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        linger = struct.pack("ii", 1, 0)  # close with RST instead of FIN
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
+    ours, theirs = stream_pair()
+    async with local_server(reset) as (port, _):
+        await ours.write(b"x")
+        with pytest.raises(ConnectionLost):
+            await serve_stream(PortTarget(1, port), theirs, Traffic())
+    assert theirs.aborted
+
+
+async def test_an_editor_may_come_before_the_debugger() -> None:
+    """A debug adapter that does not listen yet is dialled until it does; the editor's first request waits."""
+
+    async def adapter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greeting_server(reader, writer)
+        writer.close()
+
+    ours, theirs = stream_pair()
+    port = free_port()
+    serving = asyncio.ensure_future(serve_stream(PortTarget(1, port, dap_only=True), theirs, Traffic()))
+    await ours.write(INITIALIZE)
+    await asyncio.sleep(0)
+    server = await asyncio.start_server(adapter, "127.0.0.1", port)
+    async with server:
+        await ours.write_eof()
+        assert b"hello" + INITIALIZE == await read_all(ours)
+        await serving
