@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from relay_core.auth.entra import EntraCredential, TokenSource
 from relay_core.errors import ConfigurationError, ProtocolError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.connection_string import ConnectionString
@@ -88,14 +87,12 @@ class AnonymousCredential:
 
 
 def credential_from_connection_string(parsed: ConnectionString) -> Credential:
-    """Return what the string's fields provide.
+    """Return the credential that the string's fields hold; anonymous if they hold none.
 
-    `Authentication=Managed Identity` asks the identities of an agent: workload, on-behalf-of, managed.
+    For `Authentication=Managed Identity` the string holds none either: see `relay_core.auth.access`.
     """
     if parsed.key_name and parsed.key:
         return SasKeyCredential(parsed.key_name, parsed.key)
     if parsed.signature:
         return SasTokenCredential(parsed.signature)
-    if parsed.managed_identity:
-        return EntraCredential(TokenSource.for_side("agent"))
     return AnonymousCredential()

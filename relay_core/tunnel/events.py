@@ -11,11 +11,9 @@ __all__ = [
     "DataReceived",
     "EofReceived",
     "Event",
-    "Resumed",
     "RoundTrip",
     "SessionOver",
     "StatusReceived",
-    "StreamAccepted",
     "StreamOpened",
     "StreamReset",
     "StreamWritable",
@@ -32,13 +30,6 @@ class StreamOpened:
     """Logical port or name, to be checked against what may be reached."""
     metadata: JsonObject
     """What the peer says about who opens it and why."""
-
-
-@dataclass(frozen=True)
-class StreamAccepted:
-    """The peer accepted a stream of ours; a refusal is a `StreamReset`."""
-
-    stream: int
 
 
 @dataclass(frozen=True)
@@ -81,13 +72,6 @@ class StatusReceived:
 
 
 @dataclass(frozen=True)
-class Resumed:
-    """A transport was attached after the session had begun; nothing was lost."""
-
-    epoch: int
-
-
-@dataclass(frozen=True)
 class TransportDead:
     """The session has given up a transport: close it. The session itself waits for the next one."""
 
@@ -116,13 +100,11 @@ class SessionOver:
 
 Event = (
     StreamOpened
-    | StreamAccepted
     | DataReceived
     | EofReceived
     | StreamReset
     | StreamWritable
     | StatusReceived
-    | Resumed
     | TransportDead
     | RoundTrip
     | SessionOver

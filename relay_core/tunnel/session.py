@@ -17,17 +17,17 @@ from collections import Counter
 from collections.abc import Callable
 
 from relay_core.tunnel import frames, payloads
-from relay_core.tunnel.events import Event, Resumed, RoundTrip, SessionOver, StatusReceived, TransportDead
+from relay_core.tunnel.events import Event, RoundTrip, SessionOver, StatusReceived, TransportDead
 from relay_core.tunnel.frames import HEADER_SIZE, IGNORABLE, Buffer, Frame, FrameDecoder, encode_frame
 from relay_core.tunnel.limits import KIB, MAX_CONTROL_PAYLOAD, MAX_REPEATED_BREACHES, UNCONFIRMED_GRACE, Settings
 from relay_core.tunnel.liveness import Liveness
 from relay_core.tunnel.messages import Greeting
 from relay_core.tunnel.outcomes import Breach, Death, OverReason, ProtocolBreach, Refusal, ResetCode, Role
 from relay_core.tunnel.payloads import JsonObject
-from relay_core.tunnel.replay import Receipts
-from relay_core.tunnel.scheduler import Scheduler
-from relay_core.tunnel.stream_table import StreamTable
-from relay_core.tunnel.streams import Streams
+from relay_core.tunnel.streams.replay import Receipts
+from relay_core.tunnel.streams.scheduler import Scheduler
+from relay_core.tunnel.streams.streams import Streams
+from relay_core.tunnel.streams.table import StreamTable
 
 __all__ = ["Session"]
 
@@ -131,7 +131,6 @@ class Session:
             self._emit(TransportDead(self._transport, Death.SUPERSEDED, ""))
         if self._transport:
             self._confirmed = True
-            self._emit(Resumed(epoch))
         self.attached, self._transport = True, epoch
         self.epoch = max(self.epoch, epoch)
         self._decoder = FrameDecoder(self._settings.limits.max_payload)

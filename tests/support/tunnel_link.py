@@ -23,14 +23,12 @@ from relay_core.tunnel import (
     Event,
     NotAttached,
     ResetCode,
-    Resumed,
     RoundTrip,
     Session,
     SessionOver,
     SessionTable,
     Settings,
     StatusReceived,
-    StreamAccepted,
     StreamOpened,
     StreamReset,
     StreamWritable,
@@ -56,7 +54,6 @@ class Side:
         self.accept = accept
         self.consume = consume
         self.opened: dict[int, tuple[object, dict]] = {}
-        self.accepted: set[int] = set()
         self.received: dict[int, bytearray] = defaultdict(bytearray)
         self.unread: dict[int, int] = defaultdict(int)
         self.ended: set[int] = set()
@@ -64,7 +61,6 @@ class Side:
         self.writable: list[int] = []
         self.statuses: list[dict] = []
         self.dead: list[tuple[int, Death]] = []
-        self.resumed: list[int] = []
         self.round_trips: list[float] = []
         self.over: SessionOver | None = None
 
@@ -75,6 +71,11 @@ class Side:
             assert self.over is None, f"{event} after the end"
             self._take(event)
         return events
+
+    def is_accepted(self, stream: int) -> bool:
+        """Whether the peer has accepted a stream of this side."""
+        found = self.session.streams._table.get(stream)
+        return found is not None and found.accepted
 
     def read(self, stream: int, size: int) -> None:
         """The consumer passes on some of what it holds."""
@@ -92,8 +93,6 @@ class Side:
                 self.statuses.append(status)
             case TransportDead(epoch, death):
                 self.dead.append((epoch, death))
-            case Resumed(epoch):
-                self.resumed.append(epoch)
             case RoundTrip(seconds):
                 self.round_trips.append(seconds)
             case SessionOver():
@@ -115,9 +114,6 @@ class Side:
                 self.opened[stream] = (target, metadata)
                 if self.accept:
                     self.session.streams.accept(stream)
-            case StreamAccepted(stream):
-                assert stream not in self.accepted
-                self.accepted.add(stream)
             case EofReceived(stream):
                 assert stream not in self.ended
                 self.ended.add(stream)

@@ -5,15 +5,31 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from relay_core.errors import ConnectionLost
 from relay_core.tunnel.outcomes import ResetCode
 
-if TYPE_CHECKING:
-    from relay_core.net.session.driver import SessionDriver
+__all__ = ["SessionStream", "StreamOwner"]
 
-__all__ = ["SessionStream"]
+
+class StreamOwner(Protocol):
+    """What a stream needs of its session's driver."""
+
+    def send(self, stream_id: int, data: bytes | memoryview, broken: ConnectionLost | None) -> int:
+        """Hand bytes to the session and return how many it took; raises `broken` if there is one."""
+
+    def send_eof(self, stream_id: int, broken: ConnectionLost | None) -> None:
+        """End the sending direction; raises as `send`."""
+
+    def reset(self, stream_id: int, code: ResetCode, text: str) -> None:
+        """End both directions at once."""
+
+    def forget(self, stream_id: int) -> None:
+        """Drop a stream of which both directions have ended."""
+
+    def consumed(self, stream_id: int, size: int) -> None:
+        """Give back credit."""
 
 
 class SessionStream:
@@ -23,7 +39,7 @@ class SessionStream:
     peer after one window.
     """
 
-    def __init__(self, driver: SessionDriver, stream_id: int) -> None:
+    def __init__(self, driver: StreamOwner, stream_id: int) -> None:
         self.id = stream_id
         self._driver = driver
         self._received: deque[bytes] = deque()

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from relay_agent.node.server import FIRST_MEMBER_TIMEOUT
+from relay_agent.node.server import FIRST_PROCESS_TIMEOUT
 from tests.support.jobs import gone, job, run_job
 from tests.support.relay import HC, LocalRelay
 
@@ -235,7 +235,7 @@ async def test_job_that_ends_while_its_agent_is_started(relay, node, millisecond
     status, _, err = await run_job(START + f"start(); time.sleep({milliseconds} / 1000)", **settings(relay, node))
     assert status == 0
     assert "Traceback" not in err
-    deadline = time.monotonic() + FIRST_MEMBER_TIMEOUT / 2
+    deadline = time.monotonic() + FIRST_PROCESS_TIMEOUT / 2
     while node.exists() and time.monotonic() < deadline:
         await asyncio.sleep(0.05)
     assert not node.exists()
@@ -256,4 +256,4 @@ async def test_agent_of_a_job_that_ends_before_it_registers(relay, node):
     assert status == 0
     assert await gone(int(out[0]))
     assert not node.exists()
-    assert time.monotonic() - started < FIRST_MEMBER_TIMEOUT / 2
+    assert time.monotonic() - started < FIRST_PROCESS_TIMEOUT / 2

@@ -50,7 +50,7 @@ def unharmed(link: Link) -> bool:
     stream = link.client.session.streams.open(1)
     link.settle()
     link.agent.collect()
-    return stream in link.client.accepted and link.agent.dead == [] and link.agent.session.epoch == 1
+    return link.client.is_accepted(stream) and link.agent.dead == [] and link.agent.session.epoch == 1
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def test_bytes_go_both_ways_before_and_after_the_answer(link):
         link.settle()
         assert other.opened[stream] == ("tensorboard", {"who": "ada@laptop"})
         assert other.received[stream] == b"request"
-        assert stream in opener.accepted
+        assert opener.is_accepted(stream)
         other.session.streams.send(stream, b"response")
         link.settle()
         assert opener.received[stream] == b"response"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relay_core.tunnel.limits import MAX_STREAM_ID, OPEN_RATE, Limits, Settings
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach, Role, StreamLimitReached
-from relay_core.tunnel.stream import Stream
+from relay_core.tunnel.streams.stream import Stream
 
 __all__ = ["StreamTable"]
 

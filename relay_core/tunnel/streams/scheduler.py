@@ -19,8 +19,8 @@ from relay_core.tunnel import frames
 from relay_core.tunnel.frames import HEADER_SIZE, Buffer
 from relay_core.tunnel.limits import COMPANY_RATE, MAX_PENDING_CONTROL, Settings
 from relay_core.tunnel.payloads import encode_u32
-from relay_core.tunnel.replay import ReplayBuffer, SentFrame
-from relay_core.tunnel.stream import Stream
+from relay_core.tunnel.streams.replay import ReplayBuffer, SentFrame
+from relay_core.tunnel.streams.stream import Stream
 
 __all__ = ["Scheduler"]
 

@@ -16,7 +16,6 @@ from relay_core.tunnel.events import (
     DataReceived,
     EofReceived,
     Event,
-    StreamAccepted,
     StreamOpened,
     StreamReset,
     StreamWritable,
@@ -25,9 +24,9 @@ from relay_core.tunnel.frames import Frame
 from relay_core.tunnel.limits import MAX_U31, MAX_WIDENING
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach, ResetCode, StreamLimitReached
 from relay_core.tunnel.payloads import JsonObject, Target
-from relay_core.tunnel.scheduler import Scheduler
-from relay_core.tunnel.stream import Stream
-from relay_core.tunnel.stream_table import StreamTable
+from relay_core.tunnel.streams.scheduler import Scheduler
+from relay_core.tunnel.streams.stream import Stream
+from relay_core.tunnel.streams.table import StreamTable
 
 __all__ = ["Streams"]
 
@@ -227,7 +226,6 @@ class Streams:
             self._fault(stream, ResetCode.PROTOCOL, "accepted what was not asked")
         else:
             stream.accepted = True
-            self._emit(StreamAccepted(stream.id))
 
     def _on_fin(self, frame: Frame, _now: float) -> None:
         stream = self._table.get(frame.stream)

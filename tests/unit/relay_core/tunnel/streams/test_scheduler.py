@@ -5,8 +5,8 @@ import pytest
 from relay_core.tunnel import frames
 from relay_core.tunnel.frames import Frame, FrameDecoder
 from relay_core.tunnel.limits import KIB, MAX_PENDING_CONTROL, MIB, Limits, Settings
-from relay_core.tunnel.scheduler import Scheduler
-from relay_core.tunnel.stream import Stream
+from relay_core.tunnel.streams.scheduler import Scheduler
+from relay_core.tunnel.streams.stream import Stream
 
 SETTINGS = Settings(limits=Limits(max_payload=100), replay_bytes=1000, control_reserve=8 * KIB, send_queue=MIB, turn=10)
 

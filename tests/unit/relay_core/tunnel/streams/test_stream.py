@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_core.tunnel.stream import PIECE, SendQueue, Stream
+from relay_core.tunnel.streams.stream import PIECE, SendQueue, Stream
 
 
 def a_stream(*, window: int = 100, credit: int = 100, queue_limit: int = 100) -> Stream:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from relay_core.tunnel import frames
 from relay_core.tunnel.limits import Settings
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach
-from relay_core.tunnel.replay import Receipts, ReplayBuffer
+from relay_core.tunnel.streams.replay import Receipts, ReplayBuffer
 
 SETTINGS = Settings(ack_bytes=1000, ack_frames=4, ack_delay=0.1)
 
