@@ -41,7 +41,7 @@ async def serve_stream(target: Target, stream: DirectStream, traffic: Traffic, *
         target: What is dialled.
         stream: The client's.
         traffic: Counts what is carried.
-        ask_ahead: Whether the client can do with answers to what its editor has not asked yet.
+        ask_ahead: Whether the client supports prefetch.
 
     Raises:
         ProtocolError: the client of a DAP target does not speak DAP; nothing was dialled.
@@ -73,7 +73,7 @@ async def serve_stream(target: Target, stream: DirectStream, traffic: Traffic, *
 
 
 async def _first_bytes(stream: ByteStream, *, patience: float) -> bytes:
-    """Return enough bytes to tell a debugger from other clients, or what came within `patience` seconds.
+    """Return enough bytes to recognise a debugger, or what came within `patience` seconds.
 
     Raises:
         ConnectionLost: the client left before it sent anything.

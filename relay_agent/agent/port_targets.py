@@ -37,7 +37,7 @@ class PortTarget:
     async def connect_to(self, port: int) -> None:
         """Refuse: this program has no channel for such a request."""
         raise ConfigurationError(
-            f"port {self.logical_port} is served by a program that cannot be told to dial {port}",
+            f"port {self.logical_port} is served by a program that cannot be made to dial {port}",
             hint='use a launch configuration with "connect" instead of "listen"',
         )
 

@@ -208,7 +208,7 @@ def _script() -> str:
 
 
 def _refuse_secret_without_vault(access: Mapping[str, Any]) -> None:
-    """Say so before anything is started."""
+    """Refuse, before anything is started, a secret's name without a Key Vault to look in."""
     secret = access.get("connection_string_secret")
     if any(access.get(name) for name in ("connection_string", "connection_string_file", "key_vault", "namespace")):
         return

@@ -1,8 +1,8 @@
 """How pydevd looks at each line that runs: taken off every thread, and put back.
 
-pydevd has no such switch. After a debugger has left it goes on tracing, and up to Python 3.11 traced code runs several
-times slower. It is all undone here except what costs nothing, so that a later debugger finds everything in its place:
-its socket, its threads and its patches of the standard library stay.
+pydevd has no such switch. It continues to trace after a debugger has left, and up to Python 3.11 traced code runs
+several times slower. It is all undone here except what costs nothing, so that a later debugger finds everything in its
+place: its socket, its threads and its patches of the standard library stay.
 
 Python 3.10 and 3.11 let a thread clear its own trace function only. So each thread gets one that clears itself when
 the thread next reaches a line or a call; a thread that is in C code, asleep for instance, does so when it comes back.
@@ -25,7 +25,7 @@ from relay_core.errors import RelayDebugError
 __all__ = ["reach_threads", "start_tracing", "stop_tracing"]
 
 ROUNDS = 3
-"""How often a thread is told; what pydevd is doing in it at that moment may undo the first time."""
+"""How often a trace function is replaced; what pydevd does in the thread at that moment may undo the first time."""
 ROUND_TIME = 0.05
 """Seconds for all threads to answer, several times what they wait for each other's turn; one in C code cannot."""
 
@@ -83,7 +83,7 @@ def reach_threads() -> None:
         pydevd = _Pydevd.find()
     except RelayDebugError:  # then it has done what it can
         return
-    if pydevd.uses_monitoring or pydevd.tracing._load_python_helper_lib() is not None:  # noqa: SLF001 - it says
+    if pydevd.uses_monitoring or pydevd.tracing._load_python_helper_lib() is not None:  # noqa: SLF001 - None if there is none
         return
     if sys.version_info >= (3, 12):
         threading.settrace_all_threads(pydevd.debugger.trace_dispatch)
@@ -172,15 +172,15 @@ class _Release:
         self._answered: set[int] = set()
 
     def run(self) -> None:
-        """Clear this thread, and tell the others until they have answered or seem to be in C code."""
+        """Clear this thread, and have the others clear themselves, unless they seem to be in C code."""
         self._let_go(sys._getframe(), "call", None)  # noqa: SLF001 - its documented name
         for _ in range(ROUNDS):
-            waiting = self._tell()
+            waiting = self._reach()
             deadline = time.monotonic() + ROUND_TIME
             while not waiting <= self._answered and time.monotonic() < deadline:
                 time.sleep(ROUND_TIME / 20)
 
-    def _tell(self) -> set[int]:
+    def _reach(self) -> set[int]:
         """Put `_let_go` where the next event of each thread will find it, and return their numbers."""
         running = sys._current_frames()  # noqa: SLF001 - its documented name
         frames = {thread: frame for thread, frame in running.items() if thread not in self._done()}

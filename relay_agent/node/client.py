@@ -32,7 +32,7 @@ LEAVE_TIMEOUT = 2.0
 REAP_TIMEOUT = 1.0
 """Seconds for an agent that has hung up to be gone."""
 REJOIN_LIMIT = 5
-"""Agents that may die under one process before it goes on without."""
+"""Agents that may die under one process before it continues without one."""
 REJOIN_SPREAD = 0.5
 """Seconds over which the ranks of a node come back, so that not all of them run for the lock."""
 
@@ -59,7 +59,7 @@ class NodeClient:
         on_failure: Callable[[RelayDebugError], None] = lambda _failure: None,
     ) -> None:
         self.hopeless = threading.Event()
-        """Set when no debugger can come any more; `failure` then says why."""
+        """Set when no debugger can come any more; `failure` is then the reason."""
         self.listening = threading.Event()
         """Set when the relay has accepted the agent."""
         self.registered = threading.Event()
@@ -95,19 +95,19 @@ class NodeClient:
         return os.getpid() == self._owner
 
     def set_state(self, state: str, detail: str = "", until: float | None = None) -> None:
-        """Tell the agent, and through it the clients, what this process does, and until when (unix seconds)."""
+        """Announce to the agent, and so to the clients, what this process does, and until when (Unix time)."""
         self.prepare_state(state, detail, until)()
 
     def prepare_state(self, state: str, detail: str = "", until: float | None = None) -> Callable[[], None]:
-        """Return what tells it later, without a line of the standard library at which a debugger could stop."""
+        """Return a function that announces it later, without running code in which a debugger could stop."""
         fields = {"state": state, "detail": detail, "until": until}
         line = encode(fields)
 
-        def tell() -> None:
+        def announce() -> None:
             self._target |= {**fields, "since": time.time()}
             self._send_line(line)
 
-        return tell
+        return announce
 
     def leave(self) -> None:
         """Say goodbye, and give the agent a moment to deliver the last bytes; in a forked child this does nothing."""
@@ -198,7 +198,7 @@ class NodeClient:
         return self._send_line(encode(message))
 
     def _send_line(self, line: bytes) -> bool:
-        """Send if there is an agent; one that comes later is told everything by the registration."""
+        """Send if there is an agent; a later one gets everything with the registration."""
         with self._sending:
             if self._connection is None:
                 return False
@@ -218,7 +218,7 @@ class NodeClient:
 
 
 def _offer_dump(directory: NodeDirectory) -> Message | None:
-    """Return how the agent can have this process's stacks while C code holds the GIL; None if there is no way."""
+    """Return how the agent can have this process's stacks while C code holds the GIL; None if that is impossible."""
     path = directory.root / f"{directory.name}-{os.getpid()}.stacks"
     try:
         number = register_dump(path)

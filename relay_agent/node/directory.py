@@ -5,7 +5,7 @@
         4f1d0c9a2b7e.sock             where it is met
 
 The name stands for what the agent listens to: processes with the same hybrid connection and the same credentials share
-an agent. It is a digest, so it says nothing about either.
+an agent. It is a digest, which reveals neither.
 
 A lock that nobody holds means that no agent lives, whatever else lies around: that is from one that was killed, and
 the next agent of this user that leaves takes it along. Whoever removes a lock file holds it, and whoever has just

@@ -115,7 +115,7 @@ class RegisteredProcess:
 
         Raises:
             ConnectionLost: it has ended, or does not answer within so many seconds.
-            RelayDebugError: it says that it cannot.
+            RelayDebugError: it answers that it cannot.
         """
         if self._writer.is_closing():
             raise TargetGone(f"{self} has ended")
@@ -150,7 +150,7 @@ class RegisteredProcess:
         self._writer.close()
 
     def send(self, message: Message) -> None:
-        """Tell the process something."""
+        """Send the process a message, unless it has gone."""
         if not self._writer.is_closing():
             self._writer.write(encode(message))
 

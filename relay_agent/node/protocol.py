@@ -32,7 +32,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(line: bytes) -> Message:
-    """Read a line; what is no JSON object reads as an empty message, which nobody reacts to."""
+    """Read a line; anything but a JSON object becomes an empty message, which is ignored."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):

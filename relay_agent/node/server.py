@@ -66,7 +66,7 @@ async def serve_node(root: Path, name: str, listener: int, lock: int) -> None:
             await asyncio.wait({serving, leaving}, return_when=asyncio.FIRST_COMPLETED)
             directory.sweep()
             directory.clean()
-            os.close(lock)  # the next process starts the next agent, while this one says goodbye
+            os.close(lock)  # the next process starts the next agent, while this one ends its sessions
             server.close()
             if serving.done() and (error := serving.result()) is not None:
                 raise error
@@ -197,7 +197,7 @@ async def _next_message(reader: asyncio.StreamReader) -> Message:
 
 
 def _peer_pid(writer: asyncio.StreamWriter) -> int:
-    """Return the process at the other end as the kernel knows it; 0 where it does not say (macOS)."""
+    """Return the process at the other end as the kernel knows it; 0 where that is unknown (macOS)."""
     connection: socket.socket = writer.get_extra_info("socket")
     if not hasattr(socket, "SO_PEERCRED"):
         return 0

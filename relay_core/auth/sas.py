@@ -68,7 +68,7 @@ class SasTokenCredential:
         return f"signature of rule '{self._key_name}'"
 
     async def token(self, endpoint: Endpoint) -> Token:  # noqa: ARG002 - the seam's signature
-        """Return the token, even if it has expired: the relay then says so in its own words."""
+        """Return the token, even if it has expired: the relay's refusal then explains it."""
         return self._token
 
 

@@ -1,4 +1,4 @@
-"""What a session tells its owner; `Session.events()` hands them out in the order in which they happened."""
+"""What happens in a session, for its owner; `Session.events()` hands them out in the order in which they happened."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class StreamOpened:
     target: Target
     """Logical port or name, to be checked against what may be reached."""
     metadata: JsonObject
-    """What the peer says about who opens it and why."""
+    """Who opens it and why, from the peer."""
 
 
 @dataclass(frozen=True)
 class DataReceived:
-    """Bytes of a stream; tell `Streams.consumed` when they have been passed on, not when they have been queued."""
+    """Bytes of a stream; call `Streams.consumed` when they have been passed on, not when they have been queued."""
 
     stream: int
     data: bytes
@@ -42,7 +42,7 @@ class DataReceived:
 
 @dataclass(frozen=True)
 class EofReceived:
-    """The peer ended its direction of a stream; ours goes on."""
+    """The peer ended its direction of a stream; ours stays open."""
 
     stream: int
 

@@ -1,9 +1,9 @@
-"""Sequence numbers and what hangs on them: what the peer may still need, and what it must be told we have.
+"""Sequence numbers, and what depends on them: what the peer may still need, and what we must acknowledge.
 
 `ReplayBuffer` is the sending side. A frame gets its number when it leaves for the first time and is kept, header and
 all, until the peer acknowledges it; after a resume the rest leaves again, byte for byte.
 
-`Receipts` is the receiving side. An ACK says "safe to forget", nothing else: it never waits for a slow consumer.
+`Receipts` is the receiving side. An ACK means "safe to forget", nothing else: it never waits for a slow consumer.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ReplayBuffer:
 
 
 class Receipts:
-    """What was received in order, and when the peer should hear about it.
+    """What was received in order, and when to acknowledge it.
 
     Args:
         settings: `ack_bytes`, `ack_frames` and `ack_delay`.

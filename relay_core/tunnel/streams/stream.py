@@ -168,7 +168,7 @@ class Stream:
         self.blocked = False
 
     def unblocked(self) -> bool:
-        """Whether a waiting writer can go on; says so once."""
+        """Whether a waiting writer can continue; True once for each wait."""
         if not self.blocked or self.credit <= 0 or self.queue.size > self._queue_limit // 2:
             return False
         self.blocked = False

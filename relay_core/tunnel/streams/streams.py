@@ -152,7 +152,7 @@ class Streams:
         window is widened.
 
         Returns:
-            Whether the peer is to be told now.
+            Whether a frame for the peer is due now.
 
         Raises:
             ValueError: more than was received.
@@ -174,7 +174,7 @@ class Streams:
             self._scheduler.drop(stream)
 
     def progressed(self, stream: Stream) -> None:
-        """A stream had a turn, got credit or ended: perhaps it is finished, perhaps its writer can go on."""
+        """A stream had a turn, got credit or ended: perhaps it is finished, perhaps its writer can continue."""
         if stream.finished:
             self._forget(stream)
         elif stream.unblocked():
