@@ -12,8 +12,6 @@ import asyncio
 import contextlib
 import sys
 
-from relay_core.net.rendezvous import RendezvousStream
-
 from relay_core.auth import credential_from_connection_string, find_connection_string
 from relay_core.errors import RelayDebugError
 from relay_core.net import HybridConnectionListener, connect
@@ -21,6 +19,7 @@ from relay_core.net.streams.pump import READ_SIZE, Traffic, pump, set_nodelay
 from relay_core.net.tasks import TaskSet
 from relay_core.net.tls import client_tls
 from relay_core.program.run import run_until_stopped
+from tests.bench.rendezvous_stream import RendezvousStream
 
 
 async def agent(connection_file: str, ca_file: str, port: int) -> None:

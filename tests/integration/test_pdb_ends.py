@@ -46,7 +46,7 @@ async def test_job_that_waits(tmp_path):
         import sys, threading, time
         from relay_agent.debuggee.debugger import debugger
         def watch(main=threading.main_thread().ident):
-            while sys._current_frames()[main].f_globals["__name__"] not in ("threading", debugger.__name__):
+            while sys._current_frames()[main].f_globals["__name__"] not in ("threading", debugger.__module__):
                 time.sleep(0.01)
             open(sys.argv[2], "w").write("it waits")
         threading.Thread(target=watch, daemon=True).start()
