@@ -10,14 +10,17 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from relay_agent.agent.attachments import Holders
 from relay_agent.agent.dial import serve_stream
 from relay_agent.agent.port_targets import PortTarget, PortTargets
 from relay_agent.agent.reverse import dial_back
 from relay_agent.agent.targets import Target, TargetGone, TargetProvider
+from relay_core.agent_api.announcement import AgentId, AgentInfo
+from relay_core.agent_api.metadata import ClientStatus, StreamMetadata
+from relay_core.agent_api.requests import Failure, Listen, Request, parse_request
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.dap.prefetch import ASKS_AHEAD
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Credential
@@ -25,7 +28,6 @@ from relay_core.hyco.listener import ListenerState
 from relay_core.net.hybrid.listener import HybridConnectionListener
 from relay_core.net.hybrid.offer import Offer
 from relay_core.net.session.agent import AgentTunnels, Grace
-from relay_core.net.session.client import GENERATION
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.secure_channel import NO_TUNNEL_KEY, TunnelIdentity
 from relay_core.net.session.stream import SessionStream
@@ -36,14 +38,13 @@ from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader
 from relay_core.tunnel.limits import Settings
 from relay_core.tunnel.outcomes import ResetCode, Role
-from relay_core.tunnel.payloads import JsonObject
 
 __all__ = ["Agent"]
 
 UPGRADE_REQUIRED = 426
 """Upgrade Required (RFC 9110, 15.5.22): the sender does not speak the tunnel."""
-REQUESTS = frozenset({"listen", "stacks", "wake"})
-"""What a client may open a stream for besides ports."""
+ANONYMOUS = "somebody"
+"""A client that does not announce its user."""
 DRAIN_TIMEOUT = 1.5
 """Seconds that connections may still take when the agent ends: debugpy's last words to the editor are among them. The
 job waits 2 s for its agent."""
@@ -83,31 +84,29 @@ class Agent:
         self._on_listening = on_listening
         self._encrypted = tunnel_key is not None
         self._listener = HybridConnectionListener(endpoint, credential, tls=tls, on_state=self._show_state)
+        self._info = AgentInfo(
+            AgentId(self._listener.listener_id),
+            host=socket.gethostname(),
+            cwd=os.getcwd(),  # noqa: PTH109 - text for people
+            prefetch=True,
+        )
         self._tunnels = AgentTunnels(
             TunnelIdentity(Role.AGENT, tunnel_key) if tunnel_key is not None else None,
-            info={
-                "agent": self._listener.listener_id,
-                "host": socket.gethostname(),
-                "cwd": os.getcwd(),  # noqa: PTH109 - text for people
-                GENERATION: 0,
-                ASKS_AHEAD: True,
-                **self._describe(),
-            },
+            info=self._announcement().encode(),
             on_open=self._open,
-            on_status=self._provider.status_received,
+            on_status=lambda status: self._provider.status_received(ClientStatus.parse(status)),
             settings=settings or tunnel_settings(grace=Grace().idle),
             grace=grace or Grace(in_use=keep_seconds(default=Grace().in_use)),
         )
         self._connections = TaskSet()
         self._told = ""
-        self._generation = 0
 
     def __repr__(self) -> str:
         return f"<Agent {self._listener!r} {self._provider!r}>"
 
     def publish(self) -> None:
-        """Tell the clients what there is now."""
-        self._tunnels.send_status(self._describe())
+        """Announce to the clients what there is now."""
+        self._tunnels.send_status(self._announcement().encode())
 
     async def drain(self, target: Target, *, within: float) -> None:
         """Wait, but no longer than so many seconds, until no client is connected to a target."""
@@ -157,17 +156,20 @@ class Agent:
         except RelayDebugError as error:
             logger.warning("a client could not be served: %s", error)
 
-    def _describe(self) -> JsonObject:
-        targets = [{**target.describe(), **self._holders.describe(target)} for target in self._provider.targets()]
-        return {"targets": targets, **self._provider.describe()}
+    def _announcement(self) -> AgentInfo:
+        targets = tuple(
+            replace(target.describe(), attachment=self._holders.attachment(target))
+            for target in self._provider.targets()
+        )
+        return self._provider.describe(replace(self._info, targets=targets))
 
     def _open(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
-        """A client wants to be connected to a target, or to have a question answered."""
-        user = str(event.metadata.get("user", "somebody"))
-        ask_ahead = event.metadata.get(ASKS_AHEAD) is True
-        if isinstance(event.target, str) and event.target.partition("/")[0] in REQUESTS:
+        """Connect a client to a target, or answer its request."""
+        metadata = StreamMetadata.parse(event.metadata)
+        user, ask_ahead = metadata.user or ANONYMOUS, metadata.prefetch
+        if isinstance(event.target, str) and (request := parse_request(event.target)):
             driver.accept(stream)
-            answering = self._answer(event.target, stream, driver, user, ask_ahead=ask_ahead)
+            answering = self._answer(request, stream, driver, user, ask_ahead=ask_ahead)
             self._connections.spawn(answering, name=f"request {event.target}")
             return
         target = self._provider.find(event.target) if isinstance(event.target, int) else None
@@ -205,21 +207,18 @@ class Agent:
             logger.info("port %s: closed (%d bytes in, %d out)", target, traffic.received, traffic.sent)
 
     async def _answer(
-        self, request: str, stream: SessionStream, driver: SessionDriver, user: str, *, ask_ahead: bool
+        self, request: Request, stream: SessionStream, driver: SessionDriver, user: str, *, ask_ahead: bool
     ) -> None:
-        """Answer a named request: one JSON object, then the end."""
+        """Answer a request: one JSON object, then the end."""
         try:
-            what, _, port = request.partition("/")
-            if what == "listen":
-                number = int(port) if port.isdecimal() else 0
-                await self._dial_back(number, stream, driver, user, ask_ahead=ask_ahead)
+            if isinstance(request, Listen):
+                await self._dial_back(request.port, stream, driver, user, ask_ahead=ask_ahead)
                 return
-            answer = await self._provider.answer(request)
-        except ConnectionLost as lost:
-            answer = {"error": lost.sentence, "hint": lost.hint}
+            answer = (await self._provider.answer(request)).encode()
         except RelayDebugError as error:
-            logger.warning("%s for %s: %s", request, user, error)
-            answer = {"error": error.sentence, "hint": error.hint}
+            if not isinstance(error, ConnectionLost):
+                logger.warning("%s for %s: %s", request.encode(), user, error)
+            answer = Failure(error.sentence, error.hint).encode()
         with contextlib.suppress(ConnectionLost):
             await stream.write(json.dumps(answer).encode())
             await stream.close()
@@ -241,11 +240,10 @@ class Agent:
             ports = ", ".join(str(target.logical_port) for target in self._provider.targets())
             logger.info("listening on '%s' (namespace %s), port %s", self._endpoint.path, self._endpoint.host, ports)
             self._told = ""
-            # The relay that ended the control channel may be about to end the transports as well.
-            self._tunnels.send_status({GENERATION: self._generation})
+            self.publish()  # with the generation
             self._on_listening()
         elif error is not None:
-            self._generation += 1
+            self._info = replace(self._info, generation=self._info.generation + 1)
             if state is ListenerState.WAITING:
                 self._show_trouble(error)
 

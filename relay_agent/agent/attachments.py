@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from relay_agent.agent.targets import Target
+from relay_core.agent_api.announcement import Attachment
 from relay_core.errors import ConnectionLost
 from relay_core.net.session.driver import SessionDriver
-from relay_core.tunnel.payloads import JsonObject
 
 __all__ = ["Holders"]
 
@@ -94,9 +94,7 @@ class Holders:
         if holder := self._holders.get(target):
             await holder.gone.wait()
 
-    def describe(self, target: Target) -> JsonObject:
-        """Return who holds a debuggee and since when, in the words of the tunnel's status."""
+    def attachment(self, target: Target) -> Attachment | None:
+        """Return whose debugger is attached to a debuggee; None if none is, and for ports that are shared."""
         holder = self._holders.get(target)
-        if holder is None or not target.dap_only:
-            return {}
-        return {"holder": holder.user, "held_since": holder.since, "state": "attached"}
+        return None if holder is None or not target.dap_only else Attachment(holder.user, holder.since)

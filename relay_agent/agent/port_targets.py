@@ -7,10 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from relay_core.agent_api.announcement import AgentInfo, TargetInfo
+from relay_core.agent_api.metadata import ClientStatus
+from relay_core.agent_api.requests import Ready, Stacks, Wake
+from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import ConfigurationError, UsageError
-from relay_core.tunnel.payloads import JsonObject
 
 __all__ = ["PortTarget", "PortTargets", "parse_targets"]
 
@@ -44,9 +47,9 @@ class PortTarget:
     def detached(self) -> None:
         """Do nothing: the program behind the port runs on."""
 
-    def describe(self) -> JsonObject:
-        """Return the fields that are announced to clients."""
-        return {"port": self.logical_port}
+    def describe(self) -> TargetInfo:
+        """Return what is announced about it."""
+        return TargetInfo(self.logical_port)
 
 
 class PortTargets:
@@ -70,18 +73,19 @@ class PortTargets:
         """Return all ports."""
         return [target for _, target in sorted(self._targets.items())]
 
-    def describe(self) -> JsonObject:
-        """Return the ports that are not for debuggers only, as forwards."""
-        return {"forwards": [target.logical_port for target in self.targets() if not target.dap_only]}
+    def describe(self, agent: AgentInfo) -> AgentInfo:
+        """Return the announcement with the ports that are not for debuggers only, as forwards."""
+        forwards = tuple(target.logical_port for target in self.targets() if not target.dap_only)
+        return replace(agent, forwards=forwards)
 
-    async def answer(self, request: str) -> JsonObject:
+    async def answer(self, request: Wake | Stacks) -> Ready | NodeStacks:
         """Refuse: there is no process to ask."""
         raise ConfigurationError(
-            f"this agent serves ports, not processes; it cannot answer '{request}'",
+            f"this agent serves ports, not processes; it cannot answer '{request.name}'",
             hint="start the job with --is-debug true or relay-agent run",
         )
 
-    def status_received(self, status: Mapping[str, object]) -> None:
+    def status_received(self, status: ClientStatus) -> None:
         """Ignore it: conflicts between agents do not concern fixed ports."""
 
 

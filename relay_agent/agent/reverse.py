@@ -9,11 +9,13 @@ Some teams have such configurations from the azure-debug-relay package. The clie
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable
 
 from relay_agent.prefetch.stream import AskAhead
-from relay_core.dap.prefetch import ASKS_AHEAD
+from relay_core.agent_api.metadata import StreamMetadata
+from relay_core.agent_api.requests import Ready
 from relay_core.errors import ConnectionLost
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
@@ -57,7 +59,7 @@ async def dial_back(
         server = await asyncio.start_server(accepted, "127.0.0.1", 0, limit=READ_SIZE)
         try:
             await connect(server.sockets[0].getsockname()[1])
-            await stream.write(b'{"ready": true}\n')
+            await stream.write(json.dumps(Ready().encode()).encode() + b"\n")
             while await stream.read():
                 pass
         finally:
@@ -75,7 +77,7 @@ async def _carry(
     set_nodelay(writer)
     traffic = Traffic()
     try:
-        stream: DirectStream = driver.open(logical_port, {ASKS_AHEAD: ask_ahead})
+        stream: DirectStream = driver.open(logical_port, StreamMetadata(prefetch=ask_ahead).encode())
         if ask_ahead:
             stream = interposed = InterposedStream(stream, AskAhead())
             interposed.inject_into(writer)

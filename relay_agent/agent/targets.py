@@ -6,11 +6,14 @@ There are two providers: `relay_agent.agent.port_targets` (fixed ports, `relay-a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Protocol
 
+from relay_core.agent_api.announcement import AgentInfo, TargetInfo
+from relay_core.agent_api.metadata import ClientStatus
+from relay_core.agent_api.requests import Ready, Stacks, Wake
+from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import ConnectionLost
-from relay_core.tunnel.payloads import JsonObject
 
 __all__ = ["Target", "TargetGone", "TargetProvider"]
 
@@ -48,8 +51,8 @@ class Target(Protocol):
     def detached(self) -> None:
         """React to the departure of the last client."""
 
-    def describe(self) -> JsonObject:
-        """Return the fields that are announced to clients."""
+    def describe(self) -> TargetInfo:
+        """Return what is announced about it, but for who is attached."""
 
 
 class TargetProvider(Protocol):
@@ -58,18 +61,18 @@ class TargetProvider(Protocol):
     def find(self, port: int) -> Target | None:
         """Return the target with a logical port."""
 
-    def describe(self) -> JsonObject:
-        """Return what is announced besides the targets: forwards, node rank, run."""
+    def describe(self, agent: AgentInfo) -> AgentInfo:
+        """Return the announcement with what is known here besides the targets: forwards, node rank, run."""
 
     def targets(self) -> Iterable[Target]:
         """Return what is announced as targets."""
 
-    async def answer(self, request: str) -> JsonObject:
-        """Return the answer to a named request.
+    async def answer(self, request: Wake | Stacks) -> Ready | NodeStacks:
+        """Return the answer to a request.
 
         Raises:
             RelayDebugError: it cannot be answered.
         """
 
-    def status_received(self, status: Mapping[str, object]) -> None:
+    def status_received(self, status: ClientStatus) -> None:
         """React to a client's STATUS: its view of the hybrid connection."""

@@ -30,6 +30,7 @@ Hold = Callable[[str], bool]
 
 class _Installed(NamedTuple):
     hold: Hold
+    end_hold: Callable[[], None]
     owner: int
     """The process that asked for it."""
     crashed: threading.Lock
@@ -46,12 +47,17 @@ def tracebacks() -> Mapping[int, TracebackType]:
     return dict(_held)
 
 
-def install(hold: Hold) -> None:
-    """Hold this process at its first uncaught exception, in whichever thread; hooks that are set already run after."""
+def install(hold: Hold, end_hold: Callable[[], None] = lambda: None) -> None:
+    """Hold this process at its first uncaught exception, in whichever thread; hooks that are set already run after.
+
+    Args:
+        hold: Waits for a debugger.
+        end_hold: Called when its user has continued or detached, or when nobody came.
+    """
     global _installed  # noqa: PLW0603 - a process crashes once
     before = _installed
     crashed_here = before.crashed if before is not None and before.owner == os.getpid() else threading.Lock()
-    _installed = _Installed(hold, os.getpid(), crashed_here)
+    _installed = _Installed(hold, end_hold, os.getpid(), crashed_here)
     if before is not None:
         return
     main_hook, thread_hook = sys.excepthook, threading.excepthook
@@ -98,6 +104,7 @@ def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
         say(f"the hold ended: {_describe(failure)}")
     finally:
         _held.pop(threading.get_ident(), None)
+        _installed.end_hold()
 
 
 def _stops_at_uncaught() -> bool:

@@ -24,6 +24,7 @@ from relay_core.errors import ConfigurationError, RelayDebugError
 
 if TYPE_CHECKING:
     from relay_agent.node.client import NodeClient
+    from relay_agent.node.protocol import AnswerFields, Ask, TargetRecord
 
 __all__ = ["DebuggedProcess", "begin", "current"]
 
@@ -72,7 +73,7 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
         if settings.on_crash:
             from relay_agent.debuggee.post_mortem import install  # noqa: PLC0415 - if asked for
 
-            install(found.hold_crash)
+            install(found.hold_crash, found.end_hold)
     return found
 
 
@@ -97,7 +98,7 @@ class DebuggedProcess:
         self.port = settings.port + identity.rank
         self.node_client: NodeClient = NodeClient(
             settings.access,
-            self._describe(),
+            self._record(),
             forwards=list(settings.forwards),
             answers={
                 "arm": self._arm,
@@ -121,11 +122,11 @@ class DebuggedProcess:
         several = self.identity.world_size not in {None, 1} or self.identity.rank
         say(f"rank {self.identity.rank}: {text}" if several else text)
 
-    def wait(self, seconds: float, *, state: str = "waiting", detail: str = "") -> bool:
+    def wait(self, seconds: float, *, detail: str = "") -> bool:
         """Wait until a debugger is attached, and return whether one is: stop after `seconds`, or when none can come."""
         if debugger.is_attached():
             return True
-        self.node_client.set_state(state, detail, until=time.time() + seconds)
+        self.node_client.set_state("waiting", detail, until=time.time() + seconds)
         go_on = self.node_client.prepare_state("running")
         try:
             return debugger.wait_for_attach(seconds, self.node_client.hopeless)
@@ -154,20 +155,32 @@ class DebuggedProcess:
         return False
 
     def hold_crash(self, what: str) -> bool:
-        """Wait for a debugger after an uncaught exception, and return whether one is attached."""
+        """Wait for a debugger after an uncaught exception, and return whether one is attached.
+
+        The process is announced as crashed until `end_hold`, so while somebody is looking at the crash, too.
+        """
         hold = self.settings.hold
+        if debugger.is_attached():
+            self.say(f"crashed: {what}; a debugger is attached")
+            self.node_client.set_state("crashed", what)
+            return True
         self.say(f"crashed: {what}; held up to {hold:g} s for a debugger on {self.where}")
-        if self.wait(hold, state="crashed", detail=what):
+        self.node_client.set_state("crashed", what, until=time.time() + hold)
+        if debugger.wait_for_attach(hold, self.node_client.hopeless):
             return True
         self.say("nobody came to look; the process ends")
         return False
+
+    def end_hold(self) -> None:
+        """Announce that the process goes on after a crash: it ends, or the exception was in one of its threads."""
+        self.node_client.set_state("running")
 
     def _tell_failure(self, failure: RelayDebugError | None) -> None:
         """Say once that no debugger can come, whether somebody waits for one or not."""
         if self._failure_told.acquire(blocking=False):
             self.say(f"the job goes on without a debugger: {failure or 'its agent has left'}")
 
-    def _describe(self) -> dict[str, Any]:
+    def _record(self) -> TargetRecord:
         identity = self.identity
         return {
             "port": self.port,
@@ -181,20 +194,20 @@ class DebuggedProcess:
             "since": time.time(),
         }
 
-    def _arm(self, _message: Mapping[str, Any]) -> dict[str, Any]:
+    def _arm(self, _ask: Ask) -> AnswerFields:
         return {"port": debugger.arm(follow_children=self.settings.follow_children)}
 
-    def _release(self, _message: Mapping[str, Any]) -> dict[str, Any]:
+    def _release(self, _ask: Ask) -> AnswerFields:
         debugger.release()
         return {}
 
-    def _stacks(self, message: Mapping[str, Any]) -> dict[str, Any]:
+    def _stacks(self, ask: Ask) -> AnswerFields:
         from relay_agent.stacks.in_process import collect  # noqa: PLC0415 - when asked for only, here and below
 
-        return {"threads": collect(locals=bool(message.get("locals")))}
+        return {"threads": [thread.encode() for thread in collect(locals=ask.get("locals", False))]}
 
-    def _connect(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        debugger.connect(int(message["port"]), follow_children=self.settings.follow_children)
+    def _connect(self, ask: Ask) -> AnswerFields:
+        debugger.connect(ask["port"], follow_children=self.settings.follow_children)
         return {}
 
 

@@ -15,12 +15,23 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from relay_agent.node.connect import connect_or_start
 from relay_agent.node.directory import NodeDirectory
-from relay_agent.node.protocol import Message, decode, encode
+from relay_agent.node.protocol import (
+    Access,
+    AnswerFields,
+    Ask,
+    DumpRecord,
+    Message,
+    Registration,
+    StateChange,
+    TargetRecord,
+    decode,
+    encode,
+)
 from relay_agent.stacks.in_process import register_dump
 from relay_agent.stderr import say
 from relay_core.errors import RelayDebugError
@@ -51,11 +62,11 @@ class NodeClient:
 
     def __init__(
         self,
-        access: Message,
-        target: Message,
+        access: Access,
+        target: TargetRecord,
         *,
         forwards: list[int],
-        answers: dict[str, Callable[[Message], Message]],
+        answers: Mapping[str, Callable[[Ask], AnswerFields]],
         on_failure: Callable[[RelayDebugError], None] = lambda _failure: None,
     ) -> None:
         self.hopeless = threading.Event()
@@ -68,7 +79,7 @@ class NodeClient:
         self.agent_pid = 0
         """The agent's process, once this one is registered."""
         self._access = access
-        self._target = dict(target)
+        self._target = target.copy()
         self._forwards = forwards
         self._answers = answers
         self._on_failure = on_failure
@@ -100,11 +111,11 @@ class NodeClient:
 
     def prepare_state(self, state: str, detail: str = "", until: float | None = None) -> Callable[[], None]:
         """Return a function that announces it later, without running code in which a debugger could stop."""
-        fields = {"state": state, "detail": detail, "until": until}
-        line = encode(fields)
+        change: StateChange = {"state": state, "detail": detail, "until": until}
+        line = encode(change)
 
         def announce() -> None:
-            self._target |= {**fields, "since": time.time()}
+            self._target = {**self._target, **change, "since": time.time()}
             self._send_line(line)
 
         return announce
@@ -144,7 +155,7 @@ class NodeClient:
         if process is not None:
             self._process = process
         with connection, connection.makefile("rb") as lines:
-            registration = {
+            registration: Registration = {
                 "register": self._target,
                 "access": self._access,
                 "forwards": self._forwards,
@@ -171,22 +182,23 @@ class NodeClient:
         elif "listening" in message:
             self.listening.set()
         elif "refused" in message or "failed" in message:
-            sentence = message.get("refused") or message.get("failed")
-            self._give_up(RelayDebugError(str(sentence), hint=str(message.get("hint", ""))))
+            sentence = message["refused"] if "refused" in message else message["failed"]
+            self._give_up(RelayDebugError(sentence, hint=message.get("hint", "")))
         elif "notice" in message:
-            say(str(message["notice"]))
+            say(message["notice"])
         elif "done" in message:
             self._done.set()
 
-    def _answer(self, message: Message) -> None:
-        answer = self._answers.get(str(message["ask"]))
+    def _answer(self, message: Ask) -> None:
+        answer = self._answers.get(message["ask"])
+        fields: AnswerFields
         try:
             fields = {"error": "this process does not know how"} if answer is None else answer(message)
         except RelayDebugError as error:
             fields = {"error": error.sentence, "hint": error.hint}
         except Exception as error:  # noqa: BLE001 - the agent waits, and the thread must live on
             fields = {"error": f"{type(error).__name__}: {error}"}
-        self._send({"answer": message.get("id"), **fields})
+        self._send({"answer": message["id"], **fields})
 
     def _give_up(self, failure: RelayDebugError) -> None:
         self.failure = failure
@@ -217,7 +229,7 @@ class NodeClient:
             os.close(connection.detach())  # its reader would keep a mere close from happening
 
 
-def _offer_dump(directory: NodeDirectory) -> Message | None:
+def _offer_dump(directory: NodeDirectory) -> DumpRecord | None:
     """Return how the agent can have this process's stacks while C code holds the GIL; None if that is impossible."""
     path = directory.root / f"{directory.name}-{os.getpid()}.stacks"
     try:

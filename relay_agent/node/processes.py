@@ -7,16 +7,29 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from relay_agent.agent.port_targets import PortTarget
 from relay_agent.agent.targets import TargetGone
-from relay_agent.node.protocol import Message, encode
+from relay_agent.node.protocol import (
+    Access,
+    Answer,
+    AskFields,
+    Message,
+    Registration,
+    StateChange,
+    TargetRecord,
+    encode,
+)
 from relay_agent.stacks.out_of_process import Dump, stacks_of
+from relay_core.agent_api.announcement import AgentInfo, State, TargetInfo
+from relay_core.agent_api.metadata import ClientStatus
+from relay_core.agent_api.requests import Ready, Stacks, Wake
+from relay_core.agent_api.stacks import NodeStacks, ProcessStacks, ThreadStack
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, RelayDebugError
-from relay_core.tunnel.payloads import JsonObject
 
 __all__ = ["ProcessTable", "RegisteredProcess"]
 
@@ -34,23 +47,26 @@ class RegisteredProcess:
     Args:
         writer: The connection to it.
         pid: As this process sees it.
-        target: The fields of its registration.
+        record: The fields of its registration.
     """
 
     dap_only = True
 
-    def __init__(self, writer: asyncio.StreamWriter, pid: int, target: Message) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, pid: int, record: TargetRecord) -> None:
         self.pid = pid
+        self.info = replace(TargetInfo.parse(record) or TargetInfo(record["port"]), pid=pid)
+        """What clients see of it."""
+        self.node_rank = record.get("node_rank")
+        self.run = record.get("run") or ""
         self.forwards: list[int] = []
         self.dump: Dump | None = None
         """How it can be asked for its stacks by signal."""
         self._writer = writer
-        self._target = dict(target)
-        self._asked: dict[int, asyncio.Future[Message]] = {}
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
 
     def __repr__(self) -> str:
-        return f"<RegisteredProcess port {self.logical_port} pid {self.pid} {self._target.get('state')}>"
+        return f"<RegisteredProcess port {self.logical_port} pid {self.pid} {self.info.state.value}>"
 
     def __str__(self) -> str:
         return f"{self.logical_port} ({self.label})"
@@ -58,26 +74,26 @@ class RegisteredProcess:
     @property
     def label(self) -> str:
         """How it is named in messages to users."""
-        script = self._target.get("script")
-        return f"pid {self.pid}, {script}" if script else f"pid {self.pid}"
+        return f"pid {self.pid}, {self.info.script}" if self.info.script else f"pid {self.pid}"
 
     @property
     def logical_port(self) -> int:
         """The number that users write in `--ports` and launch.json."""
-        return int(self._target["port"])
+        return self.info.port
 
-    def describe(self) -> JsonObject:
-        """Return the fields that are announced to clients."""
-        return {**self._target, "pid": self.pid}
+    def describe(self) -> TargetInfo:
+        """Return what is announced about it."""
+        return self.info
 
-    def set_state(self, message: Message) -> None:
+    def set_state(self, change: StateChange) -> None:
         """Store a state that the process has sent."""
-        fields = {"state": message["state"], "detail": message.get("detail", ""), "until": message.get("until")}
-        self._target |= {**fields, "since": time.time()}
-
-    def get(self, field: str) -> object:
-        """Return one field of its registration."""
-        return self._target.get(field)
+        self.info = replace(
+            self.info,
+            state=State(change["state"]),
+            detail=change.get("detail", ""),
+            until=change.get("until"),
+            since=time.time(),
+        )
 
     async def locate(self) -> tuple[str, int]:
         """Have the process start debugpy, or take it up again, and return where that listens.
@@ -86,7 +102,7 @@ class RegisteredProcess:
             RelayDebugError: debugpy did not start, or the process does not answer.
         """
         answer = await self.ask("arm", within=ARM_TIMEOUT)
-        return "127.0.0.1", int(answer["port"])
+        return "127.0.0.1", answer["port"]
 
     async def connect_to(self, port: int) -> None:
         """Have the process's debugger connect to a port of this machine.
@@ -94,23 +110,23 @@ class RegisteredProcess:
         Raises:
             RelayDebugError: it cannot.
         """
-        await self.ask("connect", within=ARM_TIMEOUT, port=port)
+        await self.ask("connect", {"port": port}, within=ARM_TIMEOUT)
 
-    async def stacks(self, *, with_locals: bool) -> JsonObject:
-        """Return what the threads of the process are doing, as the tunnel's `stacks` request has it."""
+    async def stacks(self, *, with_locals: bool) -> ProcessStacks:
+        """Return what the threads of the process are doing."""
 
-        async def ask() -> list[Message]:
-            threads = (await self.ask("stacks", within=STACKS_TIMEOUT, locals=with_locals))["threads"]
-            return list(threads)
+        async def ask() -> list[ThreadStack]:
+            answer = await self.ask("stacks", {"locals": with_locals}, within=STACKS_TIMEOUT)
+            return [ThreadStack.parse(thread) for thread in answer["threads"]]
 
         found = await stacks_of(self.pid, ask, self.dump, locals=with_locals)
-        return {"port": self.logical_port, "rank": self.get("rank"), "pid": self.pid, **found}
+        return found._replace(port=self.logical_port, rank=self.info.rank)
 
     def detached(self) -> None:
         """Let the process run at full speed again: its debugger has left."""
         self.send({"ask": "release", "id": 0})
 
-    async def ask(self, what: str, *, within: float, **fields: object) -> Message:
+    async def ask(self, what: str, arguments: AskFields | None = None, *, within: float) -> Answer:
         """Ask the process for something and return its answer.
 
         Raises:
@@ -121,10 +137,10 @@ class RegisteredProcess:
             raise TargetGone(f"{self} has ended")
         number = next(self._numbers)
         answered = self._asked[number] = asyncio.get_running_loop().create_future()
-        self.send({"ask": what, "id": number, **fields})
+        self.send({"ask": what, "id": number, **(arguments or AskFields())})
         try:
             async with timeout(within):
-                answer: Message = await answered
+                answer: Answer = await answered
         except TIMEOUT_ERRORS:
             raise ConnectionLost(
                 f"{self} does not answer within {within:g} s",
@@ -133,14 +149,14 @@ class RegisteredProcess:
         finally:
             self._asked.pop(number, None)
         if "error" in answer:
-            raise RelayDebugError(str(answer["error"]), hint=str(answer.get("hint", "")))
+            raise RelayDebugError(answer["error"], hint=answer.get("hint", ""))
         return answer
 
-    def answer_received(self, message: Message) -> None:
+    def answer_received(self, answer: Answer) -> None:
         """Hand an answer to whoever waits for it."""
-        asked = self._asked.get(message["answer"])
+        asked = self._asked.get(answer["answer"])
         if asked is not None and not asked.done():
-            asked.set_result(message)
+            asked.set_result(answer)
 
     def exited(self) -> None:
         """Fail what still waits for an answer: the process has ended."""
@@ -165,7 +181,7 @@ class ProcessTable:
         """Set once a process has registered; `access` is then what it sent."""
         self.none_left = asyncio.Event()
         """Set when the last one has left."""
-        self.access: Message = {}
+        self.access: Access = {}
         self._processes: dict[int, RegisteredProcess] = {}
         self._listener_state: Message | None = None
 
@@ -187,49 +203,44 @@ class ProcessTable:
         """Return the processes, by port."""
         return [process for _, process in sorted(self._processes.items())]
 
-    def describe(self) -> JsonObject:
-        """Return what the processes have in common."""
+    def describe(self, agent: AgentInfo) -> AgentInfo:
+        """Return the announcement with what the processes have in common."""
         first = next(iter(self._processes.values()), None)
-        return {
-            "forwards": sorted(self._forwards()),
-            "node_rank": first.get("node_rank") if first else None,
-            "run": first.get("run") if first else None,
-        }
+        return replace(
+            agent,
+            forwards=tuple(sorted(self._forwards())),
+            node_rank=first.node_rank if first else None,
+            run=first.run if first else "",
+        )
 
     def _forwards(self) -> set[int]:
         return {port for process in self._processes.values() for port in process.forwards}
 
-    async def answer(self, request: str) -> JsonObject:
-        """Answer `wake/PORT`, `stacks` and `stacks/locals`."""
-        what, _, detail = request.partition("/")
-        if what == "stacks":
-            processes = self.targets()
-            asked = (process.stacks(with_locals=detail == "locals") for process in processes)
-            return {"processes": list(await asyncio.gather(*asked))}
-        if what != "wake":
-            raise ConfigurationError(f"this agent does not know the request '{what}'")
-        process = self._processes.get(int(detail)) if detail.isdecimal() else None
+    async def answer(self, request: Wake | Stacks) -> Ready | NodeStacks:
+        """Wake a process, or collect the stacks of all."""
+        if isinstance(request, Stacks):
+            asked = (process.stacks(with_locals=request.locals) for process in self.targets())
+            return NodeStacks(tuple(await asyncio.gather(*asked)))
+        process = self._processes.get(request.port)
         if process is None:
-            raise ConfigurationError(f"nothing here has port {detail}")
+            raise ConfigurationError(f"nothing here has port {request.port}")
         await process.locate()
-        return {"ready": True}
+        return Ready()
 
-    def status_received(self, status: Mapping[str, object]) -> None:
+    def status_received(self, status: ClientStatus) -> None:
         """Write to the job's log that a client has seen two agents claim one port."""
-        conflicts = status.get("conflicts")
-        for conflict in conflicts if isinstance(conflicts, list) else []:
-            process = self._processes.get(conflict.get("port", 0)) if isinstance(conflict, dict) else None
-            if process is not None:
+        for conflict in status.conflicts:
+            if (process := self._processes.get(conflict.port)) is not None:
                 process.send(
                     {
-                        "notice": f"port {conflict['port']} is claimed twice: {conflict.get('kept_by')} keeps it, "
-                        f"{conflict.get('refused')} is not reached; give one job another --debug-port"
+                        "notice": f"port {conflict.port} is claimed twice: {conflict.kept_by} keeps it, "
+                        f"{conflict.refused} is not reached; give one job another --debug-port"
                     }
                 )
 
     # For the server:
 
-    def admit(self, process: RegisteredProcess, message: Message) -> bool:
+    def admit(self, process: RegisteredProcess, message: Registration) -> bool:
         """Add a process, unless its port is taken; a conflict is reported to both processes."""
         port = process.logical_port
         self.access = self.access or message.get("access", {})
@@ -245,8 +256,8 @@ class ProcessTable:
             holder.send({"notice": f"port {port} was claimed by {process.label} as well and refused"})
             return False
         process.forwards = [port for port in message.get("forwards", []) if isinstance(port, int)]
-        if message.get("dump"):
-            process.dump = Dump(Path(message["dump"]["path"]), int(message["dump"]["signal"]))
+        if dump := message.get("dump"):
+            process.dump = Dump(Path(dump["path"]), dump["signal"])
         self._processes[port] = process
         self.none_left.clear()
         process.send({"registered": port, "agent": os.getpid()})

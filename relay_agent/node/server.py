@@ -136,10 +136,10 @@ class _NodeServer:
         """Serve one process until it leaves, closes its connection or is killed."""
         try:
             message = await _next_message(reader)
-            target = message.get("register")
-            if not isinstance(target, dict) or not isinstance(target.get("port"), int):
+            if message is None or "register" not in message or "port" not in message["register"]:
                 return
-            process = RegisteredProcess(writer, _peer_pid(writer) or int(target.get("pid", 0)), target)
+            record = message["register"]
+            process = RegisteredProcess(writer, _peer_pid(writer) or record.get("pid", 0), record)
             if not self._processes.admit(process, message):
                 await writer.drain()
                 return
@@ -185,15 +185,15 @@ async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[Message]:
         yield message
 
 
-async def _next_message(reader: asyncio.StreamReader) -> Message:
-    """Return the next message with something in it, or an empty one at the end."""
+async def _next_message(reader: asyncio.StreamReader) -> Message | None:
+    """Return the next message with something in it, or None at the end."""
     try:
         while line := await reader.readline():
             if message := decode(line):
                 return message
     except (OSError, ValueError):  # it was killed, or sends a line without an end
         pass
-    return {}
+    return None
 
 
 def _peer_pid(writer: asyncio.StreamWriter) -> int:

@@ -16,10 +16,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from types import FrameType, TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from relay_core.agent_api.stacks import Frame, ThreadStack
 
 __all__ = ["MAX_FRAMES", "MAX_THREADS", "collect", "is_helper", "register_dump"]
 
@@ -36,7 +38,7 @@ _FIRST_SIGNAL = 10
 """Offset from SIGRTMIN: the lowest and the highest real-time signals are what other tools take."""
 
 
-def collect(locals: bool = False) -> list[dict[str, Any]]:  # noqa: A002 - so it is called on the wire and on the command line
+def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - so it is called on the wire and on the command line
     """Return what the threads of this process are doing, the main thread first.
 
     Threads of relay-agent and of debugpy are left out, and so is the calling one unless it is the main thread. Of a
@@ -44,38 +46,29 @@ def collect(locals: bool = False) -> list[dict[str, Any]]:  # noqa: A002 - so it
 
     Args:
         locals: Also describe the variables; whatever their `__repr__` does, this takes half a second at most.
-
-    Returns:
-        One `{"name", "ident", "main", "frames"}` per thread; each frame, the innermost last, is
-        `{"file", "line", "function"}` and, if asked for, `"locals"`: text by name.
     """
     main, caller = threading.main_thread().ident, threading.get_ident()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    threads: list[dict[str, Any]] = []
-    described: list[tuple[FrameType, dict[str, Any]]] = []
+    found: list[tuple[int, list[_Place]]] = []
     crash = sys.modules.get("relay_agent.debuggee.post_mortem")
     raised = crash.tracebacks() if crash is not None else {}
     for ident, top in sorted(sys._current_frames().items(), key=lambda item: item[0] != main):  # noqa: SLF001 - its documented name
         stack = list(_outwards(top))
         if ident != main and (ident == caller or is_helper([frame.f_code.co_filename for frame in reversed(stack)])):
             continue
-        places = _own_places(stack, raised.get(ident))[:MAX_FRAMES]
-        frames = [_describe(*place) for place in places]
-        described += zip((frame for frame, _ in places), frames, strict=True)
-        threads.append(
-            {
-                "name": names.get(ident, f"thread {ident:#x}"),
-                "ident": ident,
-                "main": ident == main,
-                "frames": frames[::-1],
-            }
-        )
-        if len(threads) == MAX_THREADS:
+        found.append((ident, _own_places(stack, raised.get(ident))[:MAX_FRAMES]))
+        if len(found) == MAX_THREADS:
             break
+    values: Iterator[Mapping[str, str]] = itertools.repeat({})
     if locals:
         from relay_agent.stacks.local_values import describe_locals  # noqa: PLC0415 - needed when asked for only
 
-        describe_locals(described)
+        values = iter(describe_locals([frame for _, places in found for frame, _ in places]))
+    threads = []
+    for ident, places in found:
+        frames = [_describe(*place, next(values)) for place in places]
+        name = names.get(ident, f"thread {ident:#x}")
+        threads.append(ThreadStack(name, ident, ident == main, tuple(frames[::-1])))
     return threads
 
 
@@ -121,10 +114,10 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _describe(frame: FrameType, line: int | None) -> dict[str, Any]:
+def _describe(frame: FrameType, line: int | None, values: Mapping[str, str]) -> Frame:
     code = frame.f_code
     # A frame between two lines has none.
-    return {"file": code.co_filename, "line": line or code.co_firstlineno, "function": code.co_name}
+    return Frame(code.co_filename, line or code.co_firstlineno, code.co_name, values)
 
 
 class _Registered(NamedTuple):

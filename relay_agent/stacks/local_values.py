@@ -29,24 +29,21 @@ STILL_STUCK = "<not shown: the repr of an earlier request still runs>"
 TOO_MUCH = "<not shown: too many values>"
 
 
-def describe_locals(frames: Sequence[tuple[FrameType, dict[str, Any]]]) -> None:
-    """Add `"locals"` to each dictionary: text by name, of the variables of its frame.
+def describe_locals(frames: Sequence[FrameType]) -> list[dict[str, str]]:
+    """Return the variables of each frame: text by name.
 
     Args:
         frames: The most interesting ones first, as time and space may run out.
     """
-    variables = []
-    for frame, description in frames:
-        found = _variables(frame)
-        variables.append((found, description.setdefault("locals", dict.fromkeys(found, NOT_IN_TIME))))
+    values = [_variables(frame) for frame in frames]
+    described: list[dict[str, str]] = [dict.fromkeys(found, NOT_IN_TIME) for found in values]
     if _Worker.latest is not None and _Worker.latest.is_alive():
-        for _, texts in variables:
-            texts.update(dict.fromkeys(texts, STILL_STUCK))
-        return
-    _Worker.latest = worker = _Worker(variables)
+        return [dict.fromkeys(found, STILL_STUCK) for found in values]
+    _Worker.latest = worker = _Worker(list(zip(values, described, strict=True)))
     worker.start()
     worker.join(BUDGET)
     worker.leave()
+    return described
 
 
 class _Worker(threading.Thread):
@@ -58,7 +55,7 @@ class _Worker(threading.Thread):
     latest: ClassVar[_Worker | None] = None
     """While a `__repr__` keeps it alive, no other is started."""
 
-    def __init__(self, variables: Sequence[tuple[Mapping[str, Any], dict[str, str]]]) -> None:
+    def __init__(self, variables: Sequence[tuple[Mapping[str, object], dict[str, str]]]) -> None:
         super().__init__(name="relay-agent values", daemon=True)
         self._variables = variables
         self._writing = threading.Lock()
@@ -113,7 +110,7 @@ def describe(value: object) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
 
 
-def _variables(frame: FrameType) -> dict[str, Any]:
+def _variables(frame: FrameType) -> Mapping[str, object]:
     """Return the variables of a frame that a person would look at."""
     try:
         values = dict(frame.f_locals)

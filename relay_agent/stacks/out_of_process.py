@@ -22,16 +22,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from relay_agent.stacks.in_process import is_helper
+from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError
 
 __all__ = ["Dump", "parse_dump", "stacks_of"]
-
-Thread = dict[str, Any]
-"""One thread, as `relay_agent.stacks.in_process.collect` describes it."""
 
 DUMP_TIMEOUT = 2.0
 """Seconds for the signal: faulthandler needs a millisecond once a thread of the process is scheduled."""
@@ -67,12 +65,12 @@ class Dump:
 
 async def stacks_of(
     pid: int,
-    ask: Callable[[], Awaitable[list[Thread]]],
+    ask: Callable[[], Awaitable[list[ThreadStack]]],
     dump: Dump | None,
     budget: float = 1.0,
     *,
     locals: bool = False,  # noqa: A002 - so it is called on the wire and on the command line
-) -> dict[str, Any]:
+) -> ProcessStacks:
     """Return what the threads of a process are doing, by the first rung that answers.
 
     Args:
@@ -83,10 +81,9 @@ async def stacks_of(
         locals: Also ask py-spy for variables; `ask` decides about its own answer, and faulthandler has none.
 
     Returns:
-        `{"how": "helper thread" | "faulthandler" | "py-spy" | "none", "threads": [...]}`, and `"error"`, a sentence,
-        where nothing answered.
+        The stacks; its port and rank are for the caller to fill in.
     """
-    rungs: dict[str, Callable[[], Awaitable[list[Thread]]]] = {
+    rungs: dict[str, Callable[[], Awaitable[list[ThreadStack]]]] = {
         "helper thread": partial(_ask_helper, ask, budget),
         "faulthandler": partial(_ask_by_signal, pid, dump),
         "py-spy": partial(_ask_py_spy, pid, with_locals=locals),
@@ -94,16 +91,16 @@ async def stacks_of(
     reasons = []
     for how, rung in rungs.items():
         try:
-            return {"how": how, "threads": await rung()}
+            return ProcessStacks(pid=pid, how=how, threads=tuple(await rung()))
         except RelayDebugError as error:
             reasons.append(error.sentence)
         except (OSError, ValueError, KeyError, TypeError) as error:  # a file or an answer that is not as it should be
             reasons.append(f"{how}: {type(error).__name__}: {error}")
     state = _STATES.get(_status(pid).get("State", "Z")[:1])
-    return {"how": "none", "threads": [], "error": state or "; ".join(reasons)}
+    return ProcessStacks(pid=pid, error=state or "; ".join(reasons))
 
 
-async def _ask_helper(ask: Callable[[], Awaitable[list[Thread]]], budget: float) -> list[Thread]:
+async def _ask_helper(ask: Callable[[], Awaitable[list[ThreadStack]]], budget: float) -> list[ThreadStack]:
     try:
         async with timeout(budget):
             return await ask()
@@ -114,7 +111,7 @@ async def _ask_helper(ask: Callable[[], Awaitable[list[Thread]]], budget: float)
 # The signal
 
 
-async def _ask_by_signal(pid: int, dump: Dump | None) -> list[Thread]:
+async def _ask_by_signal(pid: int, dump: Dump | None) -> list[ThreadStack]:
     if dump is None:
         raise RelayDebugError("it has registered no signal")
     async with dump.asking:
@@ -197,7 +194,7 @@ def _status(process: int | str) -> dict[str, str]:
         return {}
 
 
-def parse_dump(text: str, main: int = 0) -> list[Thread]:
+def parse_dump(text: str, main: int = 0) -> list[ThreadStack]:
     """Read what faulthandler has written; what does not look like it is passed over.
 
     Args:
@@ -207,15 +204,16 @@ def parse_dump(text: str, main: int = 0) -> list[Thread]:
     Returns:
         The threads as `relay_agent.stacks.in_process.collect` describes them, without variables; few have a name.
     """
-    threads: list[Thread] = []
+    threads: list[ThreadStack] = []
     for line in text.splitlines():
         if match := _THREAD.fullmatch(line):
             ident = int(match[1], 16)
             name = match[2] or _name(ident, ident == main)
-            threads.append({"name": name, "ident": ident, "main": ident == main, "frames": []})
+            threads.append(ThreadStack(name, ident, ident == main, ()))
         elif threads and (match := _FRAME.fullmatch(line)):
             number = int(match[2]) if match[2].isdigit() else 0
-            threads[-1]["frames"].insert(0, {"file": match[1], "line": number, "function": match[3]})
+            frames = (Frame(match[1], number, match[3]), *threads[-1].frames)
+            threads[-1] = threads[-1]._replace(frames=frames)
     return _in_order(threads)
 
 
@@ -223,16 +221,16 @@ def _name(ident: int, main: bool) -> str:
     return "MainThread" if main else f"thread {ident:#x}"
 
 
-def _in_order(threads: list[Thread]) -> list[Thread]:
+def _in_order(threads: list[ThreadStack]) -> list[ThreadStack]:
     """Return the threads that are the job's, the main thread first."""
-    jobs = [thread for thread in threads if thread["main"] or not is_helper([f["file"] for f in thread["frames"]])]
-    return sorted(jobs, key=lambda thread: not thread["main"])
+    jobs = [thread for thread in threads if thread.main or not is_helper([frame.file for frame in thread.frames])]
+    return sorted(jobs, key=lambda thread: not thread.main)
 
 
 # py-spy
 
 
-async def _ask_py_spy(pid: int, *, with_locals: bool) -> list[Thread]:
+async def _ask_py_spy(pid: int, *, with_locals: bool) -> list[ThreadStack]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     program = shutil.which("py-spy", path=path)
     if program is None:
@@ -261,15 +259,36 @@ async def _ask_py_spy(pid: int, *, with_locals: bool) -> list[Thread]:
     return _in_order([_from_py_spy(thread, pid) for thread in json.loads(out)])
 
 
-def _from_py_spy(thread: dict[str, Any], pid: int) -> Thread:
+class _PySpyVariable(TypedDict):
+    name: str
+    repr: str | None
+
+
+class _PySpyFrame(TypedDict):
+    filename: str
+    line: int
+    name: str
+    locals: list[_PySpyVariable] | None
+
+
+class _PySpyThread(TypedDict):
+    """One element of what `py-spy dump --json` prints."""
+
+    os_thread_id: int
+    thread_id: int
+    thread_name: str | None
+    frames: list[_PySpyFrame]
+
+
+def _from_py_spy(thread: _PySpyThread, pid: int) -> ThreadStack:
     main, ident = thread["os_thread_id"] == pid, int(thread["thread_id"])
-    frames = [
-        {
-            "file": frame["filename"],
-            "line": frame["line"],
-            "function": frame["name"].rpartition(".")[2],  # py-spy puts the class of `self` in front
-            **({"locals": {one["name"]: one["repr"] or "" for one in frame["locals"]}} if frame["locals"] else {}),
-        }
+    frames = tuple(
+        Frame(
+            frame["filename"],
+            frame["line"],
+            frame["name"].rpartition(".")[2],  # py-spy puts the class of `self` in front
+            {one["name"]: one["repr"] or "" for one in frame["locals"] or []},
+        )
         for frame in reversed(thread["frames"])
-    ]
-    return {"name": thread["thread_name"] or _name(ident, main), "ident": ident, "main": main, "frames": frames}
+    )
+    return ThreadStack(thread["thread_name"] or _name(ident, main), ident, main, frames)

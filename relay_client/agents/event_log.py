@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from relay_client.agents.announcement import AgentInfo
 from relay_client.agents.events import conflict_text, held_texts, news_of
 from relay_client.agents.roster import Conflict, Roster
+from relay_core.agent_api.announcement import AgentId, AgentInfo
 from relay_core.net.session.client import LinkState, LinkStatus
 
 __all__ = ["Bulletin"]
@@ -37,7 +37,7 @@ class Bulletin:
     def __repr__(self) -> str:
         return f"<Bulletin {self.roster!r}>"
 
-    def name(self, agent_id: str) -> str:
+    def name(self, agent_id: AgentId) -> str:
         """Return how people know an agent."""
         agent = self.roster.agent(agent_id)
         return agent.name if agent else f"agent/{agent_id[:8]}"
@@ -50,7 +50,7 @@ class Bulletin:
             if news.is_alarm:
                 self._alarm()
 
-    def link_changed(self, agent_id: str, status: LinkStatus) -> None:
+    def link_changed(self, agent_id: AgentId, status: LinkStatus) -> None:
         """The tunnel to an agent is in another state."""
         if status.state is LinkState.RECONNECTING:
             self.roster.lost(agent_id, time.time())
@@ -82,6 +82,6 @@ class Bulletin:
             if held := held_texts(self.roster, time.time()):
                 logger.info("%s", "; ".join(held))
 
-    def _held(self, agent_id: str) -> str:
+    def _held(self, agent_id: AgentId) -> str:
         agent = self.roster.agent(agent_id)
         return "".join(f"; {text}" for text in held_texts([agent] if agent else [], time.time()))

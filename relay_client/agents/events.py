@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from relay_client.agents.announcement import AgentInfo, State, TargetInfo
 from relay_client.agents.roster import Conflict
 from relay_client.cli.port_ranges import format_ports
 from relay_client.ui.text import MINUTE, duration
+from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo
 
 __all__ = ["News", "conflict_text", "describe_agent", "describe_state", "held_texts", "news_of"]
 
@@ -42,7 +42,7 @@ def news_of(before: AgentInfo | None, after: AgentInfo, now: float) -> Iterator[
     if before is None:
         yield News(f"found {describe_agent(after, now)}")
         for target in after.targets:
-            if target.state is State.CRASHED and not target.holder:
+            if _wants_somebody(target):
                 yield _crashed(target, after, now)
         return
     old = {target.port: target for target in before.targets}
@@ -55,7 +55,7 @@ def news_of(before: AgentInfo | None, after: AgentInfo, now: float) -> Iterator[
     for port in sorted(old.keys() & new.keys()):
         yield from _changes(old[port], new[port], after, now)
     for target in came:
-        if target.state is State.CRASHED and not target.holder:
+        if _wants_somebody(target):
             yield _crashed(target, after, now)
     if after.forwards != before.forwards:
         yield News(f"{after.host} forwards {format_ports(after.forwards) or 'nothing'}")
@@ -65,17 +65,28 @@ def _changes(old: TargetInfo, new: TargetInfo, agent: AgentInfo, now: float) -> 
     where = _where(new, agent)
     if old.pid != new.pid:
         yield News(f"{where} was restarted: pid {old.pid} -> {new.pid}")
-    if new.holder != old.holder:
-        held = f" after {duration(now - old.held_since)}" if old.held_since is not None else ""
-        yield News(f"{where} held by {new.holder}" if new.holder else f"{where} is free: {old.holder} left{held}")
+    yield from _attachment_changes(old.attachment, new.attachment, where, now)
     if (new.state, new.detail, new.pid) == (old.state, old.detail, old.pid):
         return
-    if new.state is State.CRASHED and not new.holder:
+    if _wants_somebody(new):
         yield _crashed(new, agent, now)
     elif new.state is State.WAITING:
         yield News(f"{where} waits for a debugger: press F5 on port {new.port}{_within(new, now)}")
     elif new.state is State.RUNNING and old.state in {State.WAITING, State.CRASHED}:
         yield News(f"{where} runs")
+
+
+def _attachment_changes(old: Attachment | None, new: Attachment | None, where: str, now: float) -> Iterator[News]:
+    if new is not None and (old is None or old.user != new.user):
+        yield News(f"{where} held by {new.user}")
+    elif old is not None and new is None:
+        held = f" after {duration(now - old.since)}" if old.since is not None else ""
+        yield News(f"{where} is free: {old.user} left{held}")
+
+
+def _wants_somebody(target: TargetInfo) -> bool:
+    """Whether it is held at a crash that nobody is looking at."""
+    return target.state is State.CRASHED and target.attachment is None
 
 
 def _crashed(target: TargetInfo, agent: AgentInfo, now: float) -> News:
@@ -104,10 +115,10 @@ def describe_agent(agent: AgentInfo, now: float) -> str:
 def describe_state(target: TargetInfo, now: float) -> str:
     """Return what a target does, in a few words; "" if it is not known."""
     crashed = f"crashed{f': {target.detail}' if target.detail else ''}" if target.state is State.CRASHED else ""
-    if target.holder:
-        held = f"held by {target.holder}"
-        if target.held_since is not None:
-            held += f" for {duration(now - target.held_since)}"
+    if target.attachment is not None:
+        held = f"held by {target.attachment.user}"
+        if target.attachment.since is not None:
+            held += f" for {duration(now - target.attachment.since)}"
         return f"{crashed}, {held}" if crashed else held
     if target.state is State.WAITING:
         return "waiting for a debugger"
@@ -117,7 +128,10 @@ def describe_state(target: TargetInfo, now: float) -> str:
 def held_texts(agents: Iterable[AgentInfo], now: float) -> list[str]:
     """Return a text for each target that somebody's debugger holds: `rank 3 held by bob@laptop for 4 min`."""
     return [
-        f"{target.label} {describe_state(target, now)}" for agent in agents for target in agent.targets if target.holder
+        f"{target.label} {describe_state(target, now)}"
+        for agent in agents
+        for target in agent.targets
+        if target.attachment is not None
     ]
 
 
@@ -143,10 +157,10 @@ def _ports(targets: Iterable[TargetInfo]) -> str:
 
 def _notes(targets: Iterable[TargetInfo], now: float) -> str:
     """Return ranks and states in brackets, of all or, if they are many, of those that are held or want somebody."""
-    shown = [target for target in targets if target.rank is not None or target.holder]
+    shown = [target for target in targets if target.rank is not None or target.attachment is not None]
     if len(shown) > MANY:
         ranks = format_ports(sorted(target.rank for target in shown if target.rank is not None))
-        special = [target for target in shown if target.holder or target.state is State.CRASHED]
+        special = [target for target in shown if target.attachment is not None or target.state is State.CRASHED]
         texts = [f"ranks {ranks}"] if ranks else []
     else:
         special, texts = shown, []

@@ -14,7 +14,8 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from relay_client.agents.announcement import AgentInfo, TargetInfo
+from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
+from relay_core.agent_api.metadata import PortConflict
 
 __all__ = ["Claim", "Conflict", "Destination", "Roster"]
 
@@ -72,13 +73,13 @@ class Conflict:
         """What makes it this conflict, whatever else is told about the two."""
         return self.port, f"{self.kept.agent.id} {self.kept.target.pid}", f"{self.refused.agent.id}"
 
-    def concerns(self, agent_id: str) -> bool:
+    def concerns(self, agent_id: AgentId) -> bool:
         """Whether an agent is one of the two."""
         return agent_id in {self.kept.agent.id, self.refused.agent.id}
 
-    def as_json(self) -> dict[str, object]:
-        """Return what both agents are told."""
-        return {"port": self.port, "kept_by": self.kept.owner, "refused": self.refused.owner}
+    def report(self) -> PortConflict:
+        """Return what is reported to both agents."""
+        return PortConflict(self.port, self.kept.owner, self.refused.owner)
 
 
 @dataclass
@@ -92,7 +93,7 @@ class Roster:
     """The agents that this client has tunnels with. All times are unix seconds of this machine's clock."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[AgentId, _Entry] = {}
         self._numbers = itertools.count(1)
 
     def __repr__(self) -> str:
@@ -122,17 +123,17 @@ class Roster:
             return Claim(info, target, old.stamp, old.heard_at, old.number)
         return Claim(info, target, min(target.since or now, now), now, next(self._numbers))
 
-    def lost(self, agent_id: str, now: float) -> None:
+    def lost(self, agent_id: AgentId, now: float) -> None:
         """An agent cannot be reached for the moment."""
         if (entry := self._entries.get(agent_id)) and entry.away_since is None:
             entry.away_since = now
 
-    def found(self, agent_id: str) -> None:
+    def found(self, agent_id: AgentId) -> None:
         """It can be reached again."""
         if entry := self._entries.get(agent_id):
             entry.away_since = None
 
-    def remove(self, agent_id: str) -> AgentInfo | None:
+    def remove(self, agent_id: AgentId) -> AgentInfo | None:
         """Forget an agent whose session is over."""
         entry = self._entries.pop(agent_id, None)
         return entry.info if entry else None
@@ -142,7 +143,7 @@ class Roster:
         """Number of agents that can be reached."""
         return sum(entry.away_since is None for entry in self._entries.values())
 
-    def agent(self, agent_id: str) -> AgentInfo | None:
+    def agent(self, agent_id: AgentId) -> AgentInfo | None:
         """Return what is known about one agent."""
         entry = self._entries.get(agent_id)
         return entry.info if entry else None
@@ -167,7 +168,7 @@ class Roster:
         owners = (self.owner(port, now) for port in ports)
         return [owner for owner in owners if owner is not None]
 
-    def route(self, destination: Destination, now: float) -> str | None:
+    def route(self, destination: Destination, now: float) -> AgentId | None:
         """Return the id of the agent that a destination leads to."""
         serving = self._serving(destination, now)
         if destination.node_rank is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import getpass
+import logging
 import re
 import socket
 import ssl
@@ -16,14 +17,17 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 
-from relay_client.agents.announcement import AgentInfo
 from relay_client.agents.discovery import Discovery
 from relay_client.agents.event_log import Bulletin
 from relay_client.agents.events import describe_agent
 from relay_client.agents.roster import Claim, Destination, Roster
 from relay_client.agents.search import Seeker
 from relay_client.ports.prefetch import answering
-from relay_core.dap.prefetch import ASKS_AHEAD
+from relay_client.ui.text import printable
+from relay_core.agent_api import VERSION
+from relay_core.agent_api.announcement import AgentId, AgentInfo
+from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
+from relay_core.agent_api.requests import Request
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Credential
@@ -44,6 +48,8 @@ __all__ = ["CLIENT_GRACE", "StreamHandler", "Tunnels"]
 CLIENT_GRACE = 3 * 3600.0
 """Seconds that a session is kept while its agent cannot be reached: a lunch, a flight, a long meeting."""
 _AGENT_ID = re.compile(r"[0-9A-Za-z-]{1,64}", re.ASCII)
+
+logger = logging.getLogger(__name__)
 
 StreamHandler = Callable[[SessionDriver, SessionStream, StreamOpened], None]
 """Takes a stream that an agent has opened; must accept or refuse."""
@@ -80,14 +86,15 @@ class Tunnels:
         self._settings = settings or Settings(grace=CLIENT_GRACE)
         self._ask_ahead = ask_ahead
         self._client_id = str(uuid.uuid4())
-        self._tunnels: dict[str, ClientTunnel] = {}
+        self._tunnels: dict[AgentId, ClientTunnel] = {}
         self._tasks = TaskSet()
         self._bulletin = Bulletin(alarm)
         self._discovery = Discovery(
             self._connect, self._begin, lambda: self._tunnels, client_id=self._client_id, path=endpoint.path
         )
         self.seeker = Seeker(self._discovery, self._tasks)
-        self._conflicts_told: dict[str, list[dict[str, object]]] = {}
+        self._reported: dict[AgentId, ClientStatus] = {}
+        """What each agent knows of its conflicts."""
         self._handlers: dict[int, StreamHandler] = {}
         self._closing = False
 
@@ -113,7 +120,7 @@ class Tunnels:
         """
         wanted = destination if isinstance(destination, Destination) else Destination(destination)
         tunnel = await self._tunnel_to(wanted)
-        return tunnel.driver.open(wanted.port, {"user": _user()})
+        return tunnel.driver.open(wanted.port, StreamMetadata(_user()).encode())
 
     async def open_for(self, writer: asyncio.StreamWriter, destination: Destination) -> DirectStream:
         """Return a stream as `open` does, for a local program that may be an editor: some questions are answered here.
@@ -126,12 +133,12 @@ class Tunnels:
             As `open`.
         """
         tunnel = await self._tunnel_to(destination)
-        if destination.is_forward or not self._asks_ahead(tunnel):
-            return tunnel.driver.open(destination.port, {"user": _user()})
-        return answering(tunnel.driver.open(destination.port, {"user": _user(), ASKS_AHEAD: True}), writer)
+        prefetch = not destination.is_forward and self._prefetches_with(tunnel)
+        stream = tunnel.driver.open(destination.port, StreamMetadata(_user(), prefetch).encode())
+        return answering(stream, writer) if prefetch else stream
 
-    def open_named(self, agent_id: str, request: str) -> SessionStream:
-        """Return a stream for a named request to one agent, e.g. `stacks` or `wake/5678`.
+    def open_request(self, agent_id: AgentId, request: Request) -> SessionStream:
+        """Return a stream for a request to one agent.
 
         Raises:
             ConnectionLost: the agent cannot be reached now.
@@ -139,11 +146,11 @@ class Tunnels:
         tunnel = self._tunnels.get(agent_id)
         if tunnel is None or not tunnel.usable:
             raise ConnectionLost("there is no connection to the agent at the moment")
-        return tunnel.driver.open(request, {"user": _user(), ASKS_AHEAD: self._asks_ahead(tunnel)})
+        return tunnel.driver.open(request.encode(), StreamMetadata(_user(), self._prefetches_with(tunnel)).encode())
 
-    def _asks_ahead(self, tunnel: ClientTunnel) -> bool:
-        """Whether both sides want to."""
-        return self._ask_ahead and tunnel.agent_info.get(ASKS_AHEAD) is True
+    def _prefetches_with(self, tunnel: ClientTunnel) -> bool:
+        """True if both peers support prefetching."""
+        return self._ask_ahead and AgentInfo.parse(tunnel.agent_info).prefetch
 
     @contextlib.contextmanager
     def accepting(self, port: int, handler: StreamHandler) -> Iterator[None]:
@@ -190,7 +197,7 @@ class Tunnels:
         self._tasks.spawn(self.seeker.keep_looking(), name="look for agents now and then")
         self._tasks.spawn(self._bulletin.keep_reminding(), name="remind of what is held")
 
-    def server_of(self, destination: Destination) -> str | None:
+    def server_of(self, destination: Destination) -> AgentId | None:
         """Return the id of the agent that a destination leads to, if it can be reached now."""
         agent_id = self.roster.route(destination, time.time())
         tunnel = self._tunnels.get(agent_id) if agent_id is not None else None
@@ -216,7 +223,7 @@ class Tunnels:
         """Return why a destination cannot be reached, given why looking for it ended."""
         if not isinstance(error, NoListener):
             return error
-        tunnel = self._tunnels.get(agent_id := self.roster.route(wanted, time.time()) or "")
+        tunnel = self._tunnels.get(agent_id := self.roster.route(wanted, time.time()) or AgentId(""))
         if tunnel is not None:
             since = time.strftime("%H:%M:%S", time.localtime(tunnel.status.since))
             return NoListener(
@@ -238,10 +245,11 @@ class Tunnels:
 
     async def _begin(self, websocket: WebSocket) -> bool:
         """Begin a session with whoever answers; False if that is an agent with whom there is one."""
-        info = {"client": self._client_id, "user": _user()}
+        info = ClientInfo(self._client_id, _user()).encode()
         attached, transport = await ClientTunnel.begin(websocket, self._identity, settings=self._settings, info=info)
-        said = attached.session.peer.info.get("agent")
-        agent_id = said if isinstance(said, str) and _AGENT_ID.fullmatch(said) else attached.session.id.hex()
+        agent_id = AgentInfo.parse(attached.session.peer.info).id
+        if not _AGENT_ID.fullmatch(agent_id):
+            agent_id = AgentId(attached.session.id.hex())
         if (known := self._tunnels.get(agent_id)) is not None:
             self._tasks.spawn(ClientTunnel.decline(attached, transport, "this client has one already"), name="decline")
             self._discovery.seen(agent_id)
@@ -263,24 +271,35 @@ class Tunnels:
             on_open=opened,
         )
         self._announced(agent_id)
+        self._check_version(agent_id)
         self._tasks.spawn(self._keep(agent_id, tunnel), name=f"tunnel to {self._bulletin.name(agent_id)}")
         return True
 
-    async def _keep(self, agent_id: str, tunnel: ClientTunnel) -> None:
+    async def _keep(self, agent_id: AgentId, tunnel: ClientTunnel) -> None:
         try:
             await tunnel.run()
         finally:
             del self._tunnels[agent_id]
-            self._conflicts_told.pop(agent_id, None)
+            self._reported.pop(agent_id, None)
             self._discovery.seen(agent_id)
             self.roster.remove(agent_id)
             self._changed()
 
-    def _announced(self, agent_id: str) -> None:
-        self._bulletin.announced(AgentInfo.parse(self._tunnels[agent_id].agent_info, agent_id=agent_id))
+    def _announced(self, agent_id: AgentId) -> None:
+        before, tunnel = self.roster.agent(agent_id), self._tunnels[agent_id]
+        info = AgentInfo.parse(tunnel.agent_info, agent_id=agent_id, clean=printable)
+        if before is not None and before.generation != info.generation:
+            # The relay that ended the agent's control channel may be about to end the transports as well.
+            tunnel.replace_transport()
+        self._bulletin.announced(info)
         self._changed()
 
-    def _link_changed(self, agent_id: str, status: LinkStatus) -> None:
+    def _check_version(self, agent_id: AgentId) -> None:
+        info = self.roster.agent(agent_id)
+        if info is not None and info.version > VERSION:
+            logger.info("%s is newer than this client, which may not show all that it announces", info.name)
+
+    def _link_changed(self, agent_id: AgentId, status: LinkStatus) -> None:
         if self._closing:
             return  # what happens to the tunnels now is this client's own doing
         self._bulletin.link_changed(agent_id, status)
@@ -290,13 +309,13 @@ class Tunnels:
         """Agents or targets have changed: tell each agent about its conflicts, and those who wait."""
         conflicts = self._bulletin.conflicts()
         for agent_id, tunnel in self._tunnels.items():
-            mine = [conflict.as_json() for conflict in conflicts if conflict.concerns(agent_id)]
-            if mine != self._conflicts_told.get(agent_id, []):
-                self._conflicts_told[agent_id] = mine
-                tunnel.driver.send_status({"conflicts": mine})
+            mine = ClientStatus(tuple(found.report() for found in conflicts if found.concerns(agent_id)))
+            if mine != self._reported.get(agent_id, ClientStatus()):
+                self._reported[agent_id] = mine
+                tunnel.driver.send_status(mine.encode())
         self.seeker.announce_change()
 
-    def _opened(self, agent_id: str, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
+    def _opened(self, agent_id: AgentId, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
         """An agent has opened a stream: only for a port that somebody here accepts, and from its agent."""
         handler = self._handlers.get(event.target) if isinstance(event.target, int) else None
         if handler is None or self.server_of(Destination(int(event.target))) != agent_id:

@@ -126,8 +126,9 @@ async def _wake(tunnels: Tunnels, claim: Claim) -> None:
         RelayDebugError: the process cannot be debugged; the agent's sentence.
     """
     from relay_client.agents.requests import ask
+    from relay_core.agent_api.requests import Wake
 
     try:
-        await ask(tunnels, claim.agent.id, f"wake/{claim.target.port}", within=WAKE_TIMEOUT)
+        await ask(tunnels, claim.agent.id, Wake(claim.target.port), within=WAKE_TIMEOUT)
     except ConnectionLost as lost:  # the first bytes of the debugger wake it as well
         logger.warning("%s could not be woken beforehand: %s", claim.target.label, lost.sentence)

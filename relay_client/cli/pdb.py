@@ -58,11 +58,11 @@ async def _session_of_rank(connect_to_relay: Callable[[], Awaitable[Tunnels]], r
     Raises:
         RelayDebugError: on entering: the relay or the credentials are unusable, or somebody else debugs that rank.
     """
-    from relay_client.agents.announcement import State
     from relay_client.agents.roster import Destination
     from relay_client.dap.client import DapClient
     from relay_client.pdb import Reached
     from relay_client.ui.ranks import format_ranks
+    from relay_core.agent_api.announcement import State
 
     async with await connect_to_relay() as tunnels:
         claims = await tunnels.seeker.until(

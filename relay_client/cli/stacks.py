@@ -11,9 +11,9 @@ from relay_client.cli.common import Commands, add_command, quiet_logging, run_wi
 from relay_core.errors import RelayDebugError
 
 if TYPE_CHECKING:
-    from relay_client.agents.announcement import AgentInfo
     from relay_client.agents.tunnels import Tunnels
     from relay_client.stacks.groups import Reply
+    from relay_core.agent_api.announcement import AgentInfo
 
 __all__ = ["add_parser"]
 
@@ -61,20 +61,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _collect_stacks(tunnels: Tunnels, *, with_locals: bool) -> list[Reply]:
-    """Return what each agent says about its processes; one that cannot be asked replies with the reason.
+    """Return what each agent reports about its processes; for one that cannot be asked, the reason.
 
     Raises:
         NoListener: there is no agent.
         RelayDebugError: the relay, the credentials or the tunnel key are unusable.
     """
     from relay_client.agents.requests import ask
+    from relay_client.stacks.groups import Reply
+    from relay_core.agent_api.requests import Stacks
 
     async def reply_of(agent: AgentInfo) -> Reply:
         try:
-            answer = await ask(tunnels, agent.id, "stacks/locals" if with_locals else "stacks", within=STACKS_TIMEOUT)
+            answer = await ask(tunnels, agent.id, Stacks(locals=with_locals), within=STACKS_TIMEOUT)
         except RelayDebugError as error:
-            answer = {"error": error.sentence}
-        return {**answer, "host": agent.host}
+            return Reply.failed(agent.host, error.sentence)
+        return Reply.parse(agent.host, answer)
 
     async with tunnels:
         await tunnels.discover_all()

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from relay_client.agents.announcement import State, TargetInfo
 from relay_client.cli.common import INTERRUPTED, Commands, add_command, run_with_tunnels, seconds
 from relay_client.ui.ranks import format_ranks, parse_ranks
+from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError, TimedOut
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["STATES", "add_parser", "missing_ranks"]
 
 ANY = "any"
-STATES = (ANY, State.WAITING.value, State.ATTACHED.value, State.CRASHED.value)
+ATTACHED = "attached"
+STATES = (ANY, State.WAITING.value, ATTACHED, State.CRASHED.value)
 
 logger = logging.getLogger(__name__)
 
@@ -63,16 +64,16 @@ def missing_ranks(ranks: Sequence[int], targets: Sequence[TargetInfo], state: st
     Args:
         ranks: Global ranks.
         targets: All that are known.
-        state: One of `STATES`.
+        state: One of `STATES`. A process that is held at a crash to which a debugger is attached is in two of them.
     """
-    there = {target.rank for target in targets if state == ANY or _state(target) == state}
+    there = {target.rank for target in targets if _is_in(target, state)}
     return [rank for rank in ranks if rank not in there]
 
 
-def _state(target: TargetInfo) -> str:
-    """Return its state; a debugger that looks at a crash is attached as well, and the crash is what counts."""
-    held = target.holder and target.state is not State.CRASHED
-    return State.ATTACHED.value if held else target.state.value
+def _is_in(target: TargetInfo, state: str) -> bool:
+    if state == ATTACHED:
+        return target.attachment is not None
+    return state in {ANY, target.state.value}
 
 
 async def _wait_for_ranks(tunnels: Tunnels, ranks: Sequence[int], *, state: str, within: float) -> None:

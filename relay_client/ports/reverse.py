@@ -17,8 +17,10 @@ from typing import NoReturn
 from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ports.prefetch import answering
+from relay_client.ui.text import printable
+from relay_core.agent_api.metadata import StreamMetadata
+from relay_core.agent_api.requests import Failure, Listen
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.dap.prefetch import ASKS_AHEAD
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
@@ -85,7 +87,7 @@ class Reverse:
         )
         self._over.clear()
         try:
-            request = self._tunnels.open_named(agent_id, f"listen/{self._port}")
+            request = self._tunnels.open_request(agent_id, Listen(self._port))
             async with TaskSet() as tasks:
                 ended = tasks.spawn(self._until_refused(request), name="request to dial")
                 over = tasks.spawn(self._over.wait(), name="end of the editor")
@@ -102,9 +104,9 @@ class Reverse:
         try:
             while (data := await request.read()) and len(said) < MAX_REFUSAL:
                 said += data
-            answer = json.loads(said or b"{}")
-            why = str(answer.get("error", "")) if isinstance(answer, dict) else ""
-            refused = bool(why)
+            failure = Failure.parse(json.loads(said or b"{}"), printable)
+            why = failure.error if failure else ""
+            refused = failure is not None
         except ConnectionLost as lost:
             why = lost.reason or lost.sentence
         except ValueError:
@@ -114,7 +116,7 @@ class Reverse:
         return refused
 
     def _accept(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
-        ask_ahead = event.metadata.get(ASKS_AHEAD) is True
+        ask_ahead = StreamMetadata.parse(event.metadata).prefetch
         connecting = self._connect(driver, stream, ask_ahead=ask_ahead)
         self._streams.spawn(connecting, name=f"port {self._port} dialled by the job")
 

@@ -1,4 +1,4 @@
-"""What agents tell of the stacks of their processes, read and put into groups of equal ones, the odd ones first.
+"""The stacks that agents have reported, in groups of identical ones, the outliers first.
 
 When a distributed job hangs, most ranks wait for the few that are elsewhere, and those few are the answer.
 """
@@ -6,16 +6,13 @@ When a distributed job hangs, most ranks wait for the few that are elsewhere, an
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
 
 from relay_client.cli.port_ranges import format_ports
+from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
 
-__all__ = ["Frame", "Group", "Process", "Reply", "Thread", "group", "label", "read_replies"]
-
-Reply = Mapping[str, Any]
-"""What an agent answers to OPEN "stacks", and `"host"`; or `"host"` and `"error"` where it could not be asked."""
+__all__ = ["Group", "Process", "Reply", "group", "is_library", "label", "read_replies"]
 
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3.", "/lib64/python3.")
 """Parts of the paths of what is installed: the rest is what people have written."""
@@ -24,51 +21,42 @@ _DEBUGGER = ("/debugpy/_vendored/", "/pydevd")
 
 
 @dataclass(frozen=True)
-class Frame:
-    """One line of a stack; the variables do not count when stacks are compared."""
+class Reply:
+    """What one agent answered."""
 
-    file: str
-    line: int
-    function: str
-    locals: Mapping[str, str] = field(default_factory=dict, compare=False)
+    host: str
+    processes: tuple[ProcessStacks, ...] = ()
+    error: str = ""
+    """Why it could not be asked."""
 
-    @property
-    def is_library(self) -> bool:
-        """Whether it is in installed code, or in none at all."""
-        return self.file.startswith("<") or any(part in self.file for part in _LIBRARIES)
+    @classmethod
+    def parse(cls, host: str, answer: Mapping[str, object]) -> Reply:
+        """Read an agent's answer; what it reports comes from a job, and is made harmless for a terminal."""
+        return cls(_clean(host), NodeStacks.parse(answer, _clean).processes)
 
-    @property
-    def place(self) -> str:
-        """The function, file and line in few words."""
-        return f"{self.function} {PurePosixPath(self.file).name}:{self.line}"
-
-
-@dataclass(frozen=True)
-class Thread:
-    """One thread; its frames have the innermost last."""
-
-    name: str
-    main: bool
-    frames: tuple[Frame, ...]
+    @classmethod
+    def failed(cls, host: str, error: str) -> Reply:
+        """Return the reply of an agent that could not be asked."""
+        return cls(_clean(host), error=_clean(error))
 
 
 @dataclass(frozen=True)
 class Process:
     """One process, or an agent that gave no answer."""
 
-    rank: int | None
-    port: int | None
-    pid: int | None
     host: str
-    how: str
-    """Who has seen it, in the agent's words; "none" if nobody could."""
-    error: str
-    threads: tuple[Thread, ...]
+    stacks: ProcessStacks
 
     @property
-    def main(self) -> Thread | None:
+    def rank(self) -> int | None:
+        """Its global rank."""
+        return self.stacks.rank
+
+    @property
+    def main(self) -> ThreadStack | None:
         """The main thread, or what comes closest."""
-        return next((thread for thread in self.threads if thread.main), next(iter(self.threads), None))
+        threads = self.stacks.threads
+        return next((thread for thread in threads if thread.main), next(iter(threads), None))
 
 
 @dataclass(frozen=True)
@@ -81,7 +69,7 @@ class Group:
     def order(self) -> tuple[bool, int, int]:
         """Sorts the odd ones to the top: who has no stack, then the smallest groups."""
         first = self.processes[0]
-        return bool(first.threads), len(self.processes), -1 if first.rank is None else first.rank
+        return bool(first.stacks.threads), len(self.processes), -1 if first.rank is None else first.rank
 
     @property
     def label(self) -> str:
@@ -101,15 +89,15 @@ class Group:
         if main is None or not main.frames:
             return ""
         inner = main.frames[-1]
-        own = next((frame for frame in reversed(main.frames) if not frame.is_library), inner)
-        return inner.place if own is inner else f"{inner.place}, called in {own.place}"
+        own = next((frame for frame in reversed(main.frames) if not is_library(frame)), inner)
+        return _place(inner) if own is inner else f"{_place(inner)}, called in {_place(own)}"
 
     @property
     def seen_by(self) -> str:
         """Which way of asking had an answer, and where it differs for whom."""
         ways: dict[str, list[Process]] = {}
         for process in self.processes:
-            ways.setdefault(process.how, []).append(process)
+            ways.setdefault(process.stacks.how, []).append(process)
         return ", ".join(how if len(ways) == 1 else f"{how} ({Group(tuple(who)).label})" for how, who in ways.items())
 
 
@@ -123,19 +111,20 @@ def group(processes: Iterable[Process], *, all_threads: bool = False) -> list[Gr
     groups: dict[object, list[Process]] = {}
     for process in processes:
         groups.setdefault(_key(process, all_threads=all_threads), []).append(process)
-    by_rank = (sorted(found, key=lambda p: (p.rank is None, p.rank, p.port or 0)) for found in groups.values())
+    by_rank = (sorted(found, key=lambda p: (p.rank is None, p.rank, p.stacks.port or 0)) for found in groups.values())
     return sorted((Group(tuple(found)) for found in by_rank), key=lambda found: found.order)
 
 
 def _key(process: Process, *, all_threads: bool) -> object:
     if process.main is None:
-        return process.host, process.error
+        return process.host, process.stacks.error
     if all_threads:
-        return process.main.frames, tuple(sorted(_lines(thread) for thread in process.threads))
-    return process.main.frames
+        return _lines(process.main), tuple(sorted(_lines(thread) for thread in process.stacks.threads))
+    return _lines(process.main)
 
 
-def _lines(thread: Thread) -> tuple[tuple[str, int, str], ...]:
+def _lines(thread: ThreadStack) -> tuple[tuple[str, int, str], ...]:
+    """Return what counts when stacks are compared: not the variables."""
     return tuple((frame.file, frame.line, frame.function) for frame in thread.frames)
 
 
@@ -143,61 +132,45 @@ def label(process: Process) -> str:
     """Return how people know a process."""
     if process.rank is not None:
         return f"rank {process.rank}"
-    return f"port {process.port}" if process.port is not None else process.host or "an agent"
+    port = process.stacks.port
+    return f"port {port}" if port is not None else process.host or "an agent"
 
 
-# The wire
+def is_library(frame: Frame) -> bool:
+    """Whether a frame is in installed code, or in none at all."""
+    return frame.file.startswith("<") or any(part in frame.file for part in _LIBRARIES)
+
+
+def _place(frame: Frame) -> str:
+    """Return the function, file and line in few words."""
+    return f"{frame.function} {PurePosixPath(frame.file).name}:{frame.line}"
 
 
 def read_replies(replies: Iterable[Reply], ranks: Collection[int] | None = None) -> list[Process]:
-    """Return the processes that agents have told of; fields of an unexpected kind read as absent.
+    """Return the processes that agents have reported.
 
     Args:
         replies: One for each agent.
         ranks: Whom to keep; None for all. An agent that gave no answer may have any of them, and is kept.
     """
-    processes = []
+    processes: list[Process] = []
     for reply in replies:
-        host = _clean(reply.get("host", ""))
-        if reply.get("error"):
-            processes.append(Process(None, None, None, host, "none", _clean(reply["error"]), ()))
-        processes += [_read_process(found, host) for found in _objects(reply.get("processes"))]
-    return [process for process in processes if ranks is None or process.port is None or process.rank in ranks]
+        if reply.error:
+            processes.append(Process(reply.host, ProcessStacks(error=reply.error)))
+        for found in reply.processes:
+            threads = tuple(map(_without_debugger, found.threads))
+            processes.append(Process(reply.host, found._replace(threads=threads)))
+    return [p for p in processes if ranks is None or p.stacks.port is None or p.rank in ranks]
 
 
-def _read_process(found: Mapping[str, Any], host: str) -> Process:
-    return Process(
-        rank=_number(found.get("rank")),
-        port=_number(found.get("port")),
-        pid=_number(found.get("pid")),
-        host=host,
-        how=_clean(found.get("how", "none")),
-        error=_clean(found.get("error", "")),
-        threads=tuple(_read_thread(thread) for thread in _objects(found.get("threads"))),
-    )
-
-
-def _read_thread(found: Mapping[str, Any]) -> Thread:
-    frames = [_read_frame(frame) for frame in _objects(found.get("frames"))]
+def _without_debugger(thread: ThreadStack) -> ThreadStack:
+    """Leave out the frames in which the debugger waits, but keep one frame."""
+    frames = thread.frames
     while len(frames) > 1 and any(part in frames[-1].file for part in _DEBUGGER):
-        frames.pop()
-    return Thread(_clean(found.get("name", "?")), bool(found.get("main")), tuple(frames))
+        frames = frames[:-1]
+    return thread._replace(frames=frames)
 
 
-def _read_frame(found: Mapping[str, Any]) -> Frame:
-    values = found.get("locals")
-    texts = {_clean(name): _clean(text) for name, text in values.items()} if isinstance(values, dict) else {}
-    return Frame(_clean(found.get("file", "?")), _number(found.get("line")) or 0, _clean(found.get("function")), texts)
-
-
-def _objects(value: object) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def _number(value: object) -> int | None:
-    return value if isinstance(value, int) else None
-
-
-def _clean(text: object) -> str:
-    """Return text that cannot steer a terminal: it comes from a job."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(text))
+def _clean(text: str) -> str:
+    """Return text that cannot steer a terminal."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -1,15 +1,12 @@
-"""The stacks of all ranks, made readable: as text, with colours on a terminal, or as JSON.
-
-What agents have replied comes in as it came over the wire; where it comes from is not known here.
-"""
+"""The stacks of all ranks, made readable: as text, with colours on a terminal, or as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
-from relay_client.stacks.groups import Frame, Group, Reply, group, label, read_replies
+from relay_client.stacks.groups import Group, Reply, group, is_library, label, read_replies
+from relay_core.agent_api.stacks import Frame, ThreadStack
 
 __all__ = ["show_stacks", "stacks_as_json"]
 
@@ -50,45 +47,41 @@ def stacks_as_json(replies: Iterable[Reply], *, ranks: Collection[int] | None = 
     return json.dumps({"groups": [_as_object(found) for found in groups]}, indent=2)
 
 
-def _as_object(found: Group) -> dict[str, Any]:
-    first = found.processes[0]
+def _as_object(found: Group) -> dict[str, object]:
+    first = found.processes[0].stacks
+    stacks = [process.stacks for process in found.processes]
     return {
-        "ranks": [process.rank for process in found.processes if process.rank is not None],
-        "ports": [process.port for process in found.processes if process.port is not None],
-        "pids": [process.pid for process in found.processes if process.pid is not None],
+        "ranks": [one.rank for one in stacks if one.rank is not None],
+        "ports": [one.port for one in stacks if one.port is not None],
+        "pids": [one.pid for one in stacks if one.pid is not None],
         "hosts": sorted({process.host for process in found.processes if process.host}),
         "place": found.place,
         "how": found.seen_by,
         "error": first.error,
-        "threads": [
-            {
-                "name": thread.name,
-                "main": thread.main,
-                "frames": [
-                    {"file": frame.file, "line": frame.line, "function": frame.function, "locals": dict(frame.locals)}
-                    for frame in thread.frames
-                ],
-            }
-            for thread in first.threads
-        ],
+        "threads": [_thread_as_object(thread) for thread in first.threads],
     }
+
+
+def _thread_as_object(thread: ThreadStack) -> dict[str, object]:
+    frames = [{**frame.encode(), "locals": dict(frame.locals)} for frame in thread.frames]
+    return {"name": thread.name, "main": thread.main, "frames": frames}
 
 
 def _paragraph(found: Group, *, everybody: bool, with_locals: bool, all_threads: bool) -> list[tuple[str, str]]:
     """Return lines and their styles."""
     first = found.processes[0]
     who = f"all {found.label}" if everybody else found.label
-    if len(found.processes) == 1 and first.host and first.port is not None:
+    if len(found.processes) == 1 and first.host and first.stacks.port is not None:
         who += f" on {first.host}"
     if first.main is None:
-        return [(f"{who}: no stack: {first.error or 'no reason given'}", "bold red")]
+        return [(f"{who}: no stack: {first.stacks.error or 'no reason given'}", "bold red")]
     of_whom = f"; variables of {label(first)}" if with_locals and len(found.processes) > 1 else ""
     lines = [(f"{who} in {found.place or 'no Python code'}", "bold"), (f"  seen by {found.seen_by}{of_whom}", "dim")]
-    for thread in first.threads if all_threads else [first.main]:
+    for thread in first.stacks.threads if all_threads else [first.main]:
         if all_threads:
             lines.append((f"  thread {thread.name}", "italic"))
         lines += _frame_lines(thread.frames, with_locals=with_locals)
-    others = len(first.threads) - 1
+    others = len(first.stacks.threads) - 1
     if others and not all_threads:
         lines.append((f"  and {others} other thread{'s' if others > 1 else ''}", "dim"))
     return lines
@@ -97,7 +90,7 @@ def _paragraph(found: Group, *, everybody: bool, with_locals: bool, all_threads:
 def _frame_lines(frames: Sequence[Frame], *, with_locals: bool) -> list[tuple[str, str]]:
     lines = []
     for frame in frames:
-        lines.append((f"    {frame.file}:{frame.line} {frame.function}", "dim" if frame.is_library else ""))
+        lines.append((f"    {frame.file}:{frame.line} {frame.function}", "dim" if is_library(frame) else ""))
         if with_locals:
             lines += [(f"        {name} = {text}", "cyan") for name, text in frame.locals.items()]
     return lines

@@ -11,8 +11,8 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from relay_client.agents.announcement import AgentInfo
 from relay_client.ui.target_table import by_node, rich_table, rows
+from relay_core.agent_api.announcement import AgentInfo
 from relay_core.net.tasks import TaskSet
 
 if TYPE_CHECKING:

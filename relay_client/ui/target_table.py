@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from relay_client.agents.announcement import AgentInfo, TargetInfo
 from relay_client.ui.text import duration
+from relay_core.agent_api.announcement import AgentInfo, State, TargetInfo
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "as_json", "by_node", "plain_table", "rich_table", "rows"]
 
 COLUMNS = ("node", "rank", "port", "pid", "script", "state", "since", "held by")
+ATTACHED = "attached"
+"""What the table shows instead of the state while a debugger is attached, unless the process has crashed."""
 
 
 def by_node(agents: Iterable[AgentInfo]) -> list[AgentInfo]:
@@ -34,11 +36,18 @@ def rows(agents: Sequence[AgentInfo], now: float) -> list[tuple[str, ...]]:
 
 
 def _row(agent: AgentInfo, target: TargetInfo, now: float) -> tuple[str, ...]:
-    state = target.state.value + (f": {target.detail}" if target.detail else "")
-    held = f"{target.holder}{_ago(target.held_since, now, ', ')}" if target.holder else ""
+    attached = target.attachment
+    held = f"{attached.user}{_ago(attached.since, now, ', ')}" if attached else ""
     numbers = (target.rank, target.port, target.pid)
     rank, port, pid = ("" if number is None else str(number) for number in numbers)
-    return _node(agent), rank, port, pid, target.script, state, _ago(target.since, now), held
+    return _node(agent), rank, port, pid, target.script, _state(target), _ago(target.since, now), held
+
+
+def _state(target: TargetInfo) -> str:
+    """Return the state as people want it: with a debugger attached, a process is running or not as its user likes."""
+    if target.attachment is not None and target.state is not State.CRASHED:
+        return ATTACHED
+    return target.state.value + (f": {target.detail}" if target.detail else "")
 
 
 def _node(agent: AgentInfo) -> str:
@@ -73,7 +82,10 @@ def rich_table(lines: Sequence[Sequence[str]]) -> RenderableType:
 
 
 def as_json(agents: Sequence[AgentInfo]) -> dict[str, object]:
-    """Return everything that is known, for programs; what is unknown is null."""
+    """Return everything that is known, for programs; what is unknown is null.
+
+    `state` is what the process is doing, and `holder` who is attached to it: both may be there.
+    """
     return {
         "time": time.time(),
         "targets": [
@@ -91,8 +103,8 @@ def as_json(agents: Sequence[AgentInfo]) -> dict[str, object]:
                 "detail": target.detail or None,
                 "since": target.since,
                 "until": target.until,
-                "holder": target.holder or None,
-                "held_since": target.held_since,
+                "holder": target.attachment.user if target.attachment else None,
+                "held_since": target.attachment.since if target.attachment else None,
             }
             for agent in agents
             for target in agent.targets

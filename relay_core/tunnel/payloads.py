@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from typing import Any
 
 from relay_core.tunnel.limits import MAX_OPEN_METADATA, MAX_TARGET_NAME, MAX_TEXT
@@ -29,7 +30,8 @@ __all__ = [
     "unpack",
 ]
 
-JsonObject = dict[str, Any]
+JsonObject = Mapping[str, object]
+"""What it means is for who sends and reads it; see `relay_core.agent_api`."""
 Target = int | str
 """A logical port (1-65535), or a name."""
 

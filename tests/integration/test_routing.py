@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.agents.announcement import State
 from relay_client.agents.roster import Destination
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import parse_forwards
+from relay_core.agent_api.announcement import State
+from relay_core.agent_api.metadata import ClientStatus, PortConflict
+from relay_core.agent_api.requests import Listen
 from relay_core.errors import ConnectionLost, LocalPortInUse, NoListener
 from tests.support.fleet import DAP_START, KEY, DiallingAgent, Node, agent, node_of, process, tunnels, who_serves
 from tests.support.ports import free_port
@@ -154,7 +156,7 @@ async def test_two_claims_to_one_port(relay: LocalRelay, caplog: pytest.LogCaptu
         late.change(port, state="running")
         await until(lambda: any(target.state is State.RUNNING for info in client.roster for target in info.targets))
         assert f"early:{port}" == await who_serves(port)
-    told = {"conflicts": [{"port": port, "kept_by": "a pid 12", "refused": "b pid 40"}]}
+    told = ClientStatus((PortConflict(port, "a pid 12", "b pid 40"),))
     assert [told] == early.heard == late.heard
     assert 1 == caplog.text.count(
         f"port {port} is claimed twice: a pid 12 was first and keeps it, b pid 40 is not reached"
@@ -195,7 +197,7 @@ async def test_a_held_target_says_who_holds_it(relay: LocalRelay, caplog: pytest
         assert f" since {time.strftime('%H:')}" in caplog.text
         writer.close()
         await writer.wait_closed()
-        await until(lambda: not any(target.holder for info in second.roster for target in info.targets))
+        await until(lambda: not any(target.attachment for info in second.roster for target in info.targets))
         assert f"rank:{port}" == await who_serves(other, DAP_START)
 
 
@@ -350,7 +352,7 @@ async def test_an_agent_cannot_open_streams_by_itself(relay: LocalRelay) -> None
         tunnels(relay) as client,
     ):
         await client.discover()
-        client.open_named(next(iter(client.roster)).id, f"listen/{port}")
+        client.open_request(next(iter(client.roster)).id, Listen(port))
         _, stream = await asyncio.wait_for(dialling.dialled.get(), 20)
         with pytest.raises(ConnectionLost, match=f"this client does not ask for {port}"):
             await asyncio.wait_for(stream.read(), 20)

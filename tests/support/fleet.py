@@ -3,11 +3,16 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 from relay_agent.agent.agent import Agent
 from relay_client.agents.tunnels import Tunnels
+from relay_core.agent_api.announcement import AgentInfo, TargetInfo
+from relay_core.agent_api.metadata import ClientStatus
+from relay_core.agent_api.requests import Listen, Ready, Stacks, Wake
+from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import RelayDebugError
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
@@ -38,8 +43,8 @@ class Process:
     def detached(self) -> None:
         pass
 
-    def describe(self) -> dict[str, Any]:
-        return {"port": self.logical_port, **self.fields}
+    def describe(self) -> TargetInfo:
+        return TargetInfo.parse({"port": self.logical_port, **self.fields}) or TargetInfo(self.logical_port)
 
 
 class Node:
@@ -49,27 +54,26 @@ class Node:
         self.processes = {process.logical_port: process for process in processes}
         self.forwards: dict[int, Process] = {}
         self.fields: dict[str, Any] = fields
-        self.heard: list[Mapping[str, object]] = []
+        self.heard: list[ClientStatus] = []
         """What clients said about their view."""
         self.publish: Callable[[], None] = lambda: None
 
     def find(self, port: int) -> Process | None:
         return self.processes.get(port) or self.forwards.get(port)
 
-    def describe(self) -> dict[str, Any]:
-        return {"forwards": sorted(self.forwards), **self.fields}
+    def describe(self, agent: AgentInfo) -> AgentInfo:
+        return replace(agent, forwards=tuple(sorted(self.forwards)), **self.fields)
 
     def targets(self) -> list[Process]:
         return [process for _, process in sorted(self.processes.items())]
 
-    async def answer(self, request: str) -> dict[str, Any]:
-        what, _, port = request.partition("/")
-        if what != "wake" or int(port) not in self.processes:
-            raise RelayDebugError(f"cannot {request}", hint="ask for something else")
-        await self.processes[int(port)].locate()
-        return {"ready": True}
+    async def answer(self, request: Wake | Stacks) -> Ready | NodeStacks:
+        if not isinstance(request, Wake) or request.port not in self.processes:
+            raise RelayDebugError(f"cannot {request.encode()}", hint="ask for something else")
+        await self.processes[request.port].locate()
+        return Ready()
 
-    def status_received(self, status: Mapping[str, object]) -> None:
+    def status_received(self, status: ClientStatus) -> None:
         self.heard.append(status)
 
     def put(self, *processes: Process) -> None:
@@ -97,9 +101,9 @@ class DiallingAgent(Agent):
         """The request, and the stream opened for it."""
 
     def _open(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
-        if isinstance(event.target, str) and event.target.startswith("listen/"):
+        if isinstance(event.target, str) and (request := Listen.parse(event.target)):
             driver.accept(stream)
-            self.dialled.put_nowait((stream, driver.open(int(event.target.removeprefix("listen/")))))
+            self.dialled.put_nowait((stream, driver.open(request.port)))
         else:
             super()._open(driver, stream, event)
 

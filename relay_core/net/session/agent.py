@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from relay_core.agent_api.metadata import ClientInfo
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.driver import SessionDriver
@@ -18,7 +19,6 @@ from relay_core.net.websocket.handshake import WebSocket
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.handshake import Attached, NotAttached
 from relay_core.tunnel.limits import HANDSHAKE_TIMEOUT, Settings
-from relay_core.tunnel.payloads import JsonObject
 from relay_core.tunnel.session import Session
 from relay_core.tunnel.sessions import ENTROPY_SIZE, AgentHandshake, SessionTable
 
@@ -56,9 +56,9 @@ class AgentTunnels:
         self,
         identity: TunnelIdentity | None,
         *,
-        info: JsonObject,
+        info: Mapping[str, object],
         on_open: Callable[[SessionDriver, SessionStream, StreamOpened], None],
-        on_status: Callable[[JsonObject], None] = lambda _status: None,
+        on_status: Callable[[Mapping[str, object]], None] = lambda _status: None,
         settings: Settings | None = None,
         grace: Grace | None = None,
     ) -> None:
@@ -79,7 +79,7 @@ class AgentTunnels:
 
     def has_session_of(self, client: str) -> bool:
         """Whether a client that calls itself so has a session whose transport works."""
-        return any(session.attached and session.peer.info.get("client") == client for session in self.table)
+        return any(session.attached and ClientInfo.parse(session.peer.info).client == client for session in self.table)
 
     async def serve(self, websocket: WebSocket) -> None:
         """Use one accepted websocket for as long as it lasts.
@@ -102,7 +102,7 @@ class AgentTunnels:
             raise ConnectionLost(f"refused a session: {outcome.refusal.name.lower().replace('_', ' ')}: {outcome.text}")
         await self._run(transport, outcome)
 
-    def send_status(self, status: JsonObject) -> None:
+    def send_status(self, status: Mapping[str, object]) -> None:
         """Tell every client, and those to come."""
         self.table.info = {**self.table.info, **status}
         for driver in self._drivers.values():
@@ -124,7 +124,7 @@ class AgentTunnels:
     async def _run(self, transport: Transport, attached: Attached) -> None:
         session = attached.session
         driver = self._drivers.get(session.id) or self._drive(session)
-        who = session.peer.info.get("user", "a client")
+        who = ClientInfo.parse(session.peer.info).user or "a client"
         logger.info("%s %s", who, "connected" if attached.new else "is back")
         reason = await driver.run_transport(transport, attached.epoch, attached.trailing, attached.reply)
         if session.over:

@@ -15,7 +15,7 @@ import enum
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,9 +32,8 @@ from relay_core.net.websocket.handshake import WebSocket
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.handshake import Attached, ClientHandshake
 from relay_core.tunnel.limits import PROBE_TIMEOUT, Settings
-from relay_core.tunnel.payloads import JsonObject
 
-__all__ = ["GENERATION", "ClientTunnel", "LinkState", "LinkStatus"]
+__all__ = ["ClientTunnel", "LinkState", "LinkStatus"]
 
 MAX_TRANSPORT_AGE = 23 * 3600.0
 """Seconds after which a transport is replaced while it still works; Azure recycles connections every 24 hours."""
@@ -43,8 +42,6 @@ SILENCE_MARGIN = PROBE_TIMEOUT
 GOODBYE_TIMEOUT = 2.0
 """Seconds for the agent to confirm a goodbye."""
 NONCE_SIZE = 16
-GENERATION = "generation"
-"""Status field: counts the control channels of the agent. A new number means that older transports may end soon."""
 
 
 class LinkState(enum.Enum):
@@ -96,7 +93,7 @@ class ClientTunnel:
         on_info: Callable[[], None] = lambda: None,
         on_open: Callable[[SessionStream, StreamOpened], None] | None = None,
     ) -> None:
-        self.agent_info: JsonObject = attached.session.peer.info
+        self.agent_info: Mapping[str, object] = attached.session.peer.info
         """What the agent said about itself, replaced by each status it sends."""
         self.status = LinkStatus(LinkState.CONNECTING, time.time())
         self.driver = SessionDriver(
@@ -123,7 +120,7 @@ class ClientTunnel:
 
     @staticmethod
     async def begin(
-        websocket: WebSocket, identity: TunnelIdentity | None, *, settings: Settings, info: JsonObject
+        websocket: WebSocket, identity: TunnelIdentity | None, *, settings: Settings, info: Mapping[str, object]
     ) -> tuple[Attached, Transport]:
         """Begin a session on a fresh websocket.
 
@@ -173,6 +170,10 @@ class ClientTunnel:
         """Dial again now."""
         self._hurry.set()
 
+    def replace_transport(self) -> None:
+        """Attach a new transport now, because the one in use may end soon."""
+        self._replace.set()
+
     def _carry(self, transport: Transport, attached: Attached) -> asyncio.Task[str]:
         carrying = self.driver.run_transport(transport, attached.epoch, attached.trailing)
         return self._tasks.spawn(carrying, name=f"transport {attached.epoch}")
@@ -221,9 +222,7 @@ class ClientTunnel:
     def _on_round_trip(self, seconds: float) -> None:
         self._set(LinkState.CONNECTED, round_trip=seconds)
 
-    def _on_status(self, status: JsonObject) -> None:
-        if GENERATION in status and status[GENERATION] != self.agent_info.get(GENERATION):
-            self._replace.set()
+    def _on_status(self, status: Mapping[str, object]) -> None:
         self.agent_info = {**self.agent_info, **status}
         self._on_info()
 

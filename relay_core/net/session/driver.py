@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
@@ -32,7 +32,7 @@ from relay_core.tunnel.events import (
     TransportDead,
 )
 from relay_core.tunnel.outcomes import ResetCode
-from relay_core.tunnel.payloads import JsonObject, Target
+from relay_core.tunnel.payloads import Target
 from relay_core.tunnel.session import Session
 
 __all__ = ["SessionDriver", "StreamBroken"]
@@ -72,7 +72,7 @@ class SessionDriver:
         session: Session,
         *,
         on_open: Callable[[SessionStream, StreamOpened], None] | None = None,
-        on_status: Callable[[JsonObject], None] = lambda _status: None,
+        on_status: Callable[[Mapping[str, object]], None] = lambda _status: None,
         on_round_trip: Callable[[float], None] = lambda _seconds: None,
         on_streams: Callable[[], None] = lambda: None,
         on_over: Callable[[], None] = lambda: None,
@@ -175,7 +175,7 @@ class SessionDriver:
 
     # The owner:
 
-    def open(self, target: Target, metadata: JsonObject | None = None) -> SessionStream:
+    def open(self, target: Target, metadata: Mapping[str, object] | None = None) -> SessionStream:
         """Open a stream; bytes may be written at once, a refusal breaks it.
 
         Raises:
@@ -197,7 +197,7 @@ class SessionDriver:
         self.session.streams.refuse(stream.id, code, text)
         self._after()
 
-    def send_status(self, status: JsonObject) -> None:
+    def send_status(self, status: Mapping[str, object]) -> None:
         """Tell the peer the present status."""
         self.session.send_status(status)
         self._after()

@@ -36,13 +36,13 @@ async def test_a_second_client_is_told_who_holds():
     async with holders.holding(DEBUGGEE, first, "ann@a"), holders.holding(DEBUGGEE, first, "ann@a"):
         assert holders.refusal(DEBUGGEE, first, "ann@a") == ""
         assert holders.refusal(DEBUGGEE, second, "bob@b") == f"held by ann@a since {time.strftime('%H:%M')}"
-        assert holders.describe(DEBUGGEE)["holder"] == "ann@a"
-        assert holders.describe(DEBUGGEE)["state"] == "attached"
+        assert holders.attachment(DEBUGGEE).user == "ann@a"
+        assert holders.attachment(DEBUGGEE).since <= time.time()
         with pytest.raises(ConnectionLost, match="held by ann@a"):
             async with holders.holding(DEBUGGEE, second, "bob@b"):
                 pass
     assert holders.refusal(DEBUGGEE, second, "bob@b") == ""
-    assert holders.describe(DEBUGGEE) == {}
+    assert holders.attachment(DEBUGGEE) is None
     assert len(changes) == 2
 
 
@@ -51,7 +51,7 @@ async def test_forwards_are_shared():
     holders = Holders(lambda: None)
     async with holders.holding(FORWARD, Driver(), "ann@a"):
         assert holders.refusal(FORWARD, Driver(), "bob@b") == ""
-        assert holders.describe(FORWARD) == {}
+        assert holders.attachment(FORWARD) is None
         async with holders.holding(FORWARD, Driver(), "bob@b"):
             pass
 
@@ -75,7 +75,7 @@ async def test_a_client_that_died_makes_room_for_its_user():
     assert dead.reasons == ["its user came back with another client"]
     async with holders.holding(DEBUGGEE, alive, "ann@a"):
         assert freed.is_set()
-        assert holders.describe(DEBUGGEE)["holder"] == "ann@a"
+        assert holders.attachment(DEBUGGEE).user == "ann@a"
     await holding
 
 

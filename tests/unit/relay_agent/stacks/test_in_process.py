@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from relay_agent.stacks import in_process, local_values
+from relay_core.agent_api.stacks import ThreadStack
 from tests.support.jobs import run_job
 
 OURS = Path(in_process.__file__).parent.parent
@@ -42,21 +43,21 @@ def in_helper(**options):
 
 
 def frame_of(threads, function):
-    return next(frame for thread in threads for frame in thread["frames"] if frame["function"] == function)
+    return next(frame for thread in threads for frame in thread.frames if frame.function == function)
 
 
 def test_all_threads_are_reported(parked):
     """The main thread comes first; each has name, ident and frames, the innermost last; the asking one is left out."""
     threads = in_helper()
-    main, other = threads[0], next(thread for thread in threads if thread["name"] == "parked")
-    assert (main["name"], main["main"], main["ident"]) == ("MainThread", True, threading.main_thread().ident)
-    assert (other["main"], other["ident"]) == (False, parked.ident)
-    functions = [frame["function"] for frame in other["frames"]]
+    main, other = threads[0], next(thread for thread in threads if thread.name == "parked")
+    assert (main.name, main.main, main.ident) == ("MainThread", True, threading.main_thread().ident)
+    assert (other.main, other.ident) == (False, parked.ident)
+    functions = [frame.function for frame in other.frames]
     assert functions.index("_bootstrap") < functions.index("waiting_room") < functions.index("wait")
     frame = frame_of(threads, "waiting_room")
-    assert (frame["file"], set(frame)) == (__file__, {"file", "line", "function"})
-    assert "asks" not in [thread["name"] for thread in threads]
-    assert json.loads(json.dumps(threads)) == threads
+    assert (frame.file, dict(frame.locals)) == (__file__, {})
+    assert "asks" not in [thread.name for thread in threads]
+    assert [ThreadStack.parse(json.loads(json.dumps(thread.encode()))) for thread in threads] == threads
 
 
 def test_deep_stack_keeps_its_inner_frames():
@@ -65,10 +66,10 @@ def test_deep_stack_keeps_its_inner_frames():
     def dive(depth):
         return dive(depth - 1) if depth else in_helper()
 
-    frames = dive(300)[0]["frames"]
+    frames = dive(300)[0].frames
     assert len(frames) == in_process.MAX_FRAMES
-    assert frames[0]["function"] == "dive"
-    assert frames[-1]["function"] in {"wait", "join", "_wait_for_tstate_lock"}
+    assert frames[0].function == "dive"
+    assert frames[-1].function in {"wait", "join", "_wait_for_tstate_lock"}
 
 
 @pytest.mark.parametrize(
@@ -90,14 +91,14 @@ def test_helper_threads(files, helper):
 def test_helper_threads_are_left_out(monkeypatch, parked):
     """`collect` leaves helpers out, but never the main thread."""
     monkeypatch.setattr(in_process, "is_helper", lambda _files: True)
-    assert [thread["name"] for thread in in_helper()] == ["MainThread"]
+    assert [thread.name for thread in in_helper()] == ["MainThread"]
 
 
 def test_variables_are_described(parked):
     """With `locals` each frame has its variables as text."""
-    assert frame_of(in_helper(locals=True), "waiting_room")["locals"]["number"] == "7"
-    assert frame_of(in_helper(locals=True), "waiting_room")["locals"]["label"] == "'blue'"
-    assert "locals" not in frame_of(in_helper(), "waiting_room")
+    assert frame_of(in_helper(locals=True), "waiting_room").locals["number"] == "7"
+    assert frame_of(in_helper(locals=True), "waiting_room").locals["label"] == "'blue'"
+    assert frame_of(in_helper(), "waiting_room").locals == {}
 
 
 class Rude:
@@ -143,8 +144,8 @@ def test_module_level_shows_variables_only():
         "look": in_helper,
     }
     exec(compile("import threading\nseen = look(locals=True)", "<a module>", "exec"), namespace)
-    frame = next(frame for frame in namespace["seen"][0]["frames"] if frame["file"] == "<a module>")
-    assert frame["locals"] == {"epoch": "3"}
+    frame = next(frame for frame in namespace["seen"][0].frames if frame.file == "<a module>")
+    assert frame.locals == {"epoch": "3"}
 
 
 def test_repr_that_never_returns(monkeypatch):
@@ -158,7 +159,7 @@ def test_repr_that_never_returns(monkeypatch):
             return "late"
 
     def look(value, after=5):
-        return frame_of(in_helper(locals=True), "look")["locals"]
+        return frame_of(in_helper(locals=True), "look").locals
 
     try:
         assert look(Endless()) == dict.fromkeys(("value", "after"), local_values.NOT_IN_TIME)
@@ -174,7 +175,7 @@ def test_many_values_are_cut(monkeypatch):
     monkeypatch.setattr(local_values, "MAX_TOTAL", 10)
 
     def look(first="x" * 20, second=2):
-        return frame_of(in_helper(locals=True), "look")["locals"]
+        return frame_of(in_helper(locals=True), "look").locals
 
     seen = look()
     assert seen["second"] == local_values.TOO_MUCH or seen["first"] == local_values.TOO_MUCH

@@ -13,6 +13,7 @@ import pytest
 
 from relay_agent.stacks import out_of_process
 from relay_agent.stacks.out_of_process import Dump, parse_dump, stacks_of
+from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from tests.support.jobs import TIMEOUT, gone, job
 
 MEMBER = """
@@ -22,7 +23,7 @@ from relay_agent.stacks import in_process
 
 def answer():
     for number in sys.stdin:
-        print(json.dumps([int(number), in_process.collect()]), flush=True)
+        print(json.dumps([int(number), [thread.encode() for thread in in_process.collect()]]), flush=True)
 
 number = in_process.register_dump(Path(sys.argv[1]))
 threading.Thread(target=answer, daemon=True).start()
@@ -57,7 +58,7 @@ class Asked:
         while True:
             number, threads = json.loads(await self.running.line())
             if number == mine:
-                return threads
+                return [ThreadStack.parse(thread) for thread in threads]
 
     async def stacks(self, *, dump=True, **options):
         return await stacks_of(self.pid, self.ask, self.dump if dump else None, **options)
@@ -77,8 +78,8 @@ async def until_it_hangs(asked, how, count=1, **options):
     deadline = asyncio.get_running_loop().time() + TIMEOUT
     while True:
         found = await asked.stacks(**options)
-        functions = [thread["frames"][-1]["function"] for thread in found["threads"] if thread["frames"]]
-        if (found["how"] == how and functions.count("hang") == count) or asyncio.get_running_loop().time() > deadline:
+        functions = [thread.frames[-1].function for thread in found.threads if thread.frames]
+        if (found.how == how and functions.count("hang") == count) or asyncio.get_running_loop().time() > deadline:
             return found
 
 
@@ -102,13 +103,13 @@ async def test_hung_process(tmp_path, hang, how):
     async with member(tmp_path, f"{code}\nhang()") as running:
         asked = await Asked.of(running, tmp_path / "dump")
         found = await until_it_hangs(asked, how, budget=0.3)
-        main = found["threads"][0]
-        assert (found["how"], main["name"], main["main"]) == (how, "MainThread", True)
-        assert [frame["function"] for frame in main["frames"]] == ["<module>", "hang"]
+        main = found.threads[0]
+        assert (found.how, main.name, main.main) == (how, "MainThread", True)
+        assert [frame.function for frame in main.frames] == ["<module>", "hang"]
         script = (MEMBER + code).splitlines()
-        inner = main["frames"][-1]
-        assert (inner["file"], script[inner["line"] - 2].strip()) == ("<string>", script[-1].strip())
-        assert (await asked.stacks(budget=0.3))["threads"][0] == main
+        inner = main.frames[-1]
+        assert (inner.file, script[inner.line - 2].strip()) == ("<string>", script[-1].strip())
+        assert (await asked.stacks(budget=0.3)).threads[0] == main
         assert running.process.returncode is None
 
 
@@ -128,10 +129,10 @@ async def test_all_threads_by_signal(tmp_path):
         await until_it_hangs(asked, "helper thread", count=4)
         asking = (stacks_of(asked.pid, silent, asked.dump, budget=0) for _ in range(3))
         answers = await asyncio.gather(*asking)
-        assert [found["how"] for found in answers] == ["faulthandler"] * 3
-        assert [len(found["threads"]) for found in answers] == [5] * 3
+        assert [found.how for found in answers] == ["faulthandler"] * 3
+        assert [len(found.threads) for found in answers] == [5] * 3
         hanging = [
-            [thread for thread in found["threads"] if thread["frames"][-1]["function"] == "hang"] for found in answers
+            [thread for thread in found.threads if thread.frames[-1].function == "hang"] for found in answers
         ]  # not the one that has just answered the first question
         assert len(hanging[0]) == 4
         assert hanging == [hanging[0]] * 3
@@ -156,8 +157,8 @@ async def test_process_that_has_become_another_program(tmp_path, no_py_spy, prog
         else:
             assert await running.line() == "other"
         found = await stacks_of(asked.pid, silent, asked.dump, budget=0.05)
-        assert (found["how"], found["threads"]) == ("none", [])
-        assert found["error"] == (
+        assert (found.how, found.threads) == ("none", ())
+        assert found.error == (
             "its helper thread did not answer within 0.05 s; it does not take the signal any more: it is another "
             "program now, or about to end; py-spy is not installed"
         )
@@ -180,9 +181,9 @@ async def test_forked_child_is_not_its_parent(tmp_path, no_py_spy):
         asked = await Asked.of(running, tmp_path / "dump")
         child = int(await running.line())
         found = await stacks_of(child, silent, asked.dump, budget=0)
-        assert found["how"] == "none"
-        assert "does not take the signal any more" in found["error"]
-        assert (await stacks_of(asked.pid, silent, asked.dump, budget=0))["how"] == "faulthandler"
+        assert found.how == "none"
+        assert "does not take the signal any more" in found.error
+        assert (await stacks_of(asked.pid, silent, asked.dump, budget=0)).how == "faulthandler"
         assert (await running.finish())[0] == 0
         assert await gone(child)
 
@@ -194,19 +195,15 @@ async def test_stopped_process(tmp_path, no_py_spy, monkeypatch):
         asked = await Asked.of(running, tmp_path / "dump")
         os.kill(asked.pid, signal.SIGSTOP)
         found = await stacks_of(asked.pid, silent, asked.dump, budget=0)
-        assert found == {
-            "how": "none",
-            "threads": [],
-            "error": "it is stopped by a signal; 'kill -CONT' lets it go on",
-        }
+        assert found == ProcessStacks(pid=asked.pid, error="it is stopped by a signal; 'kill -CONT' lets it go on")
         header = asked.dump.path.stat().st_size
         os.kill(asked.pid, signal.SIGCONT)
         while asked.dump.path.stat().st_size == header:
             await asyncio.sleep(0.01)
         monkeypatch.setattr(out_of_process, "DUMP_TIMEOUT", TIMEOUT)
         found = await stacks_of(asked.pid, silent, asked.dump, budget=0)
-        assert found["how"] == "faulthandler"
-        assert [thread["main"] for thread in found["threads"]].count(True) == 1
+        assert found.how == "faulthandler"
+        assert [thread.main for thread in found.threads].count(True) == 1
 
 
 async def test_process_that_has_ended(tmp_path, no_py_spy):
@@ -215,7 +212,7 @@ async def test_process_that_has_ended(tmp_path, no_py_spy):
         asked = await Asked.of(running, tmp_path / "dump")
         await running.finish()
         found = await stacks_of(asked.pid, silent, asked.dump, budget=0)
-        assert found == {"how": "none", "threads": [], "error": "it has ended"}
+        assert found == ProcessStacks(pid=asked.pid, error="it has ended")
 
 
 async def test_helper_thread_that_refuses(tmp_path, no_py_spy):
@@ -229,9 +226,9 @@ async def test_helper_thread_that_refuses(tmp_path, no_py_spy):
         if text is not None:
             path.write_text(text)
         found = await stacks_of(os.getpid(), refuse, Dump(path, signal.SIGUSR2))
-        assert found["how"] == "none"
-        assert found["error"].startswith("this process does not know how; faulthandler: ")
-        assert reason in found["error"]
+        assert found.how == "none"
+        assert found.error.startswith("this process does not know how; faulthandler: ")
+        assert reason in found.error
 
 
 async def test_py_spy(tmp_path):
@@ -240,14 +237,12 @@ async def test_py_spy(tmp_path):
     async with member(tmp_path, code) as running:
         asked = await Asked.of(running, tmp_path / "dump")
         found = await until_it_hangs(asked, "py-spy", dump=False, budget=0.3, locals=True)
-        if found["how"] == "none" and any(
-            word in found["error"] for word in ("not installed", "ermission", "ermitted")
-        ):
-            pytest.skip(found["error"])
-        main = found["threads"][0]
-        assert (found["how"], main["name"], main["main"]) == ("py-spy", "MainThread", True)
-        assert [frame["function"] for frame in main["frames"]] == ["<module>", "hang"]
-        assert main["frames"][-1]["locals"] == {"colour": '"blue"'}
+        if found.how == "none" and any(word in found.error for word in ("not installed", "ermission", "ermitted")):
+            pytest.skip(found.error)
+        main = found.threads[0]
+        assert (found.how, main.name, main.main) == ("py-spy", "MainThread", True)
+        assert [frame.function for frame in main.frames] == ["<module>", "hang"]
+        assert main.frames[-1].locals == {"colour": '"blue"'}
 
 
 @pytest.mark.skipif(not shutil.which("sleep"), reason="needs a program that is not Python")
@@ -259,8 +254,8 @@ async def test_py_spy_on_another_program():
     finally:
         process.kill()
         await process.wait()
-    assert found["how"] == "none"
-    assert "it has registered no signal; py-spy" in found["error"]
+    assert found.how == "none"
+    assert "it has registered no signal; py-spy" in found.error
 
 
 DUMP = """\
@@ -286,19 +281,12 @@ Current thread 0x00007f0000000001 (most recent call first):
 def test_parse_dump():
     """Faulthandler's text becomes threads as `collect` gives them: main first, innermost frame last, no helpers."""
     main, named, empty = parse_dump(DUMP, 0x7F0000000001)
-    assert main == {
-        "name": "MainThread",
-        "ident": 0x7F0000000001,
-        "main": True,
-        "frames": [
-            {"file": "train.py", "line": 88, "function": "<module>"},
-            {"file": "train.py", "line": 0, "function": "step"},
-        ],
-    }
-    assert (named["name"], named["main"], named["frames"][-1]["function"]) == ("loader", False, "read")
-    assert named["frames"][-1]["file"] == "/x/load me.py"
-    assert (empty["name"], empty["frames"]) == ("thread 0x7f0000000004", [])
-    assert not any(thread["main"] for thread in parse_dump(DUMP))
+    frames = (Frame("train.py", 88, "<module>"), Frame("train.py", 0, "step"))
+    assert main == ThreadStack("MainThread", 0x7F0000000001, True, frames)
+    assert (named.name, named.main, named.frames[-1].function) == ("loader", False, "read")
+    assert named.frames[-1].file == "/x/load me.py"
+    assert (empty.name, empty.frames) == ("thread 0x7f0000000004", ())
+    assert not any(thread.main for thread in parse_dump(DUMP))
     assert parse_dump('nonsense\n  File "x", line 3 in y\n') == []
 
 

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from relay_client.agents.announcement import AgentInfo, State, TargetInfo
 from relay_client.agents.events import News, describe_agent, held_texts, news_of
+from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo
 
 NOW = 1000.0
 RANK = TargetInfo(5681, rank=3, pid=44, script="train.py", state=State.RUNNING, since=900.0)
+BOB = Attachment("bob@laptop", NOW - 250)
 NODE = AgentInfo("1a2b3c4d-5e6f", host="node-1", node_rank=1, targets=(RANK,))
 
 
@@ -41,7 +42,7 @@ def test_an_agent_without_anything() -> None:
 def test_of_many_targets_only_the_special_ones_are_described() -> None:
     """A node with sixteen ranks is still one readable line."""
     targets = [TargetInfo(5678 + rank, rank=rank, state=State.RUNNING) for rank in range(16)]
-    targets[3] = replace(targets[3], holder="bob@laptop", held_since=NOW - 250)
+    targets[3] = replace(targets[3], attachment=BOB)
     node = replace(NODE, targets=tuple(targets))
     assert (
         "node-1/1a2b3c4d (node 1) serves 5678-5693 (ranks 0-15, rank 3 held by bob@laptop for 4 min)"
@@ -50,14 +51,14 @@ def test_of_many_targets_only_the_special_ones_are_described() -> None:
 
 
 def test_nothing_new_is_no_news() -> None:
-    """An announcement that repeats the last one is silent, and so is a step from running to attached."""
+    """An announcement that repeats the last one is silent."""
     assert [] == lines()
     assert [] == lines(since=950.0)
 
 
 def test_holding_and_letting_go() -> None:
     """A debugger that comes and goes is told with its user."""
-    held = {"state": State.ATTACHED, "holder": "bob@laptop", "held_since": NOW - 250}
+    held = {"attachment": BOB}
     assert ["rank 3 on node-1 held by bob@laptop"] == lines(**held)
     before = replace(NODE, targets=(replace(RANK, **held),))
     assert ["rank 3 on node-1 is free: bob@laptop left after 4 min"] == [
@@ -78,7 +79,7 @@ def test_a_crash_is_an_alarm() -> None:
 
 def test_a_crash_that_is_looked_at_is_no_alarm() -> None:
     """Once somebody is there, nobody has to be called."""
-    held = {"state": State.CRASHED, "detail": "ValueError", "holder": "bob@laptop"}
+    held = {"state": State.CRASHED, "detail": "ValueError", "attachment": BOB}
     assert ["rank 3 on node-1 held by bob@laptop"] == lines(**held)
 
 

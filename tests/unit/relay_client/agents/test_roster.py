@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_client.agents.announcement import AgentInfo, TargetInfo
 from relay_client.agents.roster import AWAY_LIMIT, Destination, Roster
+from relay_core.agent_api.announcement import AgentInfo, TargetInfo
+from relay_core.agent_api.metadata import PortConflict
 
 PORT = 5678
 
@@ -34,7 +35,7 @@ def test_the_earlier_claim_counts_whichever_was_found_first() -> None:
     roster.put(agent("early", PORT, since=50), 101)
     assert "early" == owner(roster, 102)
     (conflict,) = roster.conflicts(102)
-    assert {"port": PORT, "kept_by": "early pid 101", "refused": "late pid 108"} == conflict.as_json()
+    assert PortConflict(PORT, "early pid 101", "late pid 108") == conflict.report()
     assert [True, True, False] == [conflict.concerns(name) for name in ("early", "late", "other")]
 
 

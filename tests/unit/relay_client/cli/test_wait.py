@@ -2,22 +2,22 @@
 
 import pytest
 
-from relay_client.agents.announcement import State, TargetInfo
 from relay_client.cli.wait import missing_ranks
+from relay_core.agent_api.announcement import Attachment, State, TargetInfo
 
 TARGETS = [
     TargetInfo(5678, rank=0, state=State.RUNNING),
     TargetInfo(5679, rank=1, state=State.WAITING),
-    TargetInfo(5680, rank=2, state=State.RUNNING, holder="bob@laptop"),
-    TargetInfo(5681, rank=3, state=State.CRASHED, holder="bob@laptop"),
+    TargetInfo(5680, rank=2, state=State.RUNNING, attachment=Attachment("bob@laptop")),
+    TargetInfo(5681, rank=3, state=State.CRASHED, attachment=Attachment("bob@laptop")),
     TargetInfo(5999),
 ]
 
 
 @pytest.mark.parametrize(
     ("state", "missing"),
-    [("any", [4]), ("waiting", [0, 2, 3, 4]), ("attached", [0, 1, 3, 4]), ("crashed", [0, 1, 2, 4])],
+    [("any", [4]), ("waiting", [0, 2, 3, 4]), ("attached", [0, 1, 4]), ("crashed", [0, 1, 2, 4])],
 )
 def test_the_state_that_is_wanted_counts(state: str, missing: list[int]) -> None:
-    """A rank that is there in another state is missing, and so is one that is not there."""
+    """A rank that is there in another state is missing, and so is one that is not there; rank 3 is in two states."""
     assert missing == missing_ranks(range(5), TARGETS, state)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from relay_client.stacks.groups import group, read_replies
+from relay_client.stacks.groups import Reply, group, read_replies
 from relay_client.stacks.render import show_stacks, stacks_as_json
 
 TORCH = "/usr/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
@@ -34,15 +34,20 @@ def loading(rank, **options):
     return process(rank, frame("/job/train.py", 90, "<module>"), frame("/job/dataset.py", 51, "read"), **options)
 
 
+def reply(*processes, host=""):
+    """An agent's answer, as it comes over the wire."""
+    return Reply.parse(host, {"processes": list(processes)})
+
+
 def labels(*processes, **options):
-    return [found.label for found in group(read_replies([{"processes": list(processes)}]), **options)]
+    return [found.label for found in group(read_replies([reply(*processes)]), **options)]
 
 
 def test_odd_ranks_first():
     """Of fifteen ranks the one that is elsewhere comes first, with its stack; the others are one paragraph."""
     replies = [
-        {"host": "node0", "processes": [waiting(rank) for rank in range(8) if rank != 3] + [loading(3)]},
-        {"host": "node1", "processes": [waiting(rank) for rank in range(8, 15)]},
+        reply(*(waiting(rank) for rank in range(8) if rank != 3), loading(3), host="node0"),
+        reply(*(waiting(rank) for rank in range(8, 15)), host="node1"),
     ]
     assert show_stacks(replies) == (
         "rank 3 on node0 in read dataset.py:51\n"
@@ -60,7 +65,7 @@ def test_odd_ranks_first():
 
 def test_everybody_at_one_place():
     """Where all ranks do the same, one paragraph says so."""
-    text = show_stacks([{"processes": [waiting(0), waiting(1)]}])
+    text = show_stacks([reply(waiting(0), waiting(1))])
     assert text.startswith("all 2 ranks (0-1) in all_reduce ")
 
 
@@ -80,23 +85,23 @@ def test_other_threads_count_on_request():
         found["threads"] += [thread(f"worker-{found['rank']}", one) for one in extra]
     assert labels(*processes) == ["3 ranks (0-2)"]
     assert labels(*processes, all_threads=True) == ["rank 2", "2 ranks (0-1)"]
-    text = show_stacks([{"processes": processes}])
+    text = show_stacks([reply(*processes)])
     assert "and 2 other threads" in text
     assert "io.py" not in text
-    text = show_stacks([{"processes": processes}], all_threads=True)
+    text = show_stacks([reply(*processes)], all_threads=True)
     assert "  thread worker-2\n    /job/io.py:9 idle" in text
 
 
 def test_who_has_seen_it():
     """Ranks that were asked in different ways are still one group, which says for whom which way had an answer."""
-    text = show_stacks([{"processes": [waiting(0), waiting(1, how="faulthandler"), waiting(2)]}])
+    text = show_stacks([reply(waiting(0), waiting(1, how="faulthandler"), waiting(2))])
     assert "  seen by helper thread (2 ranks (0,2)), faulthandler (rank 1)\n" in text
 
 
 def test_who_gave_no_stack_comes_first():
     """A rank without a stack, and an agent that could not be asked, come first and say why."""
     silent = {"rank": 2, "port": 5680, "pid": 9, "how": "none", "threads": [], "error": "it has ended"}
-    replies = [{"processes": [waiting(0), loading(1), silent]}, {"host": "node1", "error": "its tunnel is lost"}]
+    replies = [reply(waiting(0), loading(1), silent), Reply.failed("node1", "its tunnel is lost")]
     lines = show_stacks(replies).splitlines()
     assert lines[0] == "node1: no stack: its tunnel is lost"
     assert lines[2] == "rank 2: no stack: it has ended"
@@ -105,14 +110,14 @@ def test_who_gave_no_stack_comes_first():
 
 def test_ranks_are_chosen():
     """Only the ranks asked for are shown, and agents that may have them."""
-    replies = [{"processes": [waiting(0), loading(1)]}, {"host": "node1", "error": "gone"}]
+    replies = [reply(waiting(0), loading(1)), Reply.failed("node1", "gone")]
     assert [found.rank for found in read_replies(replies, {1})] == [1, None]
-    assert show_stacks([{"processes": [waiting(0)]}], ranks={5}) == "no process to look at"
+    assert show_stacks([reply(waiting(0))], ranks={5}) == "no process to look at"
 
 
 def test_variables_on_request():
     """Variables stand under their frame; of a group they are those of the first rank."""
-    replies = [{"processes": [waiting(4), waiting(2)]}]
+    replies = [reply(waiting(4), waiting(2))]
     assert "loss" not in show_stacks(replies)
     text = show_stacks(replies, locals=True)
     assert "  seen by helper thread; variables of rank 2\n" in text
@@ -122,7 +127,7 @@ def test_variables_on_request():
 def test_frames_of_the_debugger_are_not_shown():
     """A thread at a breakpoint shows the line of the breakpoint, not how the debugger waits."""
     stop = frame("/x/site-packages/debugpy/_vendored/pydevd/pydevd.py", 2199, "do_wait_suspend")
-    text = show_stacks([{"processes": [process(0, frame("/job/a.py", 1, "f"), stop, stop)]}])
+    text = show_stacks([reply(process(0, frame("/job/a.py", 1, "f"), stop, stop))])
     assert text.endswith("rank 0 in f a.py:1\n  seen by helper thread\n    /job/a.py:1 f")
 
 
@@ -130,19 +135,19 @@ def test_processes_without_ranks():
     """What has no rank is known by its port."""
     found = waiting(0)
     del found["rank"]
-    assert show_stacks([{"processes": [found]}]).startswith("port 5678 in all_reduce ")
+    assert show_stacks([reply(found)]).startswith("port 5678 in all_reduce ")
 
 
 def test_text_of_a_job_cannot_steer_the_terminal():
     """Escape sequences and line breaks in names and values are shown as such."""
     evil = frame("/job/\x1b[2Ja.py", 1, "f", x="a\nb\x1b]0;title\x07")
-    text = show_stacks([{"host": "\x1b[1m", "processes": [process(0, evil)]}], locals=True)
+    text = show_stacks([reply(process(0, evil), host="\x1b[1m")], locals=True)
     assert "\x1b" not in text
     assert "        x = a\\nb\\x1b]0;title\\x07" in text
 
 
 @pytest.mark.parametrize(
-    "reply",
+    "answer",
     [
         {},
         {"processes": None},
@@ -150,15 +155,16 @@ def test_text_of_a_job_cannot_steer_the_terminal():
         {"processes": [{"rank": "x", "threads": [{"frames": [{"line": "x", "locals": [1]}, None]}, 7]}]},
     ],
 )
-def test_replies_of_other_versions(reply):
+def test_replies_of_other_versions(answer):
     """Fields that are missing or of another kind do not end the command."""
-    assert show_stacks([reply], locals=True)
-    assert json.loads(stacks_as_json([reply]))["groups"] is not None
+    found = Reply.parse("", answer)
+    assert show_stacks([found], locals=True)
+    assert json.loads(stacks_as_json([found]))["groups"] is not None
 
 
 def test_json():
     """JSON has the groups in the same order, with everything that was said."""
-    found = json.loads(stacks_as_json([{"host": "node0", "processes": [waiting(0), waiting(1), loading(2)]}]))["groups"]
+    found = json.loads(stacks_as_json([reply(waiting(0), waiting(1), loading(2), host="node0")]))["groups"]
     assert [one["ranks"] for one in found] == [[2], [0, 1]]
     assert found[1] | {"threads": []} == {
         "ranks": [0, 1],
@@ -176,7 +182,7 @@ def test_json():
 def test_colours(monkeypatch):
     """On a terminal headings are bold, unless NO_COLOR is set; the text is the same."""
     monkeypatch.delenv("NO_COLOR", raising=False)
-    replies = [{"processes": [waiting(0), loading(1)]}]
+    replies = [reply(waiting(0), loading(1))]
     colored = show_stacks(replies, color=True)
     assert "\x1b[1m" in colored
     monkeypatch.setenv("NO_COLOR", "1")

@@ -1,7 +1,7 @@
 """Facts about what `relay-client targets` prints."""
 
-from relay_client.agents.announcement import AgentInfo, State, TargetInfo
 from relay_client.ui.target_table import as_json, plain_table, rows
+from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo
 
 NOW = 1000.0
 NODE = AgentInfo(
@@ -10,7 +10,7 @@ NODE = AgentInfo(
     node_rank=1,
     run="r1",
     targets=(
-        TargetInfo(5681, 3, 4, 45, "train.py", State.ATTACHED, "", 900.0, None, "bob@laptop", 750.0),
+        TargetInfo(5681, 3, 4, 45, "train.py", State.RUNNING, "", 900.0, None, Attachment("bob@laptop", 750.0)),
         TargetInfo(5680, 2, 4, 44, "train.py", State.CRASHED, "ValueError: no", 400.0),
     ),
     forwards=(6006,),
@@ -56,8 +56,8 @@ def test_json_has_everything() -> None:
         "holder": None,
         "held_since": None,
     } == found["targets"][2]
-    assert [(3, 5681, "bob@laptop", 750.0)] == [
-        (target["rank"], target["port"], target["holder"], target["held_since"])
+    assert [(3, 5681, "running", "bob@laptop", 750.0)] == [
+        (target["rank"], target["port"], target["state"], target["holder"], target["held_since"])
         for target in found["targets"]
         if target["holder"]
     ]

@@ -1,0 +1,129 @@
+"""Named requests of a client, and their answers.
+
+A client opens a stream to a name instead of a port. The agent writes one JSON object and ends the stream; `Listen` is
+answered when the debugger has connected, and both sides keep its stream open for as long as the client wants that.
+
+    name             request              answer
+    wake/5678        `Wake(5678)`         `Ready`: debugpy listens
+    stacks           `Stacks()`           `relay_core.agent_api.stacks.NodeStacks`
+    stacks/locals    `Stacks(True)`       the same, with variables
+    listen/5678      `Listen(5678)`       `Ready`, then streams that the agent opens to port 5678 of the client
+
+Instead of any of these the answer may be a `Failure`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from relay_core.agent_api.values import MAX_PORT, Clean, as_is, mapping, text
+
+__all__ = ["Failure", "Listen", "Ready", "Request", "Stacks", "Wake", "parse_request"]
+
+
+@dataclass(frozen=True)
+class Wake:
+    """Have the target with this port start its debugger now."""
+
+    name: ClassVar[str] = "wake"
+    port: int
+
+    def encode(self) -> str:
+        """Return the name to open a stream to."""
+        return f"{self.name}/{self.port}"
+
+    @classmethod
+    def parse(cls, target: str) -> Wake | None:
+        """Read the name of a stream; None if it is another request."""
+        port = _port_after(target, cls.name)
+        return None if port is None else cls(port)
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """Report what the threads of all processes of the node are doing."""
+
+    name: ClassVar[str] = "stacks"
+    locals: bool = False
+    """Whether variables are wanted too."""
+
+    def encode(self) -> str:
+        """Return the name to open a stream to."""
+        return f"{self.name}/locals" if self.locals else self.name
+
+    @classmethod
+    def parse(cls, target: str) -> Stacks | None:
+        """Read the name of a stream; None if it is another request. An unknown detail is ignored."""
+        name, _, detail = target.partition("/")
+        return cls(locals=detail == "locals") if name == cls.name else None
+
+
+@dataclass(frozen=True)
+class Listen:
+    """Have the debugger of the target with this port connect to the client's editor, which listens."""
+
+    name: ClassVar[str] = "listen"
+    port: int
+
+    def encode(self) -> str:
+        """Return the name to open a stream to."""
+        return f"{self.name}/{self.port}"
+
+    @classmethod
+    def parse(cls, target: str) -> Listen | None:
+        """Read the name of a stream; None if it is another request."""
+        port = _port_after(target, cls.name)
+        return None if port is None else cls(port)
+
+
+Request = Wake | Stacks | Listen
+
+
+def parse_request(target: str) -> Request | None:
+    """Read the name that a stream was opened to; None if it is no request that this version knows."""
+    return Wake.parse(target) or Stacks.parse(target) or Listen.parse(target)
+
+
+def _port_after(target: str, name: str) -> int | None:
+    found, _, digits = target.partition("/")
+    # Five digits hold any port. Python would also read "٣" as a number, and may refuse thousands of digits.
+    if found != name or not (digits.isascii() and digits.isdigit() and len(digits) <= 5):
+        return None
+    port = int(digits)
+    return port if 1 <= port <= MAX_PORT else None
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The request has been fulfilled, and there is nothing more to say."""
+
+    def encode(self) -> dict[str, object]:
+        """Return the answer."""
+        return {"ready": True}
+
+    @classmethod
+    def parse(cls, value: object) -> Ready | None:
+        """Read an answer; None if it is something else."""
+        return cls() if mapping(value).get("ready") is True else None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The request cannot be fulfilled."""
+
+    error: str
+    """The reason, in one sentence."""
+    hint: str = ""
+
+    def encode(self) -> dict[str, object]:
+        """Return the answer."""
+        return {"error": self.error, "hint": self.hint}
+
+    @classmethod
+    def parse(cls, value: object, clean: Clean = as_is) -> Failure | None:
+        """Read an answer; None if it is something else."""
+        fields = mapping(value)
+        if not isinstance(fields.get("error"), str):
+            return None
+        return cls(text(fields.get("error"), clean), text(fields.get("hint"), clean))

@@ -1,0 +1,123 @@
+"""What the threads of a process are doing, as the answer to the request `stacks` reports it.
+
+These are named tuples: a job makes them too, and should not have to import `dataclasses` (10 ms) for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from relay_core.agent_api.values import Clean, as_is, count, items, mapping, text
+
+__all__ = ["Frame", "NodeStacks", "ProcessStacks", "ThreadStack"]
+
+_NO_LOCALS: Mapping[str, str] = MappingProxyType({})
+
+
+class Frame(NamedTuple):
+    """One line of a stack."""
+
+    file: str
+    line: int
+    """0 where it is not known."""
+    function: str
+    locals: Mapping[str, str] = _NO_LOCALS
+    """Short texts of the variables, by name, if they were asked for."""
+
+    def encode(self) -> dict[str, object]:
+        """Return one element of `frames`."""
+        found: dict[str, object] = {"file": self.file, "line": self.line, "function": self.function}
+        return found | {"locals": dict(self.locals)} if self.locals else found
+
+    @classmethod
+    def parse(cls, value: object, clean: Clean = as_is) -> Frame:
+        """Read one element of `frames`."""
+        fields = mapping(value)
+        values = mapping(fields.get("locals"))
+        return cls(
+            text(fields.get("file"), clean),
+            count(fields.get("line")) or 0,
+            text(fields.get("function"), clean),
+            {clean(str(name)): text(one, clean) for name, one in values.items()} or _NO_LOCALS,
+        )
+
+
+class ThreadStack(NamedTuple):
+    """One thread."""
+
+    name: str
+    ident: int
+    """`threading.get_ident()` in that thread."""
+    main: bool
+    frames: tuple[Frame, ...]
+    """The innermost last."""
+
+    def encode(self) -> dict[str, object]:
+        """Return one element of `threads`."""
+        frames = [frame.encode() for frame in self.frames]
+        return {"name": self.name, "ident": self.ident, "main": self.main, "frames": frames}
+
+    @classmethod
+    def parse(cls, value: object, clean: Clean = as_is) -> ThreadStack:
+        """Read one element of `threads`."""
+        fields = mapping(value)
+        return cls(
+            text(fields.get("name"), clean),
+            count(fields.get("ident")) or 0,
+            fields.get("main") is True,
+            tuple(Frame.parse(frame, clean) for frame in items(fields.get("frames")) if isinstance(frame, Mapping)),
+        )
+
+
+class ProcessStacks(NamedTuple):
+    """One process."""
+
+    port: int | None = None
+    """Its logical port."""
+    rank: int | None = None
+    pid: int | None = None
+    how: str = "none"
+    """Which way of asking was answered: "helper thread", "faulthandler" or "py-spy"; "none" if none was."""
+    threads: tuple[ThreadStack, ...] = ()
+    """The main thread first."""
+    error: str = ""
+    """Why nothing answered, in one sentence."""
+
+    def encode(self) -> dict[str, object]:
+        """Return one element of `processes`."""
+        threads = [thread.encode() for thread in self.threads]
+        found: dict[str, object] = {"port": self.port, "rank": self.rank, "pid": self.pid, "how": self.how}
+        found["threads"] = threads
+        return found | {"error": self.error} if self.error else found
+
+    @classmethod
+    def parse(cls, value: object, clean: Clean = as_is) -> ProcessStacks:
+        """Read one element of `processes`."""
+        fields = mapping(value)
+        threads = [thread for thread in items(fields.get("threads")) if isinstance(thread, Mapping)]
+        return cls(
+            port=count(fields.get("port")),
+            rank=count(fields.get("rank")),
+            pid=count(fields.get("pid")),
+            how=text(fields.get("how"), clean) or "none",
+            threads=tuple(ThreadStack.parse(thread, clean) for thread in threads),
+            error=text(fields.get("error"), clean),
+        )
+
+
+class NodeStacks(NamedTuple):
+    """All processes of a node: the answer to `stacks`."""
+
+    processes: tuple[ProcessStacks, ...] = ()
+
+    def encode(self) -> dict[str, object]:
+        """Return the answer."""
+        return {"processes": [process.encode() for process in self.processes]}
+
+    @classmethod
+    def parse(cls, value: object, clean: Clean = as_is) -> NodeStacks:
+        """Read the answer."""
+        found = [process for process in items(mapping(value).get("processes")) if isinstance(process, Mapping)]
+        return cls(tuple(ProcessStacks.parse(process, clean) for process in found))

@@ -1,0 +1,56 @@
+"""How single JSON values are read: a value of another type, or out of range, counts as missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+__all__ = ["MAX_PORT", "Clean", "as_is", "count", "items", "mapping", "port", "seconds", "text"]
+
+MAX_PORT = 65535
+MAX_COUNT = 2**63
+"""Larger numbers are no ranks, process ids or thread ids."""
+MAX_SECONDS = 1e11
+"""The year 5138; also keeps out the infinity that Python's JSON knows."""
+
+Clean = Callable[[str], str]
+"""Makes a text of another machine harmless for where it will be shown."""
+
+
+def as_is(value: str) -> str:
+    """Return a text unchanged."""
+    return value
+
+
+def text(value: object, clean: Clean = as_is) -> str:
+    """Return a text, or "" if it is missing."""
+    return clean(value) if isinstance(value, str) else ""
+
+
+def count(value: object) -> int | None:
+    """Return a number that is not negative, or None."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value < MAX_COUNT else None
+
+
+def port(value: object) -> int | None:
+    """Return a port from 1 to 65535, or None."""
+    number = count(value)
+    return number if number is not None and 1 <= number <= MAX_PORT else None
+
+
+def seconds(value: object) -> float | None:
+    """Return a time in seconds, or None."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return float(value) if 0 <= value <= MAX_SECONDS else None
+
+
+def mapping(value: object) -> Mapping[str, object]:
+    """Return a JSON object, empty if it is missing."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def items(value: object) -> list[object]:
+    """Return the elements of an array, none if it is missing."""
+    return value if isinstance(value, list) else []

@@ -1,0 +1,138 @@
+"""Facts about a crash that somebody is looking at: real jobs, agents and debuggers, seen by another client."""
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from relay_client.agents.tunnels import Tunnels
+from relay_client.dap.client import DapClient
+from relay_client.ports.forwarder import Forwarder
+from relay_core.agent_api.announcement import State, TargetInfo
+from tests.support.ports import free_port
+from tests.support.programs import Finished, Program, program, run
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access
+
+RANK = 3
+TRAIN = """\
+import sys, threading, time
+from pathlib import Path
+
+def wait_for(name):
+    while not Path(sys.argv[1], name).exists():
+        time.sleep(0.01)
+
+def train():
+    wait_for("crash")
+    raise ValueError("odd")
+
+"""
+IN_MAIN_THREAD = "train()\n"
+IN_OTHER_THREAD = "threading.Thread(target=train).start()\nwait_for('end')\n"
+
+
+@dataclass
+class Crashing:
+    """A job that crashes when it is told to, and the ways to it."""
+
+    job: Program
+    port: int
+    directory: Path
+    tunnels: Tunnels
+    environment: dict[str, str]
+
+    def may(self, what: str) -> None:
+        """Let the job `crash` or `end`."""
+        (self.directory / what).touch()
+
+    async def wait(self, state: str) -> Finished:
+        """Run `relay-client wait` for its rank."""
+        arguments = ["--ranks", str(RANK), "--state", state, "--timeout", "60"]
+        return await run("relay_client", "--hc", HC, "wait", *arguments, env=self.environment)
+
+    async def target(self) -> dict[str, object]:
+        """Return what `relay-client targets --json` prints of it."""
+        finished = await run("relay_client", "--hc", HC, "targets", "--json", env=self.environment)
+        (target,) = json.loads(finished.stdout)["targets"]
+        return target
+
+    async def until(self, state: State) -> TargetInfo:
+        """Wait until the client in this process sees it in a state."""
+
+        def find() -> TargetInfo | None:
+            targets = (claim.target for claim in self.tunnels.reachable_targets())
+            return next((target for target in targets if target.state is state), None)
+
+        return await asyncio.wait_for(self.tunnels.seeker.until(find, lambda _why: None), 60)
+
+
+@contextlib.asynccontextmanager
+async def crashing(relay: LocalRelay, directory: Path, code: str) -> AsyncIterator[Crashing]:
+    script = directory / "train.py"
+    script.write_text(TRAIN + code)
+    port = free_port()
+    options = ["--hc", HC, "--port", str(port), "--debug-ranks", "none", "--debug-on-crash", "--hold", "120"]
+    agent = access(relay, directory, "listen", RELAY_RANK=str(RANK), RELAY_WORLD_SIZE="4")
+    async with (
+        program("relay_agent", "run", *options, "--", sys.executable, str(script), str(directory), env=agent) as job,
+        Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
+        Forwarder(tunnels, [port + RANK]),
+    ):
+        yield Crashing(job, port + RANK, directory, tunnels, access(relay, directory, "send"))
+
+
+async def stopped_at_the_crash(dap: DapClient) -> int:
+    """Wait until the debugger stands at the exception, and return the thread."""
+    stopped = (await dap.wait_for_event("stopped", within=60))["body"]
+    assert "exception" == stopped["reason"]
+    return int(stopped["threadId"])
+
+
+async def leave(dap: DapClient) -> None:
+    await dap.request("disconnect", {"terminateDebuggee": False}, within=60)
+
+
+@pytest.mark.parametrize("attached_before", [False, True], ids=["attached to the crash", "attached before the crash"])
+async def test_a_crash_that_somebody_looks_at_is_a_crash(
+    relay: LocalRelay, tmp_path: Path, attached_before: bool
+) -> None:
+    """`wait --state crashed` sees it, and so does `--state attached`; `targets` has the exception and the user."""
+    async with crashing(relay, tmp_path, IN_MAIN_THREAD) as found:
+        if not attached_before:
+            found.may("crash")
+            await found.job.line("crashed: ValueError: odd; held up to 120 s for a debugger on port")
+        async with await DapClient.connect("127.0.0.1", found.port) as dap:
+            await dap.attach({}, exceptions=[], within=60)
+            if attached_before:
+                assert 0 == (await found.wait("attached")).status
+                found.may("crash")
+                await found.job.line("crashed: ValueError: odd; a debugger is attached")
+            await stopped_at_the_crash(dap)
+            assert [0, 0] == [(await found.wait(state)).status for state in ("crashed", "attached")]
+            target = await found.target()
+            assert ("crashed", "ValueError: odd") == (target["state"], target["detail"])
+            assert "@" in str(target["holder"])
+            await leave(dap)
+        assert 1 == (await asyncio.wait_for(found.job.finish(), 60)).status
+
+
+async def test_a_job_that_goes_on_after_a_crash_is_running(relay: LocalRelay, tmp_path: Path) -> None:
+    """An exception in a thread does not end the job: it is crashed while its user looks, and then runs."""
+    async with crashing(relay, tmp_path, IN_OTHER_THREAD) as found:
+        found.may("crash")
+        await found.job.line("crashed: ValueError: odd; held up to")
+        async with await DapClient.connect("127.0.0.1", found.port) as dap:
+            await dap.attach({}, exceptions=[], within=60)
+            thread = await stopped_at_the_crash(dap)
+            assert (await found.until(State.CRASHED)).attachment is not None
+            await dap.request("continue", {"threadId": thread}, within=60)
+            assert (await found.until(State.RUNNING)).attachment is not None
+            await leave(dap)
+        found.may("end")
+        assert 0 == (await asyncio.wait_for(found.job.finish(), 60)).status

@@ -1,0 +1,43 @@
+"""Values of the contract between agent and client, for hypothesis."""
+
+from hypothesis import strategies as st
+
+from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+"""What Python's `json.loads` returns, with its infinity and NaN."""
+TEXTS = st.text(max_size=20)
+SOME_TEXT = st.text(min_size=1, max_size=20)
+PORTS = st.integers(1, 65535)
+COUNTS = st.none() | st.integers(0, 2**40)
+SECONDS = st.none() | st.floats(0, 1e10)
+TARGETS = st.builds(
+    TargetInfo,
+    port=PORTS,
+    rank=COUNTS,
+    world=COUNTS,
+    pid=COUNTS,
+    script=TEXTS,
+    state=st.sampled_from(State),
+    detail=TEXTS,
+    since=SECONDS,
+    until=SECONDS,
+    attachment=st.none() | st.builds(Attachment, SOME_TEXT, SECONDS),
+)
+AGENTS = st.builds(
+    AgentInfo,
+    id=TEXTS.map(AgentId),
+    host=SOME_TEXT,
+    cwd=TEXTS,
+    node_rank=COUNTS,
+    run=TEXTS,
+    targets=st.lists(TARGETS, max_size=4, unique_by=lambda target: target.port).map(tuple),
+    forwards=st.frozensets(PORTS, max_size=4).map(lambda ports: tuple(sorted(ports))),
+    generation=st.integers(0, 1000),
+    prefetch=st.booleans(),
+    version=st.integers(0, 5),
+)

@@ -1,0 +1,144 @@
+"""Facts about what agents announce."""
+
+import json
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay_client.ui.text import printable
+from relay_core.agent_api import VERSION
+from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo
+from relay_core.tunnel.payloads import decode_json, encode_json
+from tests.unit.relay_core.agent_api.strategies import AGENTS, JSON, TARGETS
+
+FIELDS = ("version", "agent", "host", "cwd", "node_rank", "run", "targets", "forwards", "generation", "asks_ahead")
+TARGET_FIELDS = ("port", "rank", "world", "pid", "script", "state", "detail", "since", "until", "holder", "held_since")
+TARGET = {
+    "port": 5681,
+    "rank": 3,
+    "world": 4,
+    "pid": 4711,
+    "script": "train.py",
+    "state": "crashed",
+    "detail": "ZeroDivisionError: division by zero",
+    "since": 100.5,
+    "until": 2000.0,
+    "holder": "bob@laptop",
+    "held_since": 200.0,
+}
+"""As it goes over the wire: agents and clients of other versions rely on these names."""
+ANNOUNCEMENT = {
+    "version": 1,
+    "agent": "1a2b3c4d-5e6f",
+    "host": "node-1",
+    "cwd": "/job",
+    "node_rank": 1,
+    "run": "r1",
+    "targets": [TARGET],
+    "forwards": [6006],
+    "generation": 2,
+    "asks_ahead": True,
+}
+INFO = AgentInfo(
+    AgentId("1a2b3c4d-5e6f"),
+    host="node-1",
+    cwd="/job",
+    node_rank=1,
+    run="r1",
+    targets=(
+        TargetInfo(
+            5681,
+            rank=3,
+            world=4,
+            pid=4711,
+            script="train.py",
+            state=State.CRASHED,
+            detail="ZeroDivisionError: division by zero",
+            since=100.5,
+            until=2000.0,
+            attachment=Attachment("bob@laptop", 200.0),
+        ),
+    ),
+    forwards=(6006,),
+    generation=2,
+    prefetch=True,
+)
+
+
+def test_a_full_announcement() -> None:
+    """Every field has its name on the wire; a crash that somebody is attached to is both crashed and held."""
+    assert ANNOUNCEMENT == INFO.encode()
+    assert INFO == AgentInfo.parse(ANNOUNCEMENT)
+    assert ("node-1/1a2b3c4d", "rank 3", INFO.targets[0]) == (INFO.name, INFO.targets[0].label, INFO.target(5681))
+
+
+def test_an_agent_that_only_names_ports() -> None:
+    """What an old `relay-agent serve` announces is enough."""
+    info = AgentInfo.parse({"agent": "a", "targets": [{"port": 5678}]})
+    assert AgentInfo(AgentId("a"), targets=(TargetInfo(5678),), version=0) == info
+    assert ("port 5678", None) == (info.targets[0].label, info.target(1))
+
+
+def test_an_agent_before_version_1() -> None:
+    """It announces `attached` instead of the state, which then is not known; who is attached is."""
+    info = AgentInfo.parse({"targets": [{**TARGET, "state": "attached"}]})
+    assert 0 == info.version < VERSION
+    assert replace(INFO.targets[0], state=State.UNKNOWN) == info.targets[0]
+
+
+def test_fields_of_a_later_version() -> None:
+    """Fields that are not known are ignored, and not passed on."""
+    later = {**ANNOUNCEMENT, "version": 7, "gpus": 8, "targets": [{**TARGET, "gpu": 3}]}
+    info = AgentInfo.parse(later)
+    assert replace(INFO, version=7) == info
+    assert {**ANNOUNCEMENT, "version": 7} == info.encode()
+
+
+def test_of_two_targets_with_one_port_the_first_counts() -> None:
+    """A port leads to one process."""
+    info = AgentInfo.parse({"targets": [{"port": 1, "pid": 1}, {"port": 1, "pid": 2}]})
+    assert (TargetInfo(1, pid=1),) == info.targets
+
+
+def test_the_id_by_which_a_client_knows_an_agent() -> None:
+    """It counts more than the announced one, which may not be usable."""
+    assert "b" == AgentInfo.parse({"agent": "a"}, agent_id="b").id
+
+
+def test_numbers_that_are_none() -> None:
+    """Infinity and huge numbers, which Python's JSON knows, read as unknown."""
+    target = TargetInfo.parse(json.loads('{"port": 1, "rank": 1e400, "pid": 1%s, "since": Infinity}' % ("0" * 400)))
+    assert TargetInfo(1) == target
+    assert TargetInfo(1) == TargetInfo.parse(json.loads('{"port": 1, "since": 1%s, "until": NaN}' % ("0" * 400)))
+
+
+@given(AGENTS)
+def test_round_trip(info: AgentInfo) -> None:
+    """What is announced is read as it was, by way of the tunnel's JSON."""
+    assert info == AgentInfo.parse(decode_json(encode_json(info.encode(), 1 << 20)))
+
+
+@given(TARGETS)
+def test_round_trip_of_a_target(target: TargetInfo) -> None:
+    """One target alone likewise."""
+    assert target == TargetInfo.parse(target.encode())
+
+
+@given(
+    JSON
+    | st.dictionaries(st.sampled_from(FIELDS), JSON)
+    | st.fixed_dictionaries(
+        {"targets": st.lists(st.dictionaries(st.sampled_from(TARGET_FIELDS), JSON), max_size=4), "forwards": JSON}
+    )
+)
+def test_any_json_reads_as_something(value: object) -> None:
+    """No announcement makes reading fail, and what a client reads is harmless on a terminal."""
+    read = AgentInfo.parse(value, clean=printable)
+    for target in read.targets:
+        assert 1 <= target.port <= 65535
+        assert (target.script + target.detail).isprintable()
+        assert target.attachment is None or target.attachment.user.isprintable()
+    assert all(1 <= port <= 65535 for port in read.forwards)
+    assert (read.name + read.cwd + read.run).isprintable()
+    assert read == AgentInfo.parse(read.encode())

@@ -1,0 +1,64 @@
+"""Facts about what clients say about themselves, and both sides about streams."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay_core.agent_api.metadata import ClientInfo, ClientStatus, PortConflict, StreamMetadata
+from tests.unit.relay_core.agent_api.strategies import JSON, PORTS, TEXTS
+
+CLASSES = (ClientInfo, ClientStatus, StreamMetadata)
+FIELDS = ("client", "user", "asks_ahead", "conflicts")
+CONFLICTS = st.builds(PortConflict, PORTS, TEXTS, TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("value", "encoded"),
+    [
+        (ClientInfo("c1", "bob@laptop"), {"client": "c1", "user": "bob@laptop"}),
+        (StreamMetadata("bob@laptop", prefetch=True), {"user": "bob@laptop", "asks_ahead": True}),
+        (StreamMetadata("bob@laptop"), {"user": "bob@laptop"}),
+        (StreamMetadata(), {}),
+        (ClientStatus(), {"conflicts": []}),
+        (
+            ClientStatus((PortConflict(5678, "a pid 1", "b pid 2"),)),
+            {"conflicts": [{"port": 5678, "kept_by": "a pid 1", "refused": "b pid 2"}]},
+        ),
+    ],
+)
+def test_names_on_the_wire(value: ClientInfo | ClientStatus | StreamMetadata, encoded: dict[str, object]) -> None:
+    """Agents and clients of other versions rely on these names."""
+    assert encoded == value.encode()
+    assert value == type(value).parse(encoded)
+
+
+@given(
+    st.builds(ClientInfo, TEXTS, TEXTS)
+    | st.builds(StreamMetadata, TEXTS, st.booleans())
+    | st.builds(ClientStatus, st.lists(CONFLICTS, max_size=3).map(tuple))
+)
+def test_round_trip(value: ClientInfo | ClientStatus | StreamMetadata) -> None:
+    """What is sent is read as it was."""
+    assert value == type(value).parse(value.encode())
+
+
+@given(st.sampled_from(CLASSES), JSON | st.dictionaries(st.sampled_from(FIELDS), JSON))
+def test_any_json_reads_as_something(
+    kind: type[ClientInfo] | type[ClientStatus] | type[StreamMetadata], value: object
+) -> None:
+    """Nothing that a peer sends makes reading fail."""
+    read = kind.parse(value)
+    assert read == kind.parse(read.encode())
+
+
+def test_a_conflict_without_a_port() -> None:
+    """It cannot be told which target it is about, so it is left out."""
+    assert ClientStatus() == ClientStatus.parse({"conflicts": [{"kept_by": "a"}, None, 3]})
+
+
+def test_texts_are_cleaned() -> None:
+    """A reader that shows texts has each of them made harmless."""
+    assert ClientInfo("C", "U") == ClientInfo.parse({"client": "c", "user": "u"}, str.upper)
+    assert StreamMetadata("U") == StreamMetadata.parse({"user": "u"}, str.upper)
+    conflict = {"port": 1, "kept_by": "a", "refused": "b"}
+    assert PortConflict(1, "A", "B") == PortConflict.parse(conflict, str.upper)

@@ -1,0 +1,72 @@
+"""Facts about named requests and their answers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay_core.agent_api.requests import Failure, Listen, Ready, Request, Stacks, Wake, parse_request
+from tests.unit.relay_core.agent_api.strategies import JSON, PORTS, TEXTS
+
+REQUESTS = st.builds(Wake, PORTS) | st.builds(Listen, PORTS) | st.builds(Stacks, st.booleans())
+
+
+@pytest.mark.parametrize(
+    ("request_", "name"),
+    [
+        (Wake(5678), "wake/5678"),
+        (Stacks(), "stacks"),
+        (Stacks(locals=True), "stacks/locals"),
+        (Listen(65535), "listen/65535"),
+    ],
+)
+def test_names_on_the_wire(request_: Request, name: str) -> None:
+    """Agents and clients of other versions rely on these names."""
+    assert name == request_.encode()
+    assert request_ == parse_request(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "wake", "wake/", "wake/0", "wake/65536", "wake/-1", "wake/x", "wake/٣", "wake/1/2", "listen/1e3", "logs"],
+)
+def test_what_is_not_a_request(name: str) -> None:
+    """A name that this version does not know, or a port that is none, is not a request."""
+    assert parse_request(name) is None
+
+
+def test_an_unknown_detail() -> None:
+    """A later client may want more with the stacks; it gets what this version knows."""
+    assert Stacks() == parse_request("stacks/everything")
+
+
+@given(REQUESTS)
+def test_round_trip(request_: Request) -> None:
+    """What is sent is read as it was."""
+    assert request_ == parse_request(request_.encode()) == type(request_).parse(request_.encode())
+
+
+@given(st.text() | st.from_regex(r"(wake|listen|stacks)(/.*)?", fullmatch=True))
+def test_any_name(name: str) -> None:
+    """Any name reads as a request or as none, and a request means the same when it is sent on."""
+    found = parse_request(name)
+    assert found is None or found == parse_request(found.encode())
+
+
+@given(st.builds(Failure, TEXTS, TEXTS) | st.just(Ready()))
+def test_round_trip_of_answers(answer: Failure | Ready) -> None:
+    """An answer is read as it was sent, and never as the other one."""
+    kinds = (Failure, Ready)
+    assert [answer] == [read for kind in kinds if (read := kind.parse(answer.encode())) is not None]
+
+
+@given(JSON | st.dictionaries(st.sampled_from(["error", "hint", "ready"]), JSON))
+def test_any_answer(value: object) -> None:
+    """No answer makes reading fail."""
+    for kind in (Failure, Ready):
+        read = kind.parse(value)
+        assert read is None or read == kind.parse(read.encode())
+
+
+def test_texts_are_cleaned() -> None:
+    """A reader that shows texts has each of them made harmless."""
+    assert Failure("NO", "TRY") == Failure.parse({"error": "no", "hint": "try"}, str.upper)

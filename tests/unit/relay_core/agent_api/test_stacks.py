@@ -1,0 +1,78 @@
+"""Facts about stacks as agents report them."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
+from tests.unit.relay_core.agent_api.strategies import COUNTS, JSON, PORTS, SOME_TEXT, TEXTS
+
+FRAMES = st.builds(Frame, TEXTS, st.integers(0, 10**6), TEXTS, st.dictionaries(TEXTS, TEXTS, max_size=3))
+THREADS = st.builds(ThreadStack, TEXTS, st.integers(0, 2**48), st.booleans(), st.lists(FRAMES, max_size=3).map(tuple))
+PROCESSES = st.builds(
+    ProcessStacks,
+    st.none() | PORTS,
+    COUNTS,
+    COUNTS,
+    SOME_TEXT,
+    st.lists(THREADS, max_size=3).map(tuple),
+    TEXTS,
+)
+KINDS = (Frame, ThreadStack, ProcessStacks, NodeStacks)
+FIELDS = ("processes", "port", "rank", "pid", "how", "error", "threads", "name", "ident", "main", "frames")
+FRAME_FIELDS = ("file", "line", "function", "locals")
+LINE = {"file": "/job/train.py", "line": 88, "function": "step"}
+WIRE = {
+    "port": 5681,
+    "rank": 3,
+    "pid": 44,
+    "how": "helper thread",
+    "threads": [
+        {
+            "name": "MainThread",
+            "ident": 1,
+            "main": True,
+            "frames": [LINE | {"function": "f"}, LINE | {"locals": {"x": "1"}}],
+        }
+    ],
+}
+"""As it goes over the wire: agents and clients of other versions rely on these names."""
+
+
+def test_names_on_the_wire() -> None:
+    """Variables are there where they were asked for, and an error where there are no stacks."""
+    frames = (Frame("/job/train.py", 88, "f"), Frame("/job/train.py", 88, "step", {"x": "1"}))
+    process = ProcessStacks(5681, 3, 44, "helper thread", (ThreadStack("MainThread", 1, True, frames),))
+    silent = ProcessStacks(5682, 4, 45, error="it has ended")
+    wire = {"port": 5682, "rank": 4, "pid": 45, "how": "none", "threads": [], "error": "it has ended"}
+    assert {"processes": [WIRE, wire]} == NodeStacks((process, silent)).encode()
+    assert NodeStacks((process, silent)) == NodeStacks.parse({"processes": [WIRE, wire]})
+
+
+@given(st.lists(PROCESSES, max_size=3).map(tuple))
+def test_round_trip(processes: tuple[ProcessStacks, ...]) -> None:
+    """What is reported is read as it was."""
+    stacks = NodeStacks(processes)
+    assert stacks == NodeStacks.parse(json.loads(json.dumps(stacks.encode())))
+
+
+@given(
+    st.sampled_from(KINDS),
+    JSON | st.dictionaries(st.sampled_from(FIELDS), JSON) | st.dictionaries(st.sampled_from(FRAME_FIELDS), JSON),
+)
+def test_any_json_reads_as_something(
+    kind: type[Frame] | type[ThreadStack] | type[ProcessStacks] | type[NodeStacks], value: object
+) -> None:
+    """Nothing that an agent or a job sends makes reading fail."""
+    read = kind.parse(value)
+    assert read == kind.parse(read.encode())
+
+
+def test_texts_are_cleaned() -> None:
+    """A reader that shows texts has each of them made harmless, names of variables too."""
+    assert Frame("F", 1, "G", {"X": "Y"}) == Frame.parse(
+        {"file": "f", "line": 1, "function": "g", "locals": {"x": "y"}}, str.upper
+    )
+    assert "HELPER THREAD" == ProcessStacks.parse(WIRE, str.upper).how
+    assert "MAINTHREAD" == ProcessStacks.parse(WIRE, str.upper).threads[0].name

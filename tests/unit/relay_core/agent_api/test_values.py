@@ -1,0 +1,26 @@
+"""Facts about how single JSON values are read."""
+
+import math
+
+import pytest
+
+from relay_core.agent_api import values
+
+
+@pytest.mark.parametrize(
+    ("value", "port"), [(1, 1), (65535, 65535), (0, None), (65536, None), (True, None), ("1", None), (1.0, None)]
+)
+def test_ports(value: object, port: int | None) -> None:
+    """A port is a whole number from 1 to 65535."""
+    assert port == values.port(value)
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan, -1.0, 10**400, True, "1", None])
+def test_what_is_not_a_time(value: object) -> None:
+    """Seconds are finite and not negative."""
+    assert values.seconds(value) is None
+
+
+def test_missing_values_are_empty() -> None:
+    """A text, object or array of another type is empty."""
+    assert ("", {}, []) == (values.text(3), values.mapping([]), values.items({}))
