@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from relay_core.dap.framing import Message
+from relay_core.dap.messages import Event, Request, Response
 from relay_core.dap.prefetch import MAX_PLAN, NEWS, Question, Stop
 
 __all__ = ["FIRST_SEQ", "LONG", "PATIENCE", "SLOW", "Asking", "Said"]
@@ -33,8 +33,8 @@ class Said:
         news: To the client, if there is any.
     """
 
-    requests: list[Message]
-    news: Message | None
+    requests: list[Request]
+    news: Event | None
 
 
 class Asking:
@@ -56,7 +56,7 @@ class Asking:
         """Whether answers are to come."""
         return bool(self._asked)
 
-    def has_asked(self, response: Message) -> bool:
+    def has_asked(self, response: Response) -> bool:
         """Whether a response is the answer to one of these questions."""
         return response["request_seq"] in self._asked
 
@@ -84,7 +84,7 @@ class Asking:
         with self._lock:
             self._round = None
 
-    def answered(self, response: Message, size: int, now: float) -> Said:
+    def answered(self, response: Response, size: int, now: float) -> Said:
         """Take the answer to one of these questions, of `size` bytes."""
         with self._lock:
             asked = self._asked.pop(response["request_seq"])
@@ -103,28 +103,28 @@ class Asking:
         requests = self._ask(round_, now) if round_ is self._round else []
         return Said(requests, self._tell(round_))
 
-    def _ask(self, round_: _Round, now: float) -> list[Message]:
+    def _ask(self, round_: _Round, now: float) -> list[Request]:
         """Return requests for all that can be asked now."""
-        requests: list[Message] = []
+        requests: list[Request] = []
         for planned in list(round_.questions):
             arguments = round_.stop.arguments(planned.question)
             if arguments is not None:
                 round_.questions.remove(planned)
                 self._seq += 1
                 command = planned.question.command
-                request = {"seq": self._seq, "type": "request", "command": command, "arguments": arguments}
+                request: Request = {"seq": self._seq, "type": "request", "command": command, "arguments": arguments}
                 self._asked[self._seq] = _Asked(round_, planned, request, now)
                 requests.append(request)
         round_.untold += requests
         return requests
 
-    def _tell(self, round_: _Round) -> Message | None:
+    def _tell(self, round_: _Round) -> Event | None:
         """Return what the client is to be told now.
 
         Each message is work for debugpy's neighbours, so answers that come within a moment are told together: all but
         the variables, whose text may take long to make.
         """
-        asked: list[Message] = []
+        asked: list[Request] = []
         if round_ is self._round:
             under_way = (asked.request["command"] for asked in self._asked.values() if asked.round is round_)
             if round_.answers and round_.size <= LONG and any(command != "variables" for command in under_way):
@@ -157,9 +157,9 @@ class _Round:
     """What has not been asked."""
     after: int
     """Number of the editor's last request before it that may change something."""
-    untold: list[Message] = field(default_factory=list)
+    untold: list[Request] = field(default_factory=list)
     """Requests that the client has not been told of."""
-    answers: list[Message] = field(default_factory=list)
+    answers: list[Response] = field(default_factory=list)
     """Answers that it has not been told."""
     size: int = 0
     """Of those answers, in bytes."""
@@ -171,6 +171,6 @@ class _Asked:
 
     round: _Round
     planned: _Planned
-    request: Message
+    request: Request
     at: float
     """When it was made."""

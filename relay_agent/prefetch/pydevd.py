@@ -16,7 +16,7 @@ from typing import Any
 
 from relay_agent.prefetch.engine import Asking, Said
 from relay_core.dap import prefetch
-from relay_core.dap.framing import Message
+from relay_core.dap.messages import Request
 
 __all__ = ["Asker", "install"]
 
@@ -63,7 +63,7 @@ class Asker:
         self._asking = Asking()
         self._after = 0
         """Number of the editor's last request that let the process go on, if it has told a plan."""
-        self._left: deque[Message] = deque()
+        self._left: deque[Request] = deque()
         """Questions that have not been carried out."""
         self._turn = threading.Lock()
         """Held while they are."""

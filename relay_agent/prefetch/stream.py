@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from relay_agent.prefetch.engine import Asking, Said
 from relay_core.dap import prefetch
-from relay_core.dap.framing import MAX_BODY, Message, encode
+from relay_core.dap.framing import MAX_BODY, encode
+from relay_core.dap.messages import Arguments, Request
 from relay_core.dap.prefetch import arguments_of, parse
 from relay_core.dap.splitter import MAX_WHOLE, Cutter
 from relay_core.net.streams.interposed import Interposer
@@ -29,7 +30,7 @@ class AskAhead(Interposer):
         self._asking = Asking()
         self._job_asks = False
         """Whether the process has said that it asks by itself."""
-        self._new_plan: Message = {}
+        self._new_plan: Arguments = {}
         """What a process that asks by itself has not been told."""
         self._after = 0
         """Number of the last request of the editor that may change something."""
@@ -41,15 +42,15 @@ class AskAhead(Interposer):
         """Take bytes of the client; return those for debugpy."""
         onward: list[bytes] = []
         for piece in self._from_editor.feed(data):
-            request = parse(piece.body, "request") or {}
-            if request.get("command") == prefetch.PLAN:
+            request = parse(piece.body, "request")
+            if request and request["command"] == prefetch.PLAN:
                 self._new_plan = arguments_of(request)
                 self._asking.plan(self._new_plan.get("questions"))
                 continue
-            if not prefetch.changes_nothing(request):
-                self._after = request.get("seq", 0)
+            if request is None or not prefetch.changes_nothing(request):
+                self._after = request["seq"] if request else 0
                 self._asking.end_round()  # the editor may let the process go on
-            if self._job_asks and request.get("command") in prefetch.RESUMING:
+            if self._job_asks and request and request["command"] in prefetch.RESUMING:
                 onward.append(encode(self._with_plan(request)))
             else:
                 onward.append(piece.raw)
@@ -74,7 +75,7 @@ class AskAhead(Interposer):
         """Return what debugpy has begun to say."""
         return self._from_debugger.end()
 
-    def _with_plan(self, request: Message) -> Message:
+    def _with_plan(self, request: Request) -> Request:
         """Return a request at which the process resumes, with what it must know to ask by itself at the next stop."""
         plan, self._new_plan = {**self._new_plan, "after": self._after}, {}
         return {**request, "arguments": {**arguments_of(request), prefetch.PLAN: plan}}

@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 
 from relay_client.dap.tcp import TcpStream
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.dap.framing import Message, MessageDecoder, encode
+from relay_core.dap.framing import MessageDecoder, encode
+from relay_core.dap.messages import Body, Event, Message, Request, Response
+from relay_core.dap.prefetch import is_message
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.streams.stream import ByteStream
 from relay_core.net.tasks import TaskSet
@@ -27,7 +29,6 @@ MAX_KEPT_EVENTS = 10_000
 CLOSE_TIMEOUT = 2.0
 """Seconds for the last bytes to leave; a peer that does not take them is dropped."""
 
-Body = dict[str, Any]
 T = TypeVar("T")
 
 
@@ -60,8 +61,8 @@ class DapClient:
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
         self._sequence = itertools.count(1)
-        self._responses: dict[int, Message] = {}
-        self._events: deque[Message] = deque(maxlen=MAX_KEPT_EVENTS)
+        self._responses: dict[int, Response] = {}
+        self._events: deque[Event] = deque(maxlen=MAX_KEPT_EVENTS)
         self._changed = asyncio.Event()
         """Set, and replaced by a new one, when a message has come or the connection has ended."""
         self._lost: RelayDebugError | None = None
@@ -99,7 +100,7 @@ class DapClient:
 
     async def wait_for_event(
         self, *names: str, matching: Callable[[Body], bool] = lambda _body: True, within: float | None = DEFAULT_TIMEOUT
-    ) -> Message:
+    ) -> Event:
         """Take the oldest event with one of these names that nobody has taken yet, or the next that comes.
 
         Without a name, any event is taken.
@@ -129,11 +130,11 @@ class DapClient:
         """
         await self.request("initialize", {"clientID": "relay-client", "adapterID": "debugpy"}, within=within)
         attach = await self._send("attach", {"type": "debugpy", "request": "attach", **arguments})
-        first = await self._until(
-            lambda: self._responses.get(attach) or self._take_event(("initialized",), lambda _body: True),
-            "no event 'initialized' came",
-            within,
-        )
+
+        def refusal_or_event() -> Response | Event | None:
+            return self._responses.get(attach) or self._take_event(("initialized",), lambda _body: True)
+
+        first: Response | Event = await self._until(refusal_or_event, "no event 'initialized' came", within)
         if first["type"] == "response":  # a refusal; consent comes after configurationDone
             _accept("attach", first)
         taken = {path: await self.set_breakpoints(path, wanted, within=within) for path, wanted in breakpoints.items()}
@@ -169,7 +170,7 @@ class DapClient:
         if self._lost:
             raise self._lost
         number = next(self._sequence)
-        request = {"seq": number, "type": "request", "command": command, "arguments": dict(arguments or {})}
+        request: Request = {"seq": number, "type": "request", "command": command, "arguments": dict(arguments or {})}
         await self._stream.write(encode(request))
         return number
 
@@ -191,9 +192,9 @@ class DapClient:
         except TIMEOUT_ERRORS:
             raise RequestFailed(f"{complaint} within {within:g} s") from None
 
-    def _take_event(self, names: Sequence[str], matching: Callable[[Body], bool]) -> Message | None:
+    def _take_event(self, names: Sequence[str], matching: Callable[[Body], bool]) -> Event | None:
         for event in self._events:
-            if (not names or event.get("event") in names) and matching(event.get("body") or {}):
+            if (not names or event["event"] in names) and matching(event.get("body") or {}):
                 self._events.remove(event)
                 return event
         return None
@@ -210,18 +211,24 @@ class DapClient:
             self._end(error)
 
     async def _dispatch(self, message: Message) -> None:
-        if message["type"] == "response":
-            self._responses[message.get("request_seq", 0)] = message
-        elif message["type"] == "event":
+        if is_message(message, "response"):
+            self._responses[message["request_seq"]] = message
+        elif is_message(message, "event"):
             self._events.append(message)
-        elif message["type"] == "request":
+        elif is_message(message, "request"):
             await self._refuse(message)
         self._tell()
 
-    async def _refuse(self, request: Message) -> None:
+    async def _refuse(self, request: Request) -> None:
         """Answer what a debug adapter asks of an editor; unanswered, it would wait."""
-        answer = {"type": "response", "request_seq": request.get("seq"), "command": request.get("command")}
-        refusal = {**answer, "seq": next(self._sequence), "success": False, "message": "unsupported"}
+        refusal: Response = {
+            "seq": next(self._sequence),
+            "type": "response",
+            "request_seq": request["seq"],
+            "command": request["command"],
+            "success": False,
+            "message": "unsupported",
+        }
         await self._stream.write(encode(refusal))
 
     def _end(self, reason: RelayDebugError) -> None:
@@ -233,14 +240,13 @@ class DapClient:
         self._changed = asyncio.Event()
 
 
-def _accept(command: str, response: Message) -> Body:
+def _accept(command: str, response: Response) -> Body:
     """Return the body of a response.
 
     Raises:
         RequestFailed: it is a refusal.
     """
     if not response.get("success"):
-        reason = str(response.get("message") or "no reason given")
+        reason = response.get("message") or "no reason given"
         raise RequestFailed(f"the debugger refused '{command}': {reason}", reason=reason)
-    body: Body = response.get("body") or {}
-    return body
+    return response.get("body") or {}

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from relay_client.dap.client import Body
 from relay_client.pdb.session import Session
+from relay_core.dap.messages import Body
 
 __all__ = ["Breakpoint", "Breakpoints", "Wanted", "parse_wanted"]
 

@@ -12,8 +12,9 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relay_client.dap.client import Body, DapClient, RequestFailed
+from relay_client.dap.client import DapClient, RequestFailed
 from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.dap.messages import Body
 from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import TaskSet
 

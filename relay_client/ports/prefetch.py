@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
 
-from relay_core.dap.framing import Message, encode
+from relay_core.dap.framing import encode
+from relay_core.dap.messages import Arguments, Request, Response
 from relay_core.dap.prefetch import (
     MAX_NEWS,
     MAX_PLAN,
@@ -61,7 +61,7 @@ class AnswerAhead(Interposer):
         self._stopped_at = 0.0
         self._quiet_since = 0.0
         """When the editor was told the last thing that it may ask about."""
-        self._asked: dict[int, Message] = {}
+        self._asked: dict[int, Request] = {}
         """Questions of the editor that have gone on, by number."""
         self._ahead: dict[int, _Ahead] = {}
         """Questions of the agent, by number."""
@@ -78,15 +78,15 @@ class AnswerAhead(Interposer):
         onward: list[bytes] = []
         back: list[bytes] = []
         for piece in self._from_editor.feed(data):
-            request = parse(piece.body, "request") or {}
-            answer = self._ask(request, now) if request.get("command") in QUESTIONS else None
+            request = parse(piece.body, "request")
+            answer = self._ask(request, now) if request and request["command"] in QUESTIONS else None
             if answer is not None:
                 back.append(answer)
                 continue
-            if not changes_nothing(request):
-                self._after = request.get("seq", 0)
+            if request is None or not changes_nothing(request):
+                self._after = request["seq"] if request else 0
                 self._forget_answers()
-            if request.get("command") in RESUMING:
+            if request and request["command"] in RESUMING:
                 onward.append(self._tell_plan(now))
             onward.append(piece.raw)
         return b"".join(onward), b"".join(back)
@@ -114,7 +114,7 @@ class AnswerAhead(Interposer):
 
     # From the editor:
 
-    def _ask(self, request: Message, now: float) -> bytes | None:
+    def _ask(self, request: Request, now: float) -> bytes | None:
         """Return what the editor is told of its question now, or None if the debugger is to be asked."""
         command, arguments = request["command"], arguments_of(request)
         question = self._stop.recognise(command, arguments) if self._stop else None
@@ -181,12 +181,12 @@ class AnswerAhead(Interposer):
                 self._ahead[response["request_seq"]] = ahead
         return told
 
-    def _answer(self, request: Message, response: Message, now: float) -> bytes:
+    def _answer(self, request: Request, response: Response, now: float) -> bytes:
         """Return the debugger's answer to a question of the agent as one to the same question of the editor."""
         self._hear(request, response, now)
         return encode({**response, "request_seq": request["seq"]})
 
-    def _hear(self, request: Message, response: Message, now: float) -> None:
+    def _hear(self, request: Request, response: Response, now: float) -> None:
         """The editor hears an answer."""
         self._quiet_since = now
         if self._stop:
@@ -201,11 +201,11 @@ class AnswerAhead(Interposer):
 class _Ahead:
     """A question that the agent has asked."""
 
-    request: Message
+    request: Request
     """The agent's."""
-    editors: Message | None = None
+    editors: Request | None = None
     """The editor's request that asks the same."""
-    response: Message | None = None
+    response: Response | None = None
     at: float = 0.0
     """When it came."""
 
@@ -213,7 +213,7 @@ class _Ahead:
         """Whether it can answer a request."""
         return self.editors is None and (self.response is None or now - self.at <= KEPT)
 
-    def asks(self, command: str, arguments: dict[str, Any]) -> bool:
+    def asks(self, command: str, arguments: Arguments) -> bool:
         """Whether it asks what a request asks."""
         return (self.request["command"], arguments_of(self.request)) == (command, arguments)
 
@@ -223,8 +223,8 @@ class _News:
     """What the agent has to tell."""
 
     after: int
-    asked: list[Message]
-    answered: list[Message]
+    asked: list[Request]
+    answered: list[Response]
 
     @classmethod
     def parse(cls, body: bytes) -> _News | None:
@@ -232,9 +232,6 @@ class _News:
         match parse(body, "event"):
             case {"event": event, "body": {"after": int(after), "asked": list(asked), "answered": list(answered)}}:
                 if event == NEWS:
-                    return cls(after, _parse_all(asked, "request"), _parse_all(answered, "response"))
+                    requests = [message for message in asked if is_message(message, "request")]
+                    return cls(after, requests, [message for message in answered if is_message(message, "response")])
         return None
-
-
-def _parse_all(found: list[object], kind: str) -> list[Message]:
-    return [message for message in found if is_message(message, kind)]

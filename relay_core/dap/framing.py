@@ -6,8 +6,9 @@ https://microsoft.github.io/debug-adapter-protocol/overview#base-protocol
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import cast
 
+from relay_core.dap.messages import Message
 from relay_core.errors import ProtocolError
 
 __all__ = [
@@ -21,9 +22,6 @@ __all__ = [
     "find_body",
     "parse",
 ]
-
-Message = dict[str, Any]
-"""A request, a response or an event."""
 
 MAX_HEADER = 4096
 """Bytes before the empty line. One field of some 25 bytes is defined; more than this is not DAP."""
@@ -137,7 +135,7 @@ def _content_length(header: bytes) -> int:
 
 
 def parse(body: bytes) -> Message:
-    """Return the message that a body is.
+    """Return the message that a body is; of its fields, only the type has been checked.
 
     Raises:
         ProtocolError: it is none.
@@ -148,4 +146,4 @@ def parse(body: bytes) -> Message:
         raise ProtocolError(f"{_NOT_DAP}: a message is not JSON") from None
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
         raise ProtocolError(f"{_NOT_DAP}: a message has no type")
-    return message
+    return cast("Message", message)

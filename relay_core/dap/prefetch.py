@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Literal, TypeGuard, overload
 
 from relay_core.dap import framing
-from relay_core.dap.framing import MAX_BODY, Message
+from relay_core.dap.framing import MAX_BODY
+from relay_core.dap.messages import Arguments, Event, Request, Response
 from relay_core.errors import ProtocolError
 
 __all__ = [
-    "ASKS_AHEAD",
     "ASKS_ITSELF",
     "MAX_NEWS",
     "MAX_PLAN",
@@ -44,9 +44,6 @@ __all__ = [
     "parse",
 ]
 
-ASKS_AHEAD = "asks_ahead"
-"""Each side says so before the other counts on it: the agent in what it tells of itself, and as it opens a stream to an
-editor that listens; the client as it opens a stream."""
 PLAN = "relayDebug.plan"
 """A request of the client: `arguments.questions` are asked at each stop from now on.
 
@@ -67,6 +64,7 @@ MAX_PLAN = 8
 MAX_NEWS = MAX_BODY + 1024 * 1024
 """Bytes of JSON: an answer of any length, and requests that a plan has room for."""
 
+Kind = Literal["request", "response", "event"]
 _FORMS: dict[str, dict[str, type]] = {
     "request": {"command": str, "seq": int},
     "response": {"request_seq": int},
@@ -88,10 +86,10 @@ class Question:
     command: str
     scope: int = 0
     """Which scope, for `variables`."""
-    rest: Mapping[str, Any] = field(default_factory=dict)
+    rest: Arguments = field(default_factory=dict)
     """The arguments that are the same at each stop."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return it for a plan."""
         return {"command": self.command, "scope": self.scope, "rest": dict(self.rest)}
 
@@ -119,23 +117,25 @@ class Stop:
     def __repr__(self) -> str:
         return f"<Stop thread={self._thread} frame={self._frame} scopes={self._scopes}>"
 
-    def recognise(self, command: str, arguments: Mapping[str, Any]) -> Question | None:
+    def recognise(self, command: str, arguments: Arguments) -> Question | None:
         """Return the question that a request asks, or None if it is about something else."""
         if command not in QUESTIONS:
             return None
         rest = dict(arguments)
         about = rest.pop(_IDS[command], None)
         ids = self._ids(command)
-        return Question(command, ids.index(about) if ids else 0, rest) if about in ids or command == "threads" else None
+        if command == "threads":
+            return Question(command, 0, rest)
+        return Question(command, ids.index(about), rest) if isinstance(about, int) and about in ids else None
 
-    def arguments(self, question: Question) -> dict[str, Any] | None:
+    def arguments(self, question: Question) -> Arguments | None:
         """Return the arguments of a request, or None while it is not known what to ask about."""
         if question.command == "threads":
             return dict(question.rest)
         ids = self._ids(question.command)[question.scope :]
         return {**question.rest, _IDS[question.command]: ids[0]} if ids else None
 
-    def learn(self, command: str, arguments: Mapping[str, Any], body: object) -> None:
+    def learn(self, command: str, arguments: Arguments, body: object) -> None:
         """Note the ids in an answer."""
         match command, body:
             case "stackTrace", {"stackFrames": [{"id": int(frame)}, *_]}:
@@ -154,13 +154,19 @@ class Stop:
         return [self._thread] if command == "stackTrace" else []
 
 
-def changes_nothing(request: Mapping[Any, Any]) -> bool:
+def changes_nothing(request: Mapping[str, object]) -> bool:
     """Whether answers that were true before a request are true after it."""
     command = request.get("command")
     return command in QUESTIONS or (command == "evaluate" and arguments_of(request).get("context") in _WATCHING)
 
 
-def parse(body: bytes, kind: str) -> Message | None:
+@overload
+def parse(body: bytes, kind: Literal["request"]) -> Request | None: ...
+@overload
+def parse(body: bytes, kind: Literal["response"]) -> Response | None: ...
+@overload
+def parse(body: bytes, kind: Literal["event"]) -> Event | None: ...
+def parse(body: bytes, kind: Kind) -> Request | Response | Event | None:
     """Return a message of one type (`request`, `response`, `event`) with the fields it must have, or None."""
     try:
         message = framing.parse(body)
@@ -169,14 +175,22 @@ def parse(body: bytes, kind: str) -> Message | None:
     return message if is_message(message, kind) else None
 
 
-def is_message(found: object, kind: str) -> TypeGuard[Message]:
+@overload
+def is_message(found: object, kind: Literal["request"]) -> TypeGuard[Request]: ...
+@overload
+def is_message(found: object, kind: Literal["response"]) -> TypeGuard[Response]: ...
+@overload
+def is_message(found: object, kind: Literal["event"]) -> TypeGuard[Event]: ...
+@overload
+def is_message(found: object, kind: Kind) -> TypeGuard[Request | Response | Event]: ...
+def is_message(found: object, kind: Kind) -> bool:
     """Whether JSON is a message of that type with the fields it must have."""
     if not isinstance(found, dict) or found.get("type") != kind:
         return False
     return all(isinstance(found.get(name), form) for name, form in _FORMS[kind].items())
 
 
-def arguments_of(request: Mapping[Any, Any]) -> dict[str, Any]:
+def arguments_of(request: Mapping[str, object]) -> Arguments:
     """Return the arguments of a request, which may have none."""
     arguments = request.get("arguments")
     return arguments if isinstance(arguments, dict) else {}
