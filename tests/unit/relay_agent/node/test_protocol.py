@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_agent.node.protocol import decode, encode
+from relay_agent.node.protocol import TargetRecord, decode, encode
+from relay_core.agent_api.announcement import TargetInfo
 
 values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5)
 
@@ -26,3 +27,24 @@ def test_any_bytes(line):
 def test_what_is_no_json():
     """A value that JSON does not know is sent as its text: the stacks of a job may hold anything."""
     assert decode(encode({"a": {1}})) == {"a": "{1}"}
+
+
+def test_what_a_process_registers_as_is_what_clients_see():
+    """All fields of a registration are announced: those of the target, and its node's rank and run by the agent."""
+    record: TargetRecord = {
+        "port": 5681,
+        "rank": 3,
+        "world": 4,
+        "node_rank": 1,
+        "run": "r1",
+        "pid": 44,
+        "script": "train.py",
+        "state": "waiting",
+        "detail": "train.py:5",
+        "since": 100.0,
+        "until": 700.0,
+    }
+    info = TargetInfo.parse(decode(encode(record)))
+    assert info is not None
+    assert record == {**info.encode(), "node_rank": 1, "run": "r1"}
+    assert set(record) == TargetRecord.__optional_keys__
