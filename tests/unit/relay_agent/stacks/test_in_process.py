@@ -69,7 +69,7 @@ def test_deep_stack_keeps_its_inner_frames():
     frames = dive(300)[0].frames
     assert len(frames) == in_process.MAX_FRAMES
     assert frames[0].function == "dive"
-    assert frames[-1].function in {"wait", "join", "_wait_for_tstate_lock"}
+    assert frames[-1].function in {"start", "wait", "join", "_wait_for_tstate_lock"}
 
 
 @pytest.mark.parametrize(
