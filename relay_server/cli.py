@@ -66,6 +66,12 @@ def _parser() -> argparse.ArgumentParser:
         "--ready-file", type=Path, metavar="FILE", help="once serving, write JSON here: port, address, ca_file"
     )
     serve.add_argument("--delay-profile", choices=["azure"], help="add a cloud service's latencies, for measurements")
+    serve.add_argument(
+        "--ignore-listener-selection",
+        action="store_true",
+        help="pick a listener at random for every sender, as a service does that does not know the headers "
+        "Microsoft-Relay-AllowedListeners and Microsoft-Relay-DisallowedListeners",
+    )
     serve.add_argument("--verbose", action="store_true", help="more event lines")
     return parser
 
@@ -94,4 +100,5 @@ def _serve(arguments: argparse.Namespace) -> int:
         port=arguments.port,
         ready_file=arguments.ready_file,
         delay_profile=arguments.delay_profile,
+        ignore_selection=arguments.ignore_listener_selection,
     )

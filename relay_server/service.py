@@ -28,7 +28,12 @@ FORCED = 130
 
 
 def serve_until_stopped(
-    config_file: Path, *, port: int | None = None, ready_file: Path | None = None, delay_profile: str | None = None
+    config_file: Path,
+    *,
+    port: int | None = None,
+    ready_file: Path | None = None,
+    delay_profile: str | None = None,
+    ignore_selection: bool = False,
 ) -> int:
     """Serve until a signal; return the exit status.
 
@@ -37,6 +42,7 @@ def serve_until_stopped(
         port: Instead of the configuration's.
         ready_file: Gets JSON with `port`, `address` and `ca_file` once connections are taken; removed at the end.
         delay_profile: `azure` or None.
+        ignore_selection: Ignore the listener selection headers, whatever the configuration says.
 
     Raises:
         ConfigurationError: the configuration, the certificate or the ready file is not usable.
@@ -47,6 +53,8 @@ def serve_until_stopped(
         config = replace(config, port=port)
     if delay_profile == "azure":
         config = replace(config, delays=DelayProfile.azure())
+    if ignore_selection:
+        config = replace(config, honour_listener_selection=False)
     return asyncio.run(_serve(config, ready_file))
 
 

@@ -35,7 +35,7 @@ from relay_core.net.session.timers import keep_seconds, tunnel_settings
 from relay_core.net.streams.pump import Traffic
 from relay_core.net.tasks import TaskSet
 from relay_core.tunnel.events import StreamOpened
-from relay_core.tunnel.headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader
+from relay_core.tunnel.headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader, misdirected
 from relay_core.tunnel.limits import Settings
 from relay_core.tunnel.outcomes import ResetCode, Role
 
@@ -99,6 +99,8 @@ class Agent:
             grace=grace or Grace(in_use=keep_seconds(default=Grace().in_use)),
         )
         self._connections = TaskSet()
+        self._beginning: set[str] = set()
+        """Clients whose first transport is being set up or in use: probes in parallel must not begin two sessions."""
         self._told = ""
 
     def __repr__(self) -> str:
@@ -143,12 +145,23 @@ class Agent:
         if header is None:
             await offer.reject(UPGRADE_REQUIRED, "this agent speaks the relay-debug tunnel; connect with relay-client")
             return
-        if header.agent not in {None, self._listener.listener_id}:
-            await offer.reject(MISDIRECTED, "this is another agent")
+        agent_id = self._listener.listener_id
+        if header.agent not in {None, agent_id}:
+            await offer.reject(MISDIRECTED, misdirected("this is another agent", agent_id))
             return
-        if header.agent is None and self._tunnels.has_session_of(header.client):
-            await offer.reject(MISDIRECTED, "this client is connected here already")
-            return
+        if header.agent is not None:
+            await self._attach(offer)
+        elif header.client in self._beginning or self._tunnels.has_session_of(header.client):
+            await offer.reject(MISDIRECTED, misdirected("this client is connected here already", agent_id))
+        else:
+            self._beginning.add(header.client)
+            try:
+                await self._attach(offer)
+            finally:
+                self._beginning.discard(header.client)
+
+    async def _attach(self, offer: Offer) -> None:
+        """Use what a sender offers as a transport for as long as it lasts."""
         try:
             await self._tunnels.serve(await offer.accept())
         except ConnectionLost as lost:

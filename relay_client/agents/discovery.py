@@ -1,13 +1,13 @@
 """Finds agents on a hybrid connection: those that this client has no tunnel with, and one that it had one with.
 
 The relay picks the listener for each connection. One that honours the listener selection headers gives every probe a
-new agent, and says "nobody" after the last. One that ignores them picks at random; then the agents say 421 to a client
+new agent, and answers 404 after the last. One that ignores them picks at random; then the agents answer 421 to a client
 that they know, or that wants another, and the client tries again, several times at once:
 
     n agents, all but one known     a try finds the last one with a chance of 1/n
-    `ROUNDS` * n tries in vain      there is none, but for one time in 150
+    `rounds` * n tries in vain      there is none; wrong once in e to the power of `rounds` (8: 3,000)
 
-Whether the relay honours the headers shows in the first 421.
+A 421 from an agent that the headers excluded shows that the relay ignores them.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from relay_core.errors import NoListener, Rejected, RelayDebugError
+from relay_core.errors import NoListener, Rejected, RelayDebugError, RelayUnreachable
 from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENERS_HEADER
 from relay_core.net.tasks import TaskSet
 from relay_core.net.websocket.handshake import WebSocket
-from relay_core.tunnel.headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader
+from relay_core.tunnel.headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader, refusing_agent
 
 __all__ = ["MAX_AGENTS", "Discovery", "Patience"]
 
 MAX_AGENTS = 25
 """Listeners on one hybrid connection, Azure's limit."""
-AT_ONCE = 4
-"""Tries at the same time for one purpose, where the relay picks at random."""
-ALL_AT_ONCE = 8
+LOOKS_AT_ONCE = 8
+"""Tries at the same time for agents that are not known, where the relay picks at random: 8 agents are all found in
+about 3 s, and 25 in 10, at Azure's delays."""
+RESUMES_AT_ONCE = 4
+"""The same for one agent that is known."""
+ALL_AT_ONCE = 12
 """Tries at the same time for all purposes: 25 tunnels that are lost together must not flood the relay."""
-ROUNDS = 5
-"""Tries per agent: e to the power of -5 is one in 150."""
 RESUME_ROUNDS = 3
 """The same for an agent that is known: a failure is followed by the next attempt anyway."""
 EAGER_RESUMES = 3
@@ -123,31 +124,38 @@ class Discovery:
         return None if look.ended is None and wanted() is None else self._nobody(look)
 
     def _may_try(self, look: _Look, running: int, patience: Patience) -> bool:
-        if look.ended is not None or running >= (AT_ONCE if self.at_random else 1):
+        if look.ended is not None or running >= self._looks_at_once(look):
             return False
         known = len(self._known())
         if self.at_random and known >= MAX_AGENTS:
             return False
         return look.odd_in_a_row < MAX_ODD and look.in_vain + running < patience.tries(known)
 
+    def _looks_at_once(self, look: _Look) -> int:
+        """Return how many tries may run; where the relay selects, few agents must not cost many probes."""
+        return LOOKS_AT_ONCE if self.at_random else min(LOOKS_AT_ONCE, max(1, look.found))
+
     async def _try(self, look: _Look) -> None:
         headers = {TUNNEL_HEADER: TunnelHeader(self._client_id).encode()}
-        if known := self._known():
-            headers[DISALLOWED_LISTENERS_HEADER] = ",".join(known)
+        excluded = tuple(self._known())
+        if excluded:
+            headers[DISALLOWED_LISTENERS_HEADER] = ",".join(excluded)
         try:
-            websocket = await self._dial(headers)
-        except Rejected as error:
-            look.found_odd(error)
-            return
+            websocket = await self._dial(headers, lambda agent: agent in excluded)
         except RelayDebugError as error:
-            look.ended = look.ended or error
+            if isinstance(error, Rejected) or (isinstance(error, RelayUnreachable) and look.answered):
+                look.found_odd(error)
+            else:
+                look.ended = look.ended or error
             return
+        look.answered = True
         try:
             is_new = websocket is not None and await self._begin(websocket)
         except RelayDebugError as error:
             look.found_odd(error)
             return
         look.odd_in_a_row = 0
+        look.found += is_new
         look.in_vain = 0 if is_new else look.in_vain + 1
 
     def _nobody(self, look: _Look) -> RelayDebugError:
@@ -189,9 +197,9 @@ class Discovery:
         running: set[asyncio.Task[WebSocket | RelayDebugError | None]] = set()
         async with TaskSet() as tasks:
             while tries or running:
-                while tries and len(running) < (AT_ONCE if self.at_random else 1):
+                while tries and len(running) < (RESUMES_AT_ONCE if self.at_random else 1):
                     tries -= 1
-                    running.add(tasks.spawn(self._outcome(headers), name="look for the agent"))
+                    running.add(tasks.spawn(self._outcome(headers, agent), name="look for the agent"))
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 outcomes = [task.result() for task in done]
                 errors = [outcome for outcome in outcomes if isinstance(outcome, RelayDebugError)]
@@ -204,15 +212,20 @@ class Discovery:
                     raise errors[0]
         return None
 
-    async def _outcome(self, headers: Mapping[str, str]) -> WebSocket | RelayDebugError | None:
+    async def _outcome(self, headers: Mapping[str, str], agent: str) -> WebSocket | RelayDebugError | None:
         """Return an error instead of raising it: several of these run at the same time."""
         try:
-            return await self._dial(headers)
+            return await self._dial(headers, lambda other: other != agent)
         except RelayDebugError as error:
             return error
 
-    async def _dial(self, headers: Mapping[str, str]) -> WebSocket | None:
-        """Make one connection; None if the wrong agent was picked."""
+    async def _dial(self, headers: Mapping[str, str], is_excluded: Callable[[str], bool]) -> WebSocket | None:
+        """Make one connection; None if the wrong agent was picked.
+
+        Args:
+            headers: What the relay and the agent are asked for.
+            is_excluded: Whether a relay that honours the headers would not have picked this agent.
+        """
         async with contextlib.AsyncExitStack() as slot:
             if self.at_random:
                 await slot.enter_async_context(self._slots)
@@ -221,7 +234,8 @@ class Discovery:
             except Rejected as rejected:
                 if rejected.status != MISDIRECTED:
                     raise
-                self.at_random = True
+                agent = refusing_agent(rejected.reason)
+                self.at_random = self.at_random or agent is None or is_excluded(agent)
                 return None
 
 
@@ -229,6 +243,10 @@ class Discovery:
 class _Look:
     """One look around."""
 
+    answered: bool = False
+    """An agent has answered, so the relay works: a try without an answer met an agent that has lost its network."""
+    found: int = 0
+    """New agents."""
     in_vain: int = 0
     """Tries since the last that found an agent."""
     odd: RelayDebugError | None = None

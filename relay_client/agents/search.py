@@ -22,7 +22,7 @@ RETRY_DELAYS = (0.5, 1.0, 2.0, 3.0, 5.0)
 """Seconds between looks for an agent while somebody waits for one; the last one repeats."""
 LOOK_INTERVAL = 30.0
 """Seconds between looks while nobody waits, give or take a fifth: many clients must not come in step."""
-THOROUGH = Patience(5)
+THOROUGH = Patience(8)
 """While somebody waits; see relay_client.agents.discovery."""
 CASUAL = Patience(1)
 """While nobody does: there is a next time."""

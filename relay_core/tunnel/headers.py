@@ -3,20 +3,25 @@
     Relay-Tunnel: v=1; client=<id>                    a new session, with any agent that has none with this client
     Relay-Tunnel: v=1; client=<id>; agent=<id>        a resume, with this agent only
 
-It lets an agent say no at once (421) where the relay does not honour the listener selection headers. It proves nothing:
-the handshake inside does.
+It lets an agent refuse at once (421) where the relay does not honour the listener selection headers. It proves nothing:
+the handshake inside does. The text of the 421 ends with the id of the agent that refused, so that the client can tell
+whether the relay ignored its headers:
+
+    this is another agent; agent=<id>
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-__all__ = ["MISDIRECTED", "TUNNEL_HEADER", "TunnelHeader"]
+__all__ = ["MISDIRECTED", "TUNNEL_HEADER", "TunnelHeader", "misdirected", "refusing_agent"]
 
 TUNNEL_HEADER = "Relay-Tunnel"
 MISDIRECTED = 421
 """Misdirected Request (RFC 9110, 15.5.20): another agent on this hybrid connection may be the right one."""
 VERSION = "1"
+_REFUSING_AGENT = re.compile(r"; agent=([0-9A-Za-z-]{1,64})$", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -38,3 +43,14 @@ class TunnelHeader:
         if fields.get("v") != VERSION or not fields.get("client"):
             return None
         return cls(fields["client"], fields.get("agent") or None)
+
+
+def misdirected(text: str, agent: str) -> str:
+    """Return the text of a 421 from an agent."""
+    return f"{text}; agent={agent}"
+
+
+def refusing_agent(reason: str) -> str | None:
+    """Return the id of the agent that a 421's text names, or None if it names none."""
+    match = _REFUSING_AGENT.search(reason)
+    return match.group(1) if match else None

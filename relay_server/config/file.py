@@ -6,7 +6,7 @@
     bind = "127.0.0.1"
     port = 8443
     public_address = "localhost:8443"    # what listeners are told to dial
-    honour_listener_selection = true
+    honour_listener_selection = true     # false: pick at random, whatever the selection headers ask for
 
     [tls]
     directory = "tls"                    # or: certificate = "server.pem", key = "server.key"

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import psutil
 
 from tests.bench.figures.capacity import capacity
+from tests.bench.figures.discovery import discovery
 from tests.bench.figures.footprint import footprint
 from tests.bench.figures.interactive import interactive
 from tests.bench.figures.opening import opening
@@ -38,7 +39,7 @@ class Figure(Protocol):
 
 
 LOOPBACK: list[Figure] = [opening, stepping, interactive, throughput, resuming, footprint, capacity, overhead]
-WITH_DELAYS: list[Figure] = [opening, stepping, throughput, resuming]
+WITH_DELAYS: list[Figure] = [opening, stepping, throughput, resuming, discovery]
 PROFILES = {"loopback": LOOPBACK, "Azure-like delays": WITH_DELAYS}
 
 

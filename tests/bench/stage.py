@@ -101,8 +101,8 @@ class Stage:
         made = {name: await self._makers[name](port) for name in wanted or self._makers}
         return {name: way for name, way in made.items() if way.port}
 
-    async def start_relay(self) -> Relay:
-        """Run `relay-server init` and `serve`."""
+    async def start_relay(self, *options: str) -> Relay:
+        """Run `relay-server init`, and `serve` with options."""
         directory, port = self.programs.directory / f"relay-{free_port()}", free_port()
         init = await self.programs.python(
             "init", "relay_server", "init", str(directory), "--hc", HC, *OLDER_HCS, "--port", str(port)
@@ -111,7 +111,7 @@ class Stage:
         ready = directory / "ready.json"
         profile = ["--delay-profile", "azure"] if self.delays else []
         config = ["--config", str(directory / "relay.toml"), "--ready-file", str(ready)]
-        child = await self.programs.python("relay", "relay_server", "serve", *config, *profile)
+        child = await self.programs.python("relay", "relay_server", "serve", *config, *profile, *options)
         await lines_of(child, lambda text: "ready on" in text)
         return Relay(child, directory, port, json.loads(ready.read_text())["ca_file"])
 
@@ -129,11 +129,15 @@ class Stage:
 
     async def start_client(self, ports: str, connection_file: str | None = None) -> Child:
         """Run `relay-client` for some ports."""
-        file = connection_file or self.relay.connection_file("client")
-        secrets = ["--connection-string-file", file, "--ca-file", self.relay.ca_file]
-        child = await self.programs.python("client", "relay_client", "--hc", HC, "--ports", ports, *secrets)
+        child = await self.begin_client("--ports", ports, connection_file=connection_file)
         await lines_of(child, lambda text: "ready on" in text)
         return child
+
+    async def begin_client(self, *arguments: str, connection_file: str | None = None) -> Child:
+        """Run `relay-client` with some arguments, without waiting for anything."""
+        file = connection_file or self.relay.connection_file("client")
+        secrets = ["--hc", HC, "--connection-string-file", file, "--ca-file", self.relay.ca_file]
+        return await self.programs.python("client", "relay_client", *arguments, *secrets)
 
     async def _direct(self, port: int) -> Way:
         if not self.delays:

