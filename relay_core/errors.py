@@ -79,9 +79,17 @@ class ConfigurationError(RelayDebugError):
 
 
 class Unauthorized(RelayDebugError):
-    """The relay refused the key or token."""
+    """The relay, Key Vault or Entra ID refused the key, token or identity.
+
+    Args:
+        status: HTTP status of the relay's answer (401, 403); None if it was not the relay that answered.
+    """
 
     exit_code = 4
+
+    def __init__(self, sentence: str, *, hint: str = "", status: int | None = None) -> None:
+        super().__init__(sentence, hint=hint)
+        self.status = status
 
 
 class HybridConnectionNotFound(RelayDebugError):

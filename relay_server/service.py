@@ -42,7 +42,7 @@ def serve_until_stopped(
         port: Instead of the configuration's.
         ready_file: Gets JSON with `port`, `address` and `ca_file` once connections are taken; removed at the end.
         delay_profile: `azure` or None.
-        ignore_selection: Ignore the listener selection headers, whatever the configuration says.
+        ignore_selection: Ignore the listener selection headers, whatever the configuration.
 
     Raises:
         ConfigurationError: the configuration, the certificate or the ready file is not usable.

@@ -59,7 +59,7 @@ class Patience:
     rounds: int
 
     def tries(self, known: int) -> int:
-        """Return how many tries in vain prove that there is no agent but the known ones."""
+        """Return how many tries in vain prove that there are only the known agents."""
         return self.rounds * min(known + 1, MAX_AGENTS)
 
 
@@ -93,7 +93,7 @@ class Discovery:
         self._resumes: Counter[str] = Counter()
         """Attempts to resume in vain, by agent."""
         self._slots = asyncio.Semaphore(ALL_AT_ONCE)
-        self._told_odd = ""
+        self._logged_odd = ""
 
     def __repr__(self) -> str:
         return f"<Discovery {self._path} {'random' if self.at_random else 'selecting'} known={len(self._known())}>"
@@ -163,8 +163,8 @@ class Discovery:
         if look.odd is not None:
             if not self._known():
                 return look.odd
-            if str(look.odd) != self._told_odd:
-                self._told_odd = str(look.odd)
+            if str(look.odd) != self._logged_odd:
+                self._logged_odd = str(look.odd)
                 logger.warning("an agent on '%s' cannot be used: %s", self._path, look.odd)
         return NoListener(f"there are no other agents on '{self._path}'")
 

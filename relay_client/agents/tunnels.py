@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from relay_client.agents.discovery import Discovery
 from relay_client.agents.event_log import Bulletin
 from relay_client.agents.events import describe_agent
+from relay_client.agents.new_role import retry_while_role_is_new
 from relay_client.agents.roster import Claim, Destination, Roster
 from relay_client.agents.search import Seeker
 from relay_client.ports.prefetch import answering
@@ -183,6 +184,10 @@ class Tunnels:
             RelayDebugError: the relay, the credentials or the tunnel key are unusable.
         """
         await self.seeker.seek(lambda: next(iter(self._tunnels), None))
+
+    async def discover_once_permitted(self) -> None:
+        """Look as `discover`, and repeat it while the relay refuses an identity whose role may be new."""
+        await retry_while_role_is_new(self.discover, self._credential.role_grace)
 
     async def discover_all(self) -> None:
         """Look for agents until there are no more; raises as `discover`."""

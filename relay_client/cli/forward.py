@@ -75,7 +75,7 @@ async def forward(tunnels: Tunnels, ports: Sequence[int | LocalPort], *, may_rev
     logger.info("starting")
     async with tunnels:
         try:
-            await tunnels.discover()
+            await tunnels.discover_once_permitted()
             seen = tunnels.describe()
         except NoListener as error:
             seen = f"{error.sentence}; waiting for one ({error.hint})"

@@ -16,6 +16,7 @@ from relay_core.auth.settings import Side
 from relay_core.errors import ConfigurationError, RelayDebugError, RelayUnreachable, Unauthorized
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Token
+from relay_core.hyco.new_role import ROLE_PROPAGATION
 
 __all__ = ["DEADLINE", "RELAY_SCOPE", "EntraCredential", "TokenSource"]
 
@@ -134,11 +135,20 @@ class EntraCredential:
     Args:
         source: Gives tokens.
         reuse_for: Seconds for which a token is used again.
+        role_grace: Seconds for which a relay's refusal may be temporary.
         clock: Unix seconds.
     """
 
-    def __init__(self, source: TokenSource, *, reuse_for: float = 0.0, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        source: TokenSource,
+        *,
+        reuse_for: float = 0.0,
+        role_grace: float = ROLE_PROPAGATION,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self.source = source
+        self.role_grace = role_grace
         self._reuse_for = reuse_for
         self._clock = clock
         self._last: Token | None = None
@@ -164,6 +174,10 @@ class EntraCredential:
             self._last = Token(issued.value, issued.expires_on)
             self._fetched_at = self._clock()
             return self._last
+
+    def refused(self) -> None:
+        """Ask for a new token next time."""
+        self._fetched_at = 0.0
 
     def _is_fresh(self) -> bool:
         age = self._clock() - self._fetched_at

@@ -25,6 +25,8 @@ class SasKeyCredential:
         lifetime: Seconds a token lives.
     """
 
+    role_grace = 0.0
+
     def __init__(self, key_name: str, key: str, *, lifetime: int = TOKEN_LIFETIME) -> None:
         self._key_name = key_name
         self._key = key
@@ -35,6 +37,9 @@ class SasKeyCredential:
 
     def __str__(self) -> str:
         return f"key of rule '{self._key_name}'"
+
+    def refused(self) -> None:
+        """Do nothing: every token is signed anew."""
 
     async def token(self, endpoint: Endpoint) -> Token:
         """Return a token that lives `lifetime` seconds from now."""
@@ -49,6 +54,8 @@ class SasTokenCredential:
     Raises:
         ConfigurationError: the text is no shared access signature.
     """
+
+    role_grace = 0.0
 
     def __init__(self, text: str) -> None:
         try:
@@ -67,6 +74,9 @@ class SasTokenCredential:
     def __str__(self) -> str:
         return f"signature of rule '{self._key_name}'"
 
+    def refused(self) -> None:
+        """Do nothing: there is no other token."""
+
     async def token(self, endpoint: Endpoint) -> Token:  # noqa: ARG002 - the seam's signature
         """Return the token, even if it has expired: the relay's refusal then explains it."""
         return self._token
@@ -75,11 +85,16 @@ class SasTokenCredential:
 class AnonymousCredential:
     """No token at all, for hybrid connections that let anybody send."""
 
+    role_grace = 0.0
+
     def __repr__(self) -> str:
         return "<AnonymousCredential>"
 
     def __str__(self) -> str:
         return "no key"
+
+    def refused(self) -> None:
+        """Do nothing: no token exists."""
 
     async def token(self, endpoint: Endpoint) -> Token:  # noqa: ARG002 - the seam's signature
         """Return the empty token."""

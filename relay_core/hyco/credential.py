@@ -23,12 +23,19 @@ class Token:
 class Credential(Protocol):
     """Provides tokens, fresh enough to be used at once."""
 
+    @property
+    def role_grace(self) -> float:
+        """Seconds for which a relay's refusal may be temporary: those of a new role, or 0 for keys."""
+
     async def token(self, endpoint: Endpoint) -> Token:
         """Return a token for `endpoint`.
 
         Raises:
             RelayDebugError: no token can be had, and why.
         """
+
+    def refused(self) -> None:
+        """The relay refused the last token: the next one must be a new one, if there are new ones."""
 
     def __repr__(self) -> str:
         """Describe where tokens come from, without any secret."""

@@ -103,8 +103,10 @@ def _unauthorized(status: int, said: str, endpoint: Endpoint, right: str) -> Una
             "the token has expired: make a new one, and check this machine's clock"
             if expired
             else f"use a key with the {right} right on this hybrid connection or namespace, and copy it again whole; "
-            f"with Entra ID, the role Azure Relay {right}er (spreads in 5 minutes); a firewall rule looks the same"
+            f"with Entra ID, the role Azure Relay {right}er, which takes effect up to 5 minutes after it was assigned; "
+            "a firewall rule looks the same"
         ),
+        status=status,
     )
 
 

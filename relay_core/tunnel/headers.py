@@ -4,8 +4,8 @@
     Relay-Tunnel: v=1; client=<id>; agent=<id>        a resume, with this agent only
 
 It lets an agent refuse at once (421) where the relay does not honour the listener selection headers. It proves nothing:
-the handshake inside does. The text of the 421 ends with the id of the agent that refused, so that the client can tell
-whether the relay ignored its headers:
+the handshake inside does. The text of the 421 ends with the id of the agent that refused, so that the client
+knows whether the relay ignored its headers:
 
     this is another agent; agent=<id>
 """

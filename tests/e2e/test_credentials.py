@@ -161,9 +161,9 @@ async def test_a_client_with_each_source(
 async def test_the_wrong_role(cloud: Azure, az: FakeAz) -> None:
     """A listener's role does not let a client send: exit code 4."""
     az.log_in()  # now with the role of a listener
-    arguments = ["--hc", HC, "--namespace", "contoso", "--ports", str(free_port())]
+    arguments = ["targets", "--hc", HC, "--namespace", "contoso"]
     finished = await run("relay_client", *arguments, env={**cloud.environment, **az.environment})
-    assert_one_line(finished, 4, "refused the credentials for 'myhc'", "'Send' claim is required")
+    assert_one_line(finished, 4, "refused the credentials for 'myhc'", "'Send' claim is required", "up to 5 minutes")
 
 
 async def test_nobody_to_ask(cloud: Azure, tmp_path: Path) -> None:

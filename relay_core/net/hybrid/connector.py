@@ -53,4 +53,6 @@ async def connect(
             timeout=timeout,
         )
     except HandshakeRefused as refusal:
+        if refusal.status in {401, 403}:
+            credential.refused()
         raise refused_connect(refusal.status, refusal.reason, endpoint) from None

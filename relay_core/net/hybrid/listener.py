@@ -20,6 +20,7 @@ from relay_core.hyco.address import TOKEN_HEADER, Endpoint
 from relay_core.hyco.credential import Credential, Token
 from relay_core.hyco.listener import ListenerState, ListenerStateMachine
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept, parse_server_message, renew_token
+from relay_core.hyco.new_role import refused_for_now
 from relay_core.hyco.outcome import closed_error, refused_listen
 from relay_core.net.hybrid.offer import Offer
 from relay_core.net.tasks import TaskSet, cancel_and_wait
@@ -67,7 +68,11 @@ class HybridConnectionListener:
         self._credential = credential
         self._tls = tls or client_tls()
         self._on_state = on_state or (lambda _state, _error: None)
-        self._machine = ListenerStateMachine(now=time.monotonic(), random=random.random)
+        self._machine = ListenerStateMachine(
+            now=time.monotonic(), random=random.random, role_grace=credential.role_grace
+        )
+        self._refused_until = (0.0, "")
+        """When retrying with a refused identity ends: monotonic, and as users read it, which must not flicker."""
         self._offers: asyncio.Queue[Offer | None] = asyncio.Queue()
         self._tasks = TaskSet()
         self._runner: asyncio.Task[None] | None = None
@@ -111,10 +116,20 @@ class HybridConnectionListener:
                 await self._listen_once()
             except RelayDebugError as error:
                 machine.failed(error, now=time.monotonic())
-                self._on_state(machine.state, error)
+                self._on_state(machine.state, self._explained(machine.error or error))
             if machine.state is ListenerState.WAITING:
                 await asyncio.sleep(max(0.0, machine.retry_at - time.monotonic()))
         self._offers.put_nowait(None)
+
+    def _explained(self, error: RelayDebugError) -> RelayDebugError:
+        """Return an error as users read it: with the time at which retrying ends, if it is going to end."""
+        until = self._machine.refused_until
+        if until is None or self._machine.state is not ListenerState.WAITING:
+            return error
+        if until != self._refused_until[0]:
+            wall_clock = time.time() + until - time.monotonic()
+            self._refused_until = (until, time.strftime("%H:%M", time.localtime(wall_clock)))
+        return refused_for_now(error, self._refused_until[1])
 
     async def _listen_once(self) -> None:
         """Open the control channel and serve it; always ends with the error that ended it."""
@@ -126,6 +141,8 @@ class HybridConnectionListener:
                 headers={TOKEN_HEADER: token.value},
             )
         except HandshakeRefused as refusal:
+            if refusal.status in {401, 403}:
+                self._credential.refused()
             raise refused_listen(refusal.status, refusal.reason, self.endpoint) from None
         try:
             self._machine.opened(now=time.monotonic(), token_lifetime=_lifetime(token))

@@ -58,6 +58,15 @@ async def test_a_clients_token_is_used_for_a_while() -> None:
     assert "token 3" == await value(credential)
 
 
+async def test_a_refused_token_is_not_used_again() -> None:
+    """After the relay has refused a token the next one is a new one, which is used for a while."""
+    source = Source()
+    credential = source.credential(reuse_for=CLIENT_REUSE)
+    assert "token 1" == await value(credential)
+    credential.refused()
+    assert ["token 2", "token 2"] == [await value(credential), await value(credential)]
+
+
 async def test_a_token_that_is_about_to_expire_is_not_used_again() -> None:
     """With less than five minutes left a newer one is asked for."""
     source = Source()

@@ -15,10 +15,13 @@ from relay_core.errors import (
 )
 from relay_core.hyco.backoff import CAP, HEALTHY_AFTER
 from relay_core.hyco.listener import NOT_FOUND_GRACE, ListenerState, ListenerStateMachine
+from relay_core.hyco.new_role import ROLE_PROPAGATION
+
+REFUSED = Unauthorized("no role", hint="assign it", status=401)
 
 
-def machine(chance: float = 0.5) -> ListenerStateMachine:
-    return ListenerStateMachine(now=100.0, random=lambda: chance)
+def machine(chance: float = 0.5, role_grace: float = 0.0) -> ListenerStateMachine:
+    return ListenerStateMachine(now=100.0, random=lambda: chance, role_grace=role_grace)
 
 
 def test_first_failure_is_retried_at_once() -> None:
@@ -75,6 +78,58 @@ def test_refusals_are_forgiven_after_health() -> None:
         listener.opened(now=day * 86400.0, token_lifetime=3600)
         listener.failed(Unauthorized("expired"), now=(day + 1) * 86400.0)
         assert ListenerState.WAITING is listener.state
+
+
+def test_a_key_that_is_refused_has_no_grace() -> None:
+    """Without roles a second 401 in a row ends the listener, as it was answered."""
+    listener = machine()
+    for now in (100.0, 101.0):
+        listener.failed(REFUSED, now=now)
+    assert (ListenerState.ENDED, REFUSED, None) == (listener.state, listener.error, listener.refused_until)
+
+
+def test_a_role_may_be_new() -> None:
+    """A refused identity is retried for five minutes, the last time at their end, and then no more."""
+    listener = machine(chance=1.0, role_grace=ROLE_PROPAGATION)
+    now, attempts = 100.0, 0
+    while listener.state is not ListenerState.ENDED:
+        listener.dialling()
+        listener.failed(REFUSED, now=now)
+        now, attempts = listener.retry_at, attempts + 1
+    assert 100.0 + ROLE_PROPAGATION == now
+    assert 20 <= attempts <= 60
+    assert str(listener.error).startswith("no role; still so after 5 minutes")
+    assert "hint: assign it" in str(listener.error)
+
+
+def test_when_a_refused_identity_is_given_up() -> None:
+    """The time is known while it is retried, and not for other failures."""
+    listener = machine(role_grace=ROLE_PROPAGATION)
+    listener.failed(REFUSED, now=100.0)
+    assert (ListenerState.WAITING, 400.0) == (listener.state, listener.refused_until)
+    listener.failed(RelayUnreachable("down"), now=500.0)
+    assert (ListenerState.WAITING, None) == (listener.state, listener.refused_until)
+    listener.failed(RelayUnreachable("down"), now=501.0)
+    assert listener.retry_at > 501.0
+
+
+def test_a_role_that_worked_gets_the_whole_time_again() -> None:
+    """A role that is taken away is waited for as long as a new one."""
+    listener = machine(role_grace=ROLE_PROPAGATION)
+    listener.failed(REFUSED, now=100.0)
+    listener.opened(now=200.0, token_lifetime=None)
+    listener.failed(ConnectionLost("gone"), now=5000.0)
+    listener.failed(REFUSED, now=5001.0)
+    assert (ListenerState.WAITING, 5001.0 + ROLE_PROPAGATION) == (listener.state, listener.refused_until)
+
+
+def test_a_sign_in_that_is_refused_has_no_grace() -> None:
+    """A wrong client secret does not become right in five minutes: the second refusal ends the listener."""
+    listener = machine(role_grace=ROLE_PROPAGATION)
+    for now in (100.0, 101.0):
+        assert listener.state is not ListenerState.ENDED
+        listener.failed(Unauthorized("Entra ID refused the client secret"), now=now)
+    assert ListenerState.ENDED is listener.state
 
 
 def test_a_missing_hybrid_connection_has_a_grace() -> None:

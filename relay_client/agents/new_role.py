@@ -1,0 +1,44 @@
+"""Repeating what the relay refuses, for as long as the reason may be that a role of Entra ID is new."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+
+from relay_core.errors import RelayDebugError
+from relay_core.hyco.backoff import Backoff
+from relay_core.hyco.new_role import NewRoleGrace, refused_for_good, refused_for_now
+
+__all__ = ["retry_while_role_is_new"]
+
+logger = logging.getLogger(__name__)
+
+
+async def retry_while_role_is_new(attempt: Callable[[], Awaitable[None]], seconds: float) -> None:
+    """Call `attempt` until the relay does not refuse the identity any more; the user reads once that it does.
+
+    Args:
+        attempt: Connects.
+        seconds: How long after the first refusal; see `relay_core.hyco.credential.Credential.role_grace`.
+
+    Raises:
+        RelayDebugError: what `attempt` raises and a new role cannot explain, or Unauthorized at the end of that time.
+    """
+    grace, backoff = NewRoleGrace(seconds), Backoff(random.random)
+    while True:
+        is_first = grace.until is None
+        try:
+            return await attempt()
+        except RelayDebugError as error:
+            if not grace.concerns(error):
+                raise
+            if not grace.allows_retry(now=time.monotonic()):
+                raise refused_for_good(error) from None
+            if is_first:
+                until = time.strftime("%H:%M", time.localtime(time.time() + seconds))
+                logger.warning("%s", refused_for_now(error, until))
+        left = (grace.until or 0.0) - time.monotonic()
+        await asyncio.sleep(max(0.0, min(backoff.next_delay(), left)))
