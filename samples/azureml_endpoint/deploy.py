@@ -1,19 +1,24 @@
-"""Deploy the endpoint, or print what would be deployed.
+"""Make the endpoint, then deploy to it; in between, give the endpoint's identity what it needs.
 
-    python deploy.py                                                       an ordinary deployment
-    python deploy.py --is-debug true --debug-relay-connection-name myhc    one that a debugger can attach to
-    python deploy.py ... --dry-run                                         print it as YAML, contact nobody
+    python deploy.py endpoint                                                         prints the identity of the endpoint
+    python deploy.py deployment                                                       an ordinary deployment
+    python deploy.py deployment --is-debug true --debug-relay-connection-name myhc    one that a debugger can attach to
+    python deploy.py deployment ... --dry-run                                         print it as YAML, contact nobody
 
 The workspace is the one in config.json, which the studio offers for download.
 """
 
 import argparse
+import hashlib
 import logging
 import os
 import sys
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from azure.ai.ml.entities import (
+    BuildContext,
     CodeConfiguration,
     Environment,
     ManagedOnlineDeployment,
@@ -23,10 +28,17 @@ from azure.ai.ml.entities import (
     ProbeSettings,
 )
 
+if TYPE_CHECKING:
+    from azure.ai.ml import MLClient
+
 HERE = Path(__file__).resolve().parent
+IMAGE = HERE / "image"
 HOUR = 60 * 60
 LONGEST_REQUEST_MS = 180_000
 """Azure ML's limit: a caller is answered with a time-out after three minutes, also while you look at variables."""
+
+sys.path.append(str(HERE.parent / "shared"))
+from build_wheel import build_context, describe  # noqa: E402
 
 logging.getLogger("azure.ai.ml").setLevel(logging.ERROR)  # it warns of its own experimental classes
 
@@ -34,23 +46,72 @@ logging.getLogger("azure.ai.ml").setLevel(logging.ERROR)  # it warns of its own 
 def main() -> int:
     """Do what the command line says, and return the exit status."""
     options = parse_arguments()
-    deployment = build_deployment(options)
-    if options.dry_run:
+    ml_client = None if options.dry_run else connect()
+    options.endpoint = options.endpoint or default_name(ml_client)
+    if ml_client and options.what == "endpoint":
+        return make_endpoint(ml_client, options.endpoint)
+    with tempfile.TemporaryDirectory(prefix="image-") as folder:
+        context = build_context(IMAGE, Path(folder), options.wheel)
+        deployment = build_deployment(options, context)
+        if ml_client:
+            return deploy(ml_client, deployment)
         deployment.dump(sys.stdout)
-        return 0
+        print("# build context of the image:")
+        print(*(f"#   {name} sha256:{digest}" for name, digest in describe(context).items()), sep="\n")
+    return 0
+
+
+def default_name(ml_client: "MLClient | None") -> str:
+    """Return a name for the endpoint, the same every time; it must be unique in the region, so the workspace is in it."""
+    if ml_client is None:
+        return "circle-dry-run"
+    workspace = "/".join([ml_client.subscription_id, ml_client.resource_group_name, ml_client.workspace_name])
+    return f"circle-{hashlib.sha256(workspace.lower().encode()).hexdigest()[:8]}"
+
+
+def make_endpoint(ml_client: "MLClient", name: str) -> int:
+    """Make the endpoint if it is not there, and print the identity that its deployments will have."""
+    from azure.core.exceptions import ResourceNotFoundError  # noqa: PLC0415 - it comes with the SDK
+
+    try:
+        endpoint = ml_client.online_endpoints.get(name)
+    except ResourceNotFoundError:
+        wanted = ManagedOnlineEndpoint(name=name, auth_mode="key")
+        endpoint = ml_client.online_endpoints.begin_create_or_update(wanted).result()
+    print(f"endpoint: {name}\nidentity: {endpoint.identity.principal_id}")
+    return 0
+
+
+def deploy(ml_client: "MLClient", deployment: ManagedOnlineDeployment) -> int:
+    """Deploy to an endpoint that is there, and print the address of the endpoint."""
+    from azure.core.exceptions import ResourceNotFoundError  # noqa: PLC0415 - it comes with the SDK
+
+    try:
+        endpoint = ml_client.online_endpoints.get(deployment.endpoint_name)
+    except ResourceNotFoundError:
+        print(
+            f"deploy.py: error: the workspace has no endpoint '{deployment.endpoint_name}'. "
+            f"hint: python deploy.py endpoint --endpoint {deployment.endpoint_name}",
+            file=sys.stderr,
+        )
+        return 1
+    ml_client.online_deployments.begin_create_or_update(deployment).result()
+    print(endpoint.scoring_uri)
+    return 0
+
+
+def connect() -> "MLClient":
+    """Return a client for the workspace that config.json names."""
     from azure.ai.ml import MLClient  # noqa: PLC0415 - not needed for a dry run
     from azure.identity import DefaultAzureCredential  # noqa: PLC0415
 
-    ml_client = MLClient.from_config(DefaultAzureCredential())
-    ml_client.online_endpoints.begin_create_or_update(ManagedOnlineEndpoint(name=options.endpoint)).result()
-    ml_client.online_deployments.begin_create_or_update(deployment).result()
-    print(ml_client.online_endpoints.get(options.endpoint).scoring_uri)
-    return 0
+    return MLClient.from_config(DefaultAzureCredential())
 
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["endpoint", "deployment"], help="the endpoint first")
     parser.add_argument("--is-debug", choices=["true", "false"], default="false", type=str.lower)
     parser.add_argument("--debug-relay-connection-name", metavar="NAME", help="your hybrid connection")
     parser.add_argument(
@@ -60,25 +121,28 @@ def parse_arguments() -> argparse.Namespace:
         "--debug-relay-connection-string-secret", metavar="NAME", help="Key Vault secret with the connection string"
     )
     parser.add_argument("--key-vault-url", default=os.environ.get("KEY_VAULT_URL"), help="default: KEY_VAULT_URL")
-    parser.add_argument("--endpoint", default="circle", metavar="NAME", help="name of the endpoint (%(default)s)")
-    parser.add_argument("--dry-run", action="store_true", help="print the deployment")
+    parser.add_argument(
+        "--endpoint", metavar="NAME", help="name of the endpoint, unique in the region (default: made of the workspace)"
+    )
+    parser.add_argument("--wheel", type=Path, metavar="FILE", help="relay-debug for the image (default: build it here)")
+    parser.add_argument("--dry-run", action="store_true", help="print the deployment and the build context of its image")
     options = parser.parse_args()
     options.is_debug = options.is_debug == "true"
     if options.is_debug and not options.debug_relay_connection_name:
         parser.error("a debug deployment needs --debug-relay-connection-name")
+    if options.what == "endpoint" and options.dry_run:
+        parser.error("--dry-run prints a deployment; to make an endpoint contacts Azure")
     return options
 
 
-def build_deployment(options: argparse.Namespace) -> ManagedOnlineDeployment:
-    """Return the deployment that the command line asks for."""
+def build_deployment(options: argparse.Namespace, context: Path) -> ManagedOnlineDeployment:
+    """Return the deployment that the command line asks for, with an image from this build context."""
     deployment = ManagedOnlineDeployment(
         name="debug" if options.is_debug else "blue",
         endpoint_name=options.endpoint,
         model=Model(path=HERE / "model"),
         code_configuration=CodeConfiguration(code=str(HERE / "code"), scoring_script="score.py"),
-        environment=Environment(
-            image="mcr.microsoft.com/azureml/openmpi5.0-ubuntu24.04", conda_file=HERE / "conda.yaml"
-        ),
+        environment=Environment(build=BuildContext(path=context)),
         instance_type="Standard_DS2_v2",
         instance_count=1,
     )

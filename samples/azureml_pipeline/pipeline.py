@@ -3,13 +3,14 @@
 from pathlib import Path
 
 from azure.ai.ml import Input, Output, PyTorchDistribution, command, dsl
-from azure.ai.ml.entities import Environment, PipelineJob
+from azure.ai.ml.entities import BuildContext, Environment, PipelineJob
 from azure.ai.ml.parallel import RunFunction, parallel_run_function
 
 from relay_agent.azureml import DEBUG_ARGUMENTS, debug_inputs
 
 HERE = Path(__file__).resolve().parent
 STEPS = HERE / "steps"
+IMAGE = HERE / "image"
 FIRST_PORT = 5678
 """The three steps have this port and the next two; the ranks of `train` count on from the third."""
 
@@ -24,12 +25,11 @@ def build_pipeline(
     is_debug: bool = False,
     connection_name: str | None = None,
     connection_string_secret: str | None = None,
+    build_context: Path = IMAGE,
 ) -> PipelineJob:
-    """Return the job, ready to be submitted."""
+    """Return the job, ready to be submitted if `build_context` is complete; nothing but the image depends on it."""
     everywhere = {
-        "environment": Environment(
-            image="mcr.microsoft.com/azureml/openmpi5.0-ubuntu24.04", conda_file=HERE / "conda.yaml"
-        ),
+        "environment": Environment(build=BuildContext(path=build_context)),
         "variables": {"KEY_VAULT_URL": key_vault_url} if key_vault_url else {},
     }
     make_points = prepare_component(first_port, **everywhere)

@@ -2,7 +2,7 @@
 
     python submit.py                                                          on Azure ML
     python submit.py --is-debug true --debug-relay-connection-name myhc       the same, waiting for your debugger
-    python submit.py ... --dry-run                                            print the REST body, contact nobody
+    python submit.py ... --dry-run                                            print what would be sent, contact nobody
     python submit.py ... --local                                              run here, through a relay of its own
 
 The workspace is the one in config.json, which the studio offers for download.
@@ -13,10 +13,12 @@ import json
 import logging
 import os
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local_run import run_locally
-from pipeline import FIRST_PORT, build_pipeline
+from pipeline import FIRST_PORT, IMAGE, build_pipeline
 
 from relay_agent.azureml import find_problems, prepare_debug_run, rest_body
 
@@ -24,28 +26,50 @@ if TYPE_CHECKING:
     from azure.ai.ml import MLClient
     from azure.ai.ml.entities import PipelineJob
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
+from build_wheel import build_context, describe  # noqa: E402
+
 logging.getLogger("azure.ai.ml").setLevel(logging.ERROR)  # it warns of its own experimental classes
 
 
 def main() -> int:
     """Do what the command line says, and return the exit status."""
     options = parse_arguments()
-    ml_client = None if options.dry_run or options.local else connect()
-    if ml_client and options.debug_relay_connection_string_secret and not options.key_vault_url:
-        options.key_vault_url = vault_of_workspace(ml_client)
-    job = build_job(options)
-    body = rest_body(job)
-    problems = find_problems(body)
-    if problems:
-        print(*problems, sep="\n", file=sys.stderr)
-        return 1
     if options.local:
-        return run_locally(body, options.debug_relay_connection_name if options.is_debug else None)
-    if ml_client is None:
-        print(json.dumps(body, indent=2))
-        return 0
-    print(ml_client.jobs.create_or_update(job, experiment_name="circle").studio_url)
-    return 0
+        body = rest_body(build_job(options, IMAGE))  # nothing is built: the steps run in this environment
+        return complain(body) or run_locally(body, options.debug_relay_connection_name if options.is_debug else None)
+    with tempfile.TemporaryDirectory(prefix="image-") as folder:
+        context = build_context(IMAGE, Path(folder), options.wheel)
+        return print_job(options, context) if options.dry_run else submit(options, context)
+
+
+def print_job(options: argparse.Namespace, context: Path) -> int:
+    """Print the REST body, and the files of the image's build context with their hashes beside it."""
+    body = rest_body(build_job(options, context))
+    status = complain(body)
+    if not status:
+        print(json.dumps({"build_context": describe(context), **body}, indent=2))
+    return status
+
+
+def submit(options: argparse.Namespace, context: Path) -> int:
+    """Send the job to the workspace, and print its address in the studio."""
+    ml_client = connect()
+    if options.debug_relay_connection_string_secret and not options.key_vault_url:
+        options.key_vault_url = vault_of_workspace(ml_client)
+        print(VAULT_HINT.format(url=options.key_vault_url, name=vault_name(options.key_vault_url)), file=sys.stderr)
+    job = build_job(options, context)
+    status = complain(rest_body(job))
+    if not status:
+        print(ml_client.jobs.create_or_update(job, experiment_name="circle").studio_url)
+    return status
+
+
+def complain(body: dict) -> int:
+    """Print what is wrong with a job, and return the exit status."""
+    problems = find_problems(body)
+    print(*problems, sep="\n", end="\n" if problems else "", file=sys.stderr)
+    return 1 if problems else 0
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -63,8 +87,9 @@ def parse_arguments() -> argparse.Namespace:
         "--key-vault-url", default=os.environ.get("KEY_VAULT_URL"), help="default: KEY_VAULT_URL, then the workspace's"
     )
     parser.add_argument("--compute", default="cpu-cluster", metavar="NAME", help="a compute cluster (%(default)s)")
+    parser.add_argument("--wheel", type=Path, metavar="FILE", help="relay-debug for the image (default: build it here)")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--dry-run", action="store_true", help="print the REST body")
+    how.add_argument("--dry-run", action="store_true", help="print the REST body and the build context")
     how.add_argument("--local", action="store_true", help="run the steps on this machine")
     options = parser.parse_args()
     options.is_debug = options.is_debug == "true"
@@ -73,8 +98,8 @@ def parse_arguments() -> argparse.Namespace:
     return options
 
 
-def build_job(options: argparse.Namespace) -> "PipelineJob":
-    """Return the pipeline job that the command line asks for."""
+def build_job(options: argparse.Namespace, context: Path) -> "PipelineJob":
+    """Return the pipeline job that the command line asks for, with an image from this build context."""
     job = build_pipeline(
         compute=options.compute,
         first_port=options.debug_port,
@@ -82,10 +107,18 @@ def build_job(options: argparse.Namespace) -> "PipelineJob":
         is_debug=options.is_debug,
         connection_name=options.debug_relay_connection_name,
         connection_string_secret=options.debug_relay_connection_string_secret,
+        build_context=context,
     )
     if options.is_debug:
         prepare_debug_run(job)
     return job
+
+
+VAULT_HINT = """\
+submit.py: the job reads its secret from the workspace's own Key Vault, {url}
+  if that vault uses roles, the cluster's identity needs Key Vault Secrets User on the secret; if it uses access policies:
+  az keyvault set-policy -n {name} --object-id <identity of the cluster> --secret-permissions get
+  to see which: az keyvault show -n {name} --query properties.enableRbacAuthorization"""
 
 
 def connect() -> "MLClient":
@@ -100,6 +133,11 @@ def vault_of_workspace(ml_client: "MLClient") -> str:
     """Return the URL of the workspace's own Key Vault; the API gives its resource id."""
     resource_id = ml_client.workspaces.get(ml_client.workspace_name).key_vault
     return f"https://{resource_id.rsplit('/', 1)[1]}.vault.azure.net/"
+
+
+def vault_name(url: str) -> str:
+    """Return the name of a Key Vault, given its URL."""
+    return url.removeprefix("https://").partition(".")[0]
 
 
 if __name__ == "__main__":

@@ -10,19 +10,29 @@ import os
 from pathlib import Path
 
 import relay_agent
+from relay_agent.ranks import SINGLE, identify
 
 features: Path
+UNKNOWN_NODE = (
+    "not debugged, because nothing says which node this is (AZ_BATCH_IS_CURRENT_NODE_MASTER is missing); "
+    "with instance_count=1 set that variable to true in the step's environment_variables"
+)
 
 
 def init() -> None:
     """Prepare this process."""
     global features  # noqa: PLW0603 - the driver's interface has no other place for it
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--features", type=Path, required=True, help="folder for the results")
-    features = parser.parse_known_args()[0].features
+    relay_agent.add_debug_arguments(parser)
+    options = parser.parse_known_args()[0]
+    features = options.features
     features.mkdir(parents=True, exist_ok=True)
-    if is_master_node():
+    first = is_first_node()
+    if first:
         relay_agent.start_remote_debugging_from_args()
+    elif first is None and options.is_debug:
+        print(f"featurize: {UNKNOWN_NODE}", flush=True)
 
 
 def run(mini_batch: list[str]) -> list[str]:
@@ -40,9 +50,16 @@ def featurize(path: Path) -> str:
     return f"{path.name}: {len(rows)} rows"
 
 
-def is_master_node() -> bool:
-    """Whether this is the one node that debugs: all nodes are given the same port.
+def is_first_node() -> bool | None:
+    """Whether this is the one node that debugs, because all nodes are given the same port; None if nothing says so.
 
-    Azure ML says so in text, and `bool("false")` is True.
+    Azure ML documents AZ_BATCH_IS_CURRENT_NODE_MASTER, in text, and `bool("false")` is True. Where it is missing the
+    other variables of Azure Batch and those of MPI say which node this is, and a single node is the first.
     """
-    return os.environ.get("AZ_BATCH_IS_CURRENT_NODE_MASTER", "true").lower() == "true"
+    flag = os.environ.get("AZ_BATCH_IS_CURRENT_NODE_MASTER", "").strip().lower()
+    if flag in {"true", "false"}:
+        return flag == "true"
+    place = identify(os.environ)
+    if place.launcher != SINGLE:
+        return place.rank == 0
+    return True if os.environ.get("AZUREML_NODE_COUNT") == "1" else None
