@@ -3,6 +3,7 @@
 import asyncio
 import asyncio.subprocess
 import contextlib
+import functools
 import importlib.util
 import os
 import re
@@ -10,6 +11,7 @@ import shlex
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +50,24 @@ ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "samples"
 PATIENCE = 90.0
 """Seconds for a program to get as far as it should: four processes that import torch share two cores with others."""
+
+
+@functools.cache
+def wheel() -> Path:
+    """The wheel of this checkout, built once by the samples' own script; a test without a package index is skipped."""
+    folder = tempfile.TemporaryDirectory(prefix="wheel-")
+    _kept.append(folder)
+    try:
+        built: Path = load(SAMPLES / "shared" / "build_wheel.py").build_wheel(Path(folder.name))
+    except SystemExit as error:
+        if "No matching distribution found for hatchling" in str(error):
+            pytest.skip("the wheel cannot be built: no package index offers hatchling here")
+        raise
+    return built
+
+
+_kept: list[tempfile.TemporaryDirectory[str]] = []
+"""Folders that go when this process ends."""
 
 
 def environment(**extra: str) -> dict[str, str]:

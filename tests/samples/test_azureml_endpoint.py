@@ -1,6 +1,7 @@
 """Facts about samples/azureml_endpoint: it serves as ever, and a debugger can attach while it does."""
 
 import contextlib
+import hashlib
 import json
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ from tests.samples.kit import (
     free_ports,
     needs_sdk,
     running,
+    wheel,
 )
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
@@ -133,8 +135,8 @@ async def test_microsofts_inference_server(relay):
 def deployment(*arguments: str) -> dict:
     yaml = pytest.importorskip("yaml")
     done = subprocess.run(
-        [sys.executable, "deploy.py", "--dry-run", *arguments],
-        cwd=SAMPLE, env=environment(), capture_output=True, text=True, timeout=60, check=True,
+        [sys.executable, "deploy.py", "deployment", "--dry-run", "--wheel", str(wheel()), *arguments],
+        cwd=SAMPLE, env=environment(), capture_output=True, text=True, timeout=90, check=True,
     )  # fmt: skip
     return yaml.safe_load(done.stdout)
 
@@ -166,3 +168,85 @@ def test_debug_deployment():
     assert 3600 <= made["liveness_probe"]["period"] * made["liveness_probe"]["failure_threshold"]
     assert {"request_timeout_ms": 180000, "max_concurrent_requests_per_instance": 1} == made["request_settings"]
     assert 1 == made["instance_count"]
+
+
+DEPLOY = """
+import sys
+from types import SimpleNamespace
+from azure.core.exceptions import ResourceNotFoundError
+import deploy
+
+class Client:
+    subscription_id, resource_group_name, workspace_name = "sub", "ml-rg", "contoso-ml"
+    known = {name: SimpleNamespace(identity=SimpleNamespace(principal_id="22222222-3333"), scoring_uri="https://score")
+             for name in sys.argv.pop(1).split()}
+
+    def get(self, name):
+        if name not in self.known:
+            raise ResourceNotFoundError(name)
+        return self.known[name]
+
+    def create_endpoint(self, endpoint):
+        print("create endpoint", endpoint.name, file=sys.stderr)
+        self.known[endpoint.name] = SimpleNamespace(identity=SimpleNamespace(principal_id="22222222-3333"))
+        return SimpleNamespace(result=lambda: self.known[endpoint.name])
+
+    def create_deployment(self, deployment):
+        files = sorted(path.name for path in deployment.environment.build.path.iterdir())
+        print("create deployment", deployment.name, deployment.endpoint_name, *files, file=sys.stderr)
+        return SimpleNamespace(result=lambda: deployment)
+
+    @property
+    def online_endpoints(self):
+        return SimpleNamespace(get=self.get, begin_create_or_update=self.create_endpoint)
+
+    @property
+    def online_deployments(self):
+        return SimpleNamespace(begin_create_or_update=self.create_deployment)
+
+deploy.connect = Client
+sys.exit(deploy.main())
+"""
+NAME = "circle-" + hashlib.sha256(b"sub/ml-rg/contoso-ml").hexdigest()[:8]
+
+
+def deploy(known: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run deploy.py in a workspace that has these endpoints."""
+    return subprocess.run(
+        [sys.executable, "-c", DEPLOY, known, *arguments],
+        cwd=SAMPLE, env=environment(), capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+
+
+@needs_sdk
+def test_the_endpoint_first():
+    """`deploy.py endpoint` makes the endpoint alone, with a name of this workspace, and prints whom to give the role."""
+    done = deploy("", "endpoint")
+    assert (0, f"endpoint: {NAME}\nidentity: 22222222-3333\n") == (done.returncode, done.stdout)
+    assert [f"create endpoint {NAME}"] == done.stderr.splitlines()
+
+
+@needs_sdk
+def test_an_endpoint_that_is_there():
+    """`deploy.py endpoint` of an endpoint that is there changes nothing and prints the same."""
+    done = deploy(NAME, "endpoint")
+    assert (0, f"endpoint: {NAME}\nidentity: 22222222-3333\n", "") == (done.returncode, done.stdout, done.stderr)
+
+
+@needs_sdk
+def test_the_deployment_second():
+    """`deploy.py deployment` deploys to the endpoint that is there, with the wheel in the image's build context."""
+    done = deploy(NAME, "deployment", "--wheel", str(wheel()))
+    assert (0, "https://score\n") == (done.returncode, done.stdout)
+    files = " ".join(sorted(["Dockerfile", "relay-debug.txt", "requirements.txt", wheel().name]))
+    assert [f"create deployment blue {NAME} {files}"] == done.stderr.splitlines()
+
+
+@needs_sdk
+def test_a_deployment_without_an_endpoint():
+    """A deployment to an endpoint that is not there is refused, with the command that makes it."""
+    done = deploy("", "deployment", "--wheel", str(wheel()), "--endpoint", "mine")
+    assert (1, "") == (done.returncode, done.stdout)
+    assert [
+        "deploy.py: error: the workspace has no endpoint 'mine'. hint: python deploy.py endpoint --endpoint mine"
+    ] == done.stderr.splitlines()

@@ -1,5 +1,6 @@
 """Facts about samples/azureml_pipeline: what it submits, and what its steps make of that; nothing runs yet."""
 
+import hashlib
 import json
 import re
 import shlex
@@ -12,7 +13,7 @@ import pytest
 from relay_agent.azureml import DEBUG_ARGUMENTS, Step, find_problems, read_steps
 from relay_agent.settings.arguments import parse_step_arguments
 from relay_agent.settings.model import DebugSettings
-from tests.samples.kit import SAMPLES, environment, load, needs_sdk, needs_torch
+from tests.samples.kit import SAMPLES, environment, load, needs_sdk, needs_torch, wheel
 
 SAMPLE = SAMPLES / "azureml_pipeline"
 STEPS = SAMPLE / "steps"
@@ -37,7 +38,7 @@ def python(*arguments: str, cwd: Path = SAMPLE, **variables: str) -> subprocess.
 
 
 def dry_run(*arguments: str) -> dict:
-    done = python("submit.py", "--dry-run", *arguments)
+    done = python("submit.py", "--dry-run", "--wheel", str(wheel()), *arguments)
     assert (0, "") == (done.returncode, done.stderr)
     return json.loads(done.stdout)
 
@@ -53,6 +54,10 @@ def debug() -> dict:
     """The REST body of a debug run that takes its connection string from Key Vault."""
     vault = ["--key-vault-url", "https://contoso.vault.azure.net/"]
     return dry_run(*DEBUG, "--debug-relay-connection-string-secret", "relay-myhc-agent", *vault)
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def steps_of(body: dict) -> dict[str, Step]:
@@ -122,11 +127,30 @@ def test_key_vault(ordinary, debug):
 
 
 def test_environment(ordinary):
-    """Every step runs in the conda environment with relay-debug and torch."""
-    for step in read_steps(ordinary):
-        used = step.settings["environment"] if not step.is_parallel else step.settings["task"]["environment"]
-        pip = used["conda_file"]["dependencies"][-1]["pip"]
-        assert ["relay-debug", "torch"] == [re.split("[>=]", requirement)[0] for requirement in pip]
+    """Every step runs in one image, built from the same context."""
+    used = [
+        step.settings["task"]["environment"] if step.is_parallel else step.settings["environment"]
+        for step in read_steps(ordinary)
+    ]
+    assert 3 == len(used)
+    assert [["path"]] * 3 == [list(environment["build"]) for environment in used]
+    assert 1 == len({environment["version"] for environment in used})
+
+
+def test_build_context(ordinary):
+    """A dry run lists the files of the image's build context, and the wheel's hash is the one that the image asks for."""
+    image = {path.name: sha256(path) for path in (SAMPLE / "image").iterdir()}
+    context = ordinary["build_context"]
+    assert context.keys() == {*image, "relay-debug.txt", wheel().name}
+    assert image.items() <= context.items()
+    assert sha256(wheel()) == context[wheel().name]
+
+
+def test_same_checkout_same_image(ordinary, debug):
+    """The version of the environment depends on what is in the context and not on its folder, so Azure ML builds once."""
+    first, second = (read_steps(body)[0].settings["environment"] for body in (ordinary, debug))
+    assert first["build"]["path"] != second["build"]["path"]
+    assert first["version"] == second["version"]
 
 
 def test_nothing_that_the_sdk_overlooks(ordinary, debug):
@@ -137,7 +161,7 @@ def test_nothing_that_the_sdk_overlooks(ordinary, debug):
 
 def test_bad_port_is_not_submitted():
     """A port that the SDK lets pass is refused before anything is sent."""
-    done = python("submit.py", "--dry-run", "--debug-port", "65535")
+    done = python("submit.py", "--dry-run", "--wheel", str(wheel()), "--debug-port", "65535")
     assert 1 == done.returncode
     assert "step 'featurize': input 'debug_port' is 65536, not within 1024 to 65535" in done.stderr
 
@@ -198,10 +222,30 @@ sys.exit(submit.main())
 """
 
 
+def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return python("-c", SUBMISSION, "--wheel", str(wheel()), *DEBUG, *arguments)
+
+
 def test_submission():
     """A real submission hands the job to the client, with the workspace's own vault if none is named."""
-    done = python("-c", SUBMISSION, *DEBUG, "--debug-relay-connection-string-secret", "s")
+    done = submit("--debug-relay-connection-string-secret", "s")
     assert (0, "circle True {'https://kv-of-ws.vault.azure.net/'}\n") == (done.returncode, done.stdout)
+
+
+def test_rights_in_the_vault_of_the_workspace():
+    """With the workspace's own vault it says what the cluster needs there, for roles and for access policies."""
+    done = submit("--debug-relay-connection-string-secret", "s")
+    assert "own Key Vault, https://kv-of-ws.vault.azure.net/\n" in done.stderr
+    assert "Key Vault Secrets User" in done.stderr
+    assert "az keyvault set-policy -n kv-of-ws --object-id <identity of the cluster> --secret-permissions get" in done.stderr
+    assert "az keyvault show -n kv-of-ws --query properties.enableRbacAuthorization" in done.stderr
+
+
+def test_named_vault():
+    """With a vault that the user has named, nothing is said."""
+    vault = "https://contoso-kv.vault.azure.net/"
+    done = submit("--debug-relay-connection-string-secret", "s", "--key-vault-url", vault)
+    assert (0, f"circle True {{'{vault}'}}\n", "") == (done.returncode, done.stdout, done.stderr)
 
 
 REACHED = """
@@ -228,20 +272,55 @@ def test_steps_understand_their_command(ordinary, debug, name, is_debug, tmp_pat
     arguments = words if step.is_parallel else words[2:]
     assert step.is_parallel or ["python", f"{name}.py"] == words[:2]
     kind = "init" if step.is_parallel else "main"
-    done = python("-c", REACHED, str(STEPS / f"{name}.py"), kind, *arguments, cwd=STEPS, RANK="0")
+    done = python("-c", REACHED, str(STEPS / f"{name}.py"), kind, *arguments, cwd=STEPS, AZ_BATCH_IS_CURRENT_NODE_MASTER="true")
     assert (0, ["reached", str(arguments)]) == (done.returncode, done.stdout.splitlines()), done.stderr
     access = {"hc": "myhc", "connection_string_secret": "relay-myhc-agent"}
     expected = DebugSettings(access=access, port=step.ports[0]) if is_debug == "True" else None
     assert expected == parse_step_arguments(arguments)
 
 
-@pytest.mark.parametrize(("text", "expected"), [("true", True), ("True", True), ("false", False), (None, True)])
-def test_only_the_master_node_debugs(text, expected, monkeypatch):
-    """The parallel step takes Azure's text "false" for false, and a machine without the variable for the master."""
-    monkeypatch.delenv("AZ_BATCH_IS_CURRENT_NODE_MASTER", raising=False)
-    if text is not None:
-        monkeypatch.setenv("AZ_BATCH_IS_CURRENT_NODE_MASTER", text)
-    assert expected is load(STEPS / "featurize.py").is_master_node()
+PLACES = [
+    ({"AZ_BATCH_IS_CURRENT_NODE_MASTER": "true"}, True),
+    ({"AZ_BATCH_IS_CURRENT_NODE_MASTER": "True"}, True),
+    ({"AZ_BATCH_IS_CURRENT_NODE_MASTER": "false"}, False),
+    ({"AZ_BATCH_IS_CURRENT_NODE_MASTER": "false", "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}, False),
+    ({"AZ_BATCHAI_TASK_INDEX": "0", "AZUREML_NODE_COUNT": "2"}, True),
+    ({"AZ_BATCHAI_TASK_INDEX": "1", "AZUREML_NODE_COUNT": "2"}, False),
+    ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, True),
+    ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, False),
+    ({"AZUREML_NODE_COUNT": "1"}, True),
+    ({"AZUREML_NODE_COUNT": "2"}, None),
+    ({}, None),
+]
+"""What the variables of a node say about its being the first one."""
+
+
+@pytest.mark.parametrize(("variables", "expected"), PLACES, ids=str)
+def test_only_the_first_node_debugs(variables, expected, monkeypatch):
+    """The parallel step knows the first node by any of several variables, and guesses nothing where none says so."""
+    for name in {name for place, _ in PLACES for name in place}:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert expected is load(STEPS / "featurize.py").is_first_node()
+
+
+NO_NODE = """
+import relay_agent, runpy, sys
+
+relay_agent.start_remote_debugging_from_args = lambda: print("debugged")
+names = runpy.run_path("featurize.py", run_name="entry_script")
+names["init"]()
+"""
+
+
+@pytest.mark.parametrize(("is_debug", "lines"), [("True", 1), ("False", 0)])
+def test_unknown_node(is_debug, lines, tmp_path):
+    """A node that cannot know whether it is the first is not debugged, and says so in a debug run only."""
+    done = python("-c", NO_NODE, "--features", str(tmp_path), "--is-debug", is_debug, cwd=STEPS)
+    assert (0, lines) == (done.returncode, len(done.stdout.splitlines())), done.stderr
+    assert "debugged\n" not in done.stdout
+    assert bool(lines) == ("AZ_BATCH_IS_CURRENT_NODE_MASTER is missing" in done.stdout)
 
 
 def test_launch_json(ordinary):

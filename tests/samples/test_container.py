@@ -30,8 +30,9 @@ from tests.support.relay import LocalRelay
 
 SAMPLE = SAMPLES / "container"
 SCRIPT = SAMPLE / "train.py"
-BUILD, ORDINARY, DEBUG, CLIENT, OTHER, SECRET, VARIABLE, ON, OFF, EXEC, INSTALL, LOCAL = commands(SAMPLE / "README.md")
+WHEEL, BUILD, ORDINARY, DEBUG, CLIENT, OTHER, SECRET, VARIABLE, ON, OFF, EXEC, INSTALL, LOCAL = commands(SAMPLE / "README.md")
 LINES = [line for line in (SAMPLE / "Dockerfile").read_text().splitlines() if line and not line.startswith("#")]
+WHEEL_COPIED = "COPY *.whl /image/"
 IMAGE = dict(line.split(maxsplit=1) for line in LINES)
 ENTRYPOINT, CMD = json.loads(IMAGE["ENTRYPOINT"]), json.loads(IMAGE["CMD"])
 ENV = dict(word.split("=", 1) for word in shlex.split(IMAGE["ENV"]))
@@ -58,10 +59,18 @@ def given(variables: list[str], shell: Mapping[str, str]) -> dict[str, str]:
 async def container(command: list[str], folder: Path, variables: Mapping[str, str]) -> AsyncIterator[Running]:
     """Run a command as a process of the image."""
     for line in LINES:
-        if line.startswith("COPY "):
+        if line.startswith("COPY ") and line != WHEEL_COPIED:
             shutil.copy(SAMPLE / line.split()[1], folder)
     async with running(*command, cwd=folder, env=environment(**ENV | variables)) as process:
         yield process
+
+
+def test_wheel():
+    """The page's first command puts the wheel where the Dockerfile copies it from, and the image installs that file."""
+    program, script, folder = WHEEL
+    assert ("python", ".") == (program, folder)
+    assert (SAMPLE / script).resolve() == SAMPLES / "shared" / "build_wheel.py"
+    assert [WHEEL_COPIED, "RUN pip install --no-cache-dir /image/*.whl"] == LINES[1:3]
 
 
 def test_image():

@@ -116,8 +116,9 @@ def test_images():
         image = container["image"].rpartition("/")[2].partition(":")[0]
         assert f"--target {image.removeprefix('relay-')} -t <registry>/{image}" in dockerfile
     copied = [line.split()[1] for line in dockerfile.splitlines() if line.startswith("COPY")]
-    assert copied
-    assert all((SAMPLES / path).is_file() for path in copied)
+    assert {"*.whl", "kubernetes/simulate.py", "plain_python/train.py"} == set(copied)
+    assert all((SAMPLES / path).is_file() for path in copied if path != "*.whl")
+    assert "python shared/build_wheel.py ." in dockerfile
 
 
 @contextlib.asynccontextmanager

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 import relay_agent
-from relay_agent.ranks import SINGLE, identify
+from relay_agent.ranks.identity import SINGLE, identify
 
 features: Path
 UNKNOWN_NODE = (
@@ -56,9 +56,9 @@ def is_first_node() -> bool | None:
     Azure ML documents AZ_BATCH_IS_CURRENT_NODE_MASTER, in text, and `bool("false")` is True. Where it is missing the
     other variables of Azure Batch and those of MPI say which node this is, and a single node is the first.
     """
-    flag = os.environ.get("AZ_BATCH_IS_CURRENT_NODE_MASTER", "").strip().lower()
-    if flag in {"true", "false"}:
-        return flag == "true"
+    master = os.environ.get("AZ_BATCH_IS_CURRENT_NODE_MASTER", "").strip().lower()
+    if master in {"true", "false"}:
+        return master == "true"
     place = identify(os.environ)
     if place.launcher != SINGLE:
         return place.rank == 0

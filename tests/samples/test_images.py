@@ -1,0 +1,169 @@
+"""Facts about the images of the samples: what their Dockerfiles install, resolved and installed here by pip.
+
+There is no Docker here and the base images cannot be had, so what is proven is what pip does with the requirements. PyTorch's
+index for CPUs cannot be reached from everywhere: the tests take torch from the same index as the rest, with the same
+version.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.samples.kit import ROOT, SAMPLES, environment, load, wheel
+
+AZURE_ML = [SAMPLES / "azureml_pipeline" / "image", SAMPLES / "azureml_endpoint" / "image"]
+DOCKERFILES = [*(image / "Dockerfile" for image in AZURE_ML), SAMPLES / "container" / "Dockerfile"]
+DOCKERFILES += [SAMPLES / "kubernetes" / "Dockerfile"]
+PYTHONS = ["3.10", "3.12"]
+NO_INDEX = re.compile(r"NewConnectionError|ConnectTimeoutError|NameResolutionError|ReadTimeoutError|Max retries exceeded")
+"""What pip says when it cannot reach its index."""
+TIME_LIMIT = 500
+"""Seconds for pip: without a cache it downloads wheels to read what they need."""
+
+samples_build = load(SAMPLES / "shared" / "build_wheel.py")
+
+
+def pip(*arguments: str, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
+    """Run this environment's pip for an interpreter; a test that needs the index is skipped where there is none."""
+    command = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIME_LIMIT, env=environment())
+    if done.returncode and NO_INDEX.search(done.stderr):
+        pytest.skip("the package index cannot be reached")
+    return done
+
+
+def interpreter(version: str) -> str:
+    """Return a Python of this version, or skip the test."""
+    found = subprocess.run([ROOT / ".ci" / "pythons"], capture_output=True, text=True, check=True).stdout.split()
+    for python in found:
+        shown = subprocess.run([python, "--version"], capture_output=True, text=True, check=True).stdout
+        if shown.startswith(f"Python {version}."):
+            return python
+    pytest.skip(f"there is no Python {version} here")
+
+
+@pytest.fixture
+def context(tmp_path, monkeypatch):
+    """Makes the build context of an image, which for pip lies where the image would have it."""
+
+    def make(image: Path) -> Path:
+        folder = tmp_path / "image"
+        monkeypatch.setattr(samples_build, "IN_IMAGE", str(folder))
+        folder.mkdir()
+        context: Path = samples_build.build_context(image, folder, wheel())
+        return context
+
+    return make
+
+
+def installed(context: Path) -> list[str]:
+    """The requirements files that the Dockerfile of a context gives to pip, in order."""
+    return re.findall(r"-r /image/(\S+)", (context / "Dockerfile").read_text())
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.parent.name + "-" + path.parent.name)
+def test_relay_debug_is_a_file(path):
+    """Every image installs relay-debug from a wheel that it has copied."""
+    text = path.read_text()
+    assert "*.whl /image/\n" in text
+    assert "-r /image/relay-debug.txt" in text or "pip install --no-cache-dir /image/*.whl" in text
+
+
+def test_torch_without_cuda():
+    """The pipeline's image takes torch from PyTorch's index for CPUs, and nothing else from there."""
+    lines = (AZURE_ML[0] / "torch.txt").read_text().splitlines()
+    assert ["--index-url https://download.pytorch.org/whl/cpu", "torch>=2.4"] == lines[1:]
+    assert "index-url" not in (AZURE_ML[0] / "requirements.txt").read_text()
+    assert ["torch.txt", "requirements.txt", "relay-debug.txt"] == installed(AZURE_ML[0])
+
+
+@pytest.mark.parametrize("image", AZURE_ML, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("version", PYTHONS)
+@pytest.mark.timeout(2 * TIME_LIMIT)
+def test_requirements_resolve(version, image, context, tmp_path):
+    """What the image of an Azure ML sample installs fits together, with the wheel of this checkout."""
+    folder = context(image)
+    names = [name for name in installed(folder) if name != "torch.txt"]
+    assert ["requirements.txt", "relay-debug.txt"] == names
+    wanted = [word for name in names for word in ("-r", str(folder / name))]
+    if "torch.txt" in installed(folder):  # its index is for Docker; the constraint is what can be checked here
+        wanted += torch_constraint(version)
+    report = tmp_path / "report.json"
+    done = pip("install", "--dry-run", "--ignore-installed", "--report", str(report), *wanted, python=interpreter(version))
+    assert 0 == done.returncode, done.stderr
+    chosen = {each["metadata"]["name"]: each["metadata"]["version"] for each in json.loads(report.read_text())["install"]}
+    expected = {line.split(">=")[0] for line in (image / "requirements.txt").read_text().splitlines() if line[0] != "#"}
+    assert {*expected, "relay-debug", "websockets", "debugpy", "azure-identity"} <= chosen.keys()
+
+
+def torch_constraint(version: str) -> list[str]:
+    """What torch itself needs of packages that others of the image need too, as it is on PyTorch's CPU index.
+
+    The whole of torch would bring gigabytes of CUDA from PyPI, which no wheel of the CPU index asks for.
+    """
+    return ["filelock", "typing-extensions>=4.10.0", "sympy>=1.13.3", "networkx>=2.5.1", "jinja2", "fsspec>=0.8.5"]
+
+
+def test_driver_packages(context):
+    """The parallel step's image has the packages that Azure ML's driver imports."""
+    text = (context(AZURE_ML[0]) / "requirements.txt").read_text()
+    for name in ("azureml-core", "azureml-dataset-runtime", "mltable"):
+        assert f"\n{name}>=" in text
+
+
+def test_another_wheel_is_refused(context):
+    """A wheel that is not the one that was built is not installed."""
+    folder = context(AZURE_ML[1])
+    arguments = ["install", "--dry-run", "--no-deps", "--no-index", "--ignore-installed", "-r"]
+    accepted = pip(*arguments, str(folder / "relay-debug.txt"))
+    assert 0 == accepted.returncode, accepted.stderr
+    with (folder / wheel().name).open("ab") as file:
+        file.write(b"more")
+    refused = pip(*arguments, str(folder / "relay-debug.txt"))
+    assert 1 == refused.returncode
+    assert "DO NOT MATCH THE HASHES" in refused.stderr
+
+
+def test_builds_are_the_same(tmp_path):
+    """Two builds of one checkout give the same bytes, so an image is not built again without a reason."""
+    again = samples_build.build_wheel(tmp_path)
+    assert (wheel().name, wheel().read_bytes()) == (again.name, again.read_bytes())
+
+
+def test_older_wheels_go(tmp_path):
+    """A new wheel takes the place of an older one, because a Dockerfile copies all that it finds."""
+    (tmp_path / "relay_debug-0.0.1-py3-none-any.whl").touch()
+    assert [samples_build.build_wheel(tmp_path)] == list(tmp_path.iterdir())
+
+
+@pytest.mark.e2e
+def test_wheel_without_an_index(tmp_path):
+    """The wheel alone, installed without an index, has all programs, and the sample that the demo debugs."""
+    target = tmp_path / "site"
+    done = pip("install", "--no-index", "--no-deps", "--target", str(target), str(wheel()))
+    assert 0 == done.returncode, done.stderr
+    elsewhere = environment(PYTHONPATH=str(target))
+    show = "import relay_agent, relay_client, relay_core, relay_server as s; print(relay_agent.__file__, s.__file__)"
+    shown = subprocess.run(
+        [sys.executable, "-c", show], cwd=tmp_path, env=elsewhere, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert [f"{target}/{name}/__init__.py" for name in ("relay_agent", "relay_server")] == shown.stdout.split()
+    demo = subprocess.run(
+        [sys.executable, "-m", "relay_client", "demo"],
+        cwd=tmp_path, env=elsewhere, capture_output=True, text=True, check=False, timeout=110,
+    )  # fmt: skip
+    assert 0 == demo.returncode, demo.stdout + demo.stderr
+    assert (target / "relay_client" / "demo" / "plain_python" / "train.py").is_file()
+
+
+def test_command_line(tmp_path):
+    """`build_wheel.py FOLDER` prints where the wheel is, and its hash."""
+    shutil.copy(wheel(), tmp_path)
+    command = [sys.executable, SAMPLES / "shared" / "build_wheel.py", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment(), timeout=110)
+    assert f"{tmp_path / wheel().name} sha256:{samples_build.sha256(wheel())}\n" == done.stdout
