@@ -1,6 +1,6 @@
 """Make the endpoint, then deploy to it; in between, give the endpoint's identity what it needs.
 
-    python deploy.py endpoint                                                         prints the identity of the endpoint
+    python deploy.py endpoint                                                         make it, print its identity
     python deploy.py deployment                                                       an ordinary deployment
     python deploy.py deployment --is-debug true --debug-relay-connection-name myhc    one that a debugger can attach to
     python deploy.py deployment ... --dry-run                                         print it as YAML, contact nobody
@@ -44,7 +44,7 @@ logging.getLogger("azure.ai.ml").setLevel(logging.ERROR)  # it warns of its own 
 
 
 def main() -> int:
-    """Do what the command line says, and return the exit status."""
+    """Run what the command line asks for, and return the exit status."""
     options = parse_arguments()
     ml_client = None if options.dry_run else connect()
     options.endpoint = options.endpoint or default_name(ml_client)
@@ -62,10 +62,10 @@ def main() -> int:
 
 
 def default_name(ml_client: "MLClient | None") -> str:
-    """Return a name for the endpoint, the same every time; it must be unique in the region, so the workspace is in it."""
+    """Return a name for the endpoint: the same every time, and unique in the region, because the workspace is in it."""
     if ml_client is None:
         return "circle-dry-run"
-    workspace = "/".join([ml_client.subscription_id, ml_client.resource_group_name, ml_client.workspace_name])
+    workspace = f"{ml_client.subscription_id}/{ml_client.resource_group_name}/{ml_client.workspace_name}"
     return f"circle-{hashlib.sha256(workspace.lower().encode()).hexdigest()[:8]}"
 
 
@@ -125,7 +125,9 @@ def parse_arguments() -> argparse.Namespace:
         "--endpoint", metavar="NAME", help="name of the endpoint, unique in the region (default: made of the workspace)"
     )
     parser.add_argument("--wheel", type=Path, metavar="FILE", help="relay-debug for the image (default: build it here)")
-    parser.add_argument("--dry-run", action="store_true", help="print the deployment and the build context of its image")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the deployment and the build context of its image"
+    )
     options = parser.parse_args()
     options.is_debug = options.is_debug == "true"
     if options.is_debug and not options.debug_relay_connection_name:

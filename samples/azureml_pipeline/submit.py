@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from azure.ai.ml.entities import PipelineJob
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
-from build_wheel import build_context, describe  # noqa: E402
+from build_wheel import build_context, describe
 
 logging.getLogger("azure.ai.ml").setLevel(logging.ERROR)  # it warns of its own experimental classes
 
 
 def main() -> int:
-    """Do what the command line says, and return the exit status."""
+    """Run what the command line asks for, and return the exit status."""
     options = parse_arguments()
     if options.local:
         body = rest_body(build_job(options, IMAGE))  # nothing is built: the steps run in this environment
@@ -116,7 +116,7 @@ def build_job(options: argparse.Namespace, context: Path) -> "PipelineJob":
 
 VAULT_HINT = """\
 submit.py: the job reads its secret from the workspace's own Key Vault, {url}
-  if that vault uses roles, the cluster's identity needs Key Vault Secrets User on the secret; if it uses access policies:
+  if that vault uses roles, the cluster's identity needs Key Vault Secrets User on the secret; with access policies:
   az keyvault set-policy -n {name} --object-id <identity of the cluster> --secret-permissions get
   to see which: az keyvault show -n {name} --query properties.enableRbacAuthorization"""
 

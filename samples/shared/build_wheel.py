@@ -37,7 +37,7 @@ def build_wheel(folder: Path) -> Path:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(CHECKOUT)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:
-        sys.exit(f"error: the wheel of {CHECKOUT} cannot be built; pip said:\n{done.stdout}")
+        sys.exit(f"error: the wheel of {CHECKOUT} cannot be built; pip's output:\n{done.stdout}")
     (wheel,) = folder.glob("relay_debug-*.whl")
     return wheel
 

@@ -220,7 +220,7 @@ def deploy(known: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @needs_sdk
 def test_the_endpoint_first():
-    """`deploy.py endpoint` makes the endpoint alone, with a name of this workspace, and prints whom to give the role."""
+    """`deploy.py endpoint` makes the endpoint alone, with a name of this workspace, and prints its identity."""
     done = deploy("", "endpoint")
     assert (0, f"endpoint: {NAME}\nidentity: 22222222-3333\n") == (done.returncode, done.stdout)
     assert [f"create endpoint {NAME}"] == done.stderr.splitlines()

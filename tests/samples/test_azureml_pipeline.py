@@ -138,7 +138,7 @@ def test_environment(ordinary):
 
 
 def test_build_context(ordinary):
-    """A dry run lists the files of the image's build context, and the wheel's hash is the one that the image asks for."""
+    """A dry run lists the files of the image's build context with their hashes, and one of them is the wheel."""
     image = {path.name: sha256(path) for path in (SAMPLE / "image").iterdir()}
     context = ordinary["build_context"]
     assert context.keys() == {*image, "relay-debug.txt", wheel().name}
@@ -147,7 +147,7 @@ def test_build_context(ordinary):
 
 
 def test_same_checkout_same_image(ordinary, debug):
-    """The version of the environment depends on what is in the context and not on its folder, so Azure ML builds once."""
+    """The version of the environment depends on the files of the context alone, so Azure ML builds the image once."""
     first, second = (read_steps(body)[0].settings["environment"] for body in (ordinary, debug))
     assert first["build"]["path"] != second["build"]["path"]
     assert first["version"] == second["version"]
@@ -237,7 +237,10 @@ def test_rights_in_the_vault_of_the_workspace():
     done = submit("--debug-relay-connection-string-secret", "s")
     assert "own Key Vault, https://kv-of-ws.vault.azure.net/\n" in done.stderr
     assert "Key Vault Secrets User" in done.stderr
-    assert "az keyvault set-policy -n kv-of-ws --object-id <identity of the cluster> --secret-permissions get" in done.stderr
+    assert (
+        "az keyvault set-policy -n kv-of-ws --object-id <identity of the cluster> --secret-permissions get"
+        in done.stderr
+    )
     assert "az keyvault show -n kv-of-ws --query properties.enableRbacAuthorization" in done.stderr
 
 
@@ -272,7 +275,9 @@ def test_steps_understand_their_command(ordinary, debug, name, is_debug, tmp_pat
     arguments = words if step.is_parallel else words[2:]
     assert step.is_parallel or ["python", f"{name}.py"] == words[:2]
     kind = "init" if step.is_parallel else "main"
-    done = python("-c", REACHED, str(STEPS / f"{name}.py"), kind, *arguments, cwd=STEPS, AZ_BATCH_IS_CURRENT_NODE_MASTER="true")
+    done = python(
+        "-c", REACHED, str(STEPS / f"{name}.py"), kind, *arguments, cwd=STEPS, AZ_BATCH_IS_CURRENT_NODE_MASTER="true"
+    )
     assert (0, ["reached", str(arguments)]) == (done.returncode, done.stdout.splitlines()), done.stderr
     access = {"hc": "myhc", "connection_string_secret": "relay-myhc-agent"}
     expected = DebugSettings(access=access, port=step.ports[0]) if is_debug == "True" else None

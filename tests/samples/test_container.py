@@ -30,7 +30,8 @@ from tests.support.relay import LocalRelay
 
 SAMPLE = SAMPLES / "container"
 SCRIPT = SAMPLE / "train.py"
-WHEEL, BUILD, ORDINARY, DEBUG, CLIENT, OTHER, SECRET, VARIABLE, ON, OFF, EXEC, INSTALL, LOCAL = commands(SAMPLE / "README.md")
+PAGE = commands(SAMPLE / "README.md")
+WHEEL, BUILD, ORDINARY, DEBUG, CLIENT, OTHER, SECRET, VARIABLE, ON, OFF, EXEC, INSTALL, LOCAL = PAGE
 LINES = [line for line in (SAMPLE / "Dockerfile").read_text().splitlines() if line and not line.startswith("#")]
 WHEEL_COPIED = "COPY *.whl /image/"
 IMAGE = dict(line.split(maxsplit=1) for line in LINES)

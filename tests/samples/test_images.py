@@ -1,8 +1,7 @@
 """Facts about the images of the samples: what their Dockerfiles install, resolved and installed here by pip.
 
-There is no Docker here and the base images cannot be had, so what is proven is what pip does with the requirements. PyTorch's
-index for CPUs cannot be reached from everywhere: the tests take torch from the same index as the rest, with the same
-version.
+Neither Docker nor the base images are at hand, so what is proven is what pip does with the requirements. PyTorch's index
+for CPUs cannot be reached from the tests either: in place of torch itself, what torch needs is resolved with the rest.
 """
 
 import json
@@ -10,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -20,10 +20,22 @@ AZURE_ML = [SAMPLES / "azureml_pipeline" / "image", SAMPLES / "azureml_endpoint"
 DOCKERFILES = [*(image / "Dockerfile" for image in AZURE_ML), SAMPLES / "container" / "Dockerfile"]
 DOCKERFILES += [SAMPLES / "kubernetes" / "Dockerfile"]
 PYTHONS = ["3.10", "3.12"]
-NO_INDEX = re.compile(r"NewConnectionError|ConnectTimeoutError|NameResolutionError|ReadTimeoutError|Max retries exceeded")
+NO_INDEX = re.compile(
+    r"NewConnectionError|ConnectTimeoutError|NameResolutionError|ReadTimeoutError|Max retries exceeded"
+)
 """What pip says when it cannot reach its index."""
 TIME_LIMIT = 500
 """Seconds for pip: without a cache it downloads wheels to read what they need."""
+
+NEEDED_BY_TORCH = [
+    "filelock",
+    "fsspec>=0.8.5",
+    "jinja2",
+    "networkx>=2.5.1",
+    "sympy>=1.13.3",
+    "typing-extensions>=4.10.0",
+]
+"""What torch 2.15 needs and the index for CPUs has; torch from PyPI would bring 2.5 GB of CUDA libraries."""
 
 samples_build = load(SAMPLES / "shared" / "build_wheel.py")
 
@@ -61,6 +73,12 @@ def context(tmp_path, monkeypatch):
     return make
 
 
+def versions(report: Path) -> dict[str, str]:
+    """The versions of the packages that pip would install."""
+    chosen = [each["metadata"] for each in json.loads(report.read_text())["install"]]
+    return {metadata["name"]: metadata["version"] for metadata in chosen}
+
+
 def installed(context: Path) -> list[str]:
     """The requirements files that the Dockerfile of a context gives to pip, in order."""
     return re.findall(r"-r /image/(\S+)", (context / "Dockerfile").read_text())
@@ -91,22 +109,15 @@ def test_requirements_resolve(version, image, context, tmp_path):
     names = [name for name in installed(folder) if name != "torch.txt"]
     assert ["requirements.txt", "relay-debug.txt"] == names
     wanted = [word for name in names for word in ("-r", str(folder / name))]
-    if "torch.txt" in installed(folder):  # its index is for Docker; the constraint is what can be checked here
-        wanted += torch_constraint(version)
+    if "torch.txt" in installed(folder):
+        wanted += NEEDED_BY_TORCH
     report = tmp_path / "report.json"
-    done = pip("install", "--dry-run", "--ignore-installed", "--report", str(report), *wanted, python=interpreter(version))
+    arguments = ["--dry-run", "--ignore-installed", "--report", str(report), *wanted]
+    done = pip("install", *arguments, python=interpreter(version))
     assert 0 == done.returncode, done.stderr
-    chosen = {each["metadata"]["name"]: each["metadata"]["version"] for each in json.loads(report.read_text())["install"]}
+    chosen = versions(report)
     expected = {line.split(">=")[0] for line in (image / "requirements.txt").read_text().splitlines() if line[0] != "#"}
     assert {*expected, "relay-debug", "websockets", "debugpy", "azure-identity"} <= chosen.keys()
-
-
-def torch_constraint(version: str) -> list[str]:
-    """What torch itself needs of packages that others of the image need too, as it is on PyTorch's CPU index.
-
-    The whole of torch would bring gigabytes of CUDA from PyPI, which no wheel of the CPU index asks for.
-    """
-    return ["filelock", "typing-extensions>=4.10.0", "sympy>=1.13.3", "networkx>=2.5.1", "jinja2", "fsspec>=0.8.5"]
 
 
 def test_driver_packages(context):
@@ -141,6 +152,26 @@ def test_older_wheels_go(tmp_path):
     assert [samples_build.build_wheel(tmp_path)] == list(tmp_path.iterdir())
 
 
+@pytest.mark.timeout(TIME_LIMIT)
+def test_a_registered_name_is_not_taken(tmp_path):
+    """With an extra, too, pip takes the wheel that it was given, not a newer package of that name from an index."""
+    newer = tmp_path / "relay_debug-99.0-py3-none-any.whl"
+    with zipfile.ZipFile(newer, "w") as archive:
+        metadata = "Metadata-Version: 2.1\nName: relay-debug\nVersion: 99.0\n"
+        archive.writestr("relay_debug-99.0.dist-info/METADATA", metadata)
+        archive.writestr("relay_debug-99.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr("relay_debug-99.0.dist-info/RECORD", "")
+    report = tmp_path / "report.json"
+    arguments = ["--dry-run", "--ignore-installed", "--find-links", str(tmp_path), "--report", str(report)]
+    by_name = pip("install", *arguments, "--no-index", "--no-deps", "relay-debug")
+    assert "relay-debug-99.0" in by_name.stdout
+    done = pip("install", *arguments, f"{wheel()}[client]")
+    assert 0 == done.returncode, done.stderr
+    chosen = versions(report)
+    assert wheel().name.split("-")[1] == chosen["relay-debug"]
+    assert {"rich", "h11"} <= chosen.keys()
+
+
 @pytest.mark.e2e
 def test_wheel_without_an_index(tmp_path):
     """The wheel alone, installed without an index, has all programs, and the sample that the demo debugs."""
@@ -150,8 +181,9 @@ def test_wheel_without_an_index(tmp_path):
     elsewhere = environment(PYTHONPATH=str(target))
     show = "import relay_agent, relay_client, relay_core, relay_server as s; print(relay_agent.__file__, s.__file__)"
     shown = subprocess.run(
-        [sys.executable, "-c", show], cwd=tmp_path, env=elsewhere, capture_output=True, text=True, check=True, timeout=60
-    )
+        [sys.executable, "-c", show],
+        cwd=tmp_path, env=elsewhere, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
     assert [f"{target}/{name}/__init__.py" for name in ("relay_agent", "relay_server")] == shown.stdout.split()
     demo = subprocess.run(
         [sys.executable, "-m", "relay_client", "demo"],

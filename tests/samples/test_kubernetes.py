@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from tests.samples.kit import (
     environment,
     running,
 )
+from tests.support import secrets
+from tests.support.az_shim.kit import FakeAzure
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 
@@ -119,6 +122,34 @@ def test_images():
     assert {"*.whl", "kubernetes/simulate.py", "plain_python/train.py"} == set(copied)
     assert all((SAMPLES / path).is_file() for path in copied if path != "*.whl")
     assert "python shared/build_wheel.py ." in dockerfile
+
+
+KEEP = """#!/bin/sh
+printf '%s\\n' "$@" >"{folder}/arguments"
+cat >"{folder}/stdin"
+"""
+"""In place of kubectl, of which only what it is given matters here."""
+
+
+def test_secret_out_of_the_vault(tmp_path):
+    """The page's first command carries the string out of the vault on no command line, and without a line end."""
+    (line,) = [line for line in (SAMPLE / "README.md").read_text().splitlines() if line.startswith("az keyvault")]
+    with FakeAzure(tmp_path) as azure:
+        vault = ["--key-vault", "contoso-kv", "-l", "westeurope"]
+        made = azure.run("create_relay.sh", "-g", "debug-rg", "-n", "contoso-debug", "--hc", "myhc", *vault)
+        assert 0 == made.code, made.err
+        kubectl = azure.bin / "kubectl"
+        kubectl.write_text(KEEP.format(folder=tmp_path))
+        kubectl.chmod(0o755)
+        command = ["bash", "-euo", "pipefail", "-c", line]
+        done = subprocess.run(command, env=azure.environment(), capture_output=True, text=True, check=False, timeout=60)
+        stored = azure.secret("relay-myhc-agent")
+    secrets._keys.update(azure.key_material())
+    secrets.check(done.stdout, done.stderr, *azure.calls()[-1]["argv"])
+    assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
+    assert stored == (tmp_path / "stdin").read_text()
+    expected = ["create", "secret", "generic", "relay-myhc-agent", "--from-file=connection-string=/dev/stdin"]
+    assert expected == (tmp_path / "arguments").read_text().splitlines()
 
 
 @contextlib.asynccontextmanager

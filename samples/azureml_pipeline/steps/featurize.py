@@ -14,7 +14,7 @@ from relay_agent.ranks.identity import SINGLE, identify
 
 features: Path
 UNKNOWN_NODE = (
-    "not debugged, because nothing says which node this is (AZ_BATCH_IS_CURRENT_NODE_MASTER is missing); "
+    "not debugged, because it is unknown whether this is the first node (AZ_BATCH_IS_CURRENT_NODE_MASTER is missing); "
     "with instance_count=1 set that variable to true in the step's environment_variables"
 )
 
@@ -51,10 +51,10 @@ def featurize(path: Path) -> str:
 
 
 def is_first_node() -> bool | None:
-    """Whether this is the one node that debugs, because all nodes are given the same port; None if nothing says so.
+    """Whether this is the one node that debugs, because all nodes are given the same port; None if that is unknown.
 
     Azure ML documents AZ_BATCH_IS_CURRENT_NODE_MASTER, in text, and `bool("false")` is True. Where it is missing the
-    other variables of Azure Batch and those of MPI say which node this is, and a single node is the first.
+    other variables of Azure Batch and those of MPI name the node, and a single node is the first.
     """
     master = os.environ.get("AZ_BATCH_IS_CURRENT_NODE_MASTER", "").strip().lower()
     if master in {"true", "false"}:
