@@ -1,6 +1,6 @@
 """Facts about the images of the samples: what their Dockerfiles install, resolved and installed here by pip.
 
-Neither Docker nor the base images are at hand, so what is proven is what pip does with the requirements. PyTorch's index
+Neither Docker nor the base images are at hand: what is proven is what pip does with the requirements. PyTorch's index
 for CPUs cannot be reached from the tests either: in place of torch itself, what torch needs is resolved with the rest.
 """
 
