@@ -23,7 +23,7 @@ PYTHONS = ["3.10", "3.12"]
 NO_INDEX = re.compile(
     r"NewConnectionError|ConnectTimeoutError|NameResolutionError|ReadTimeoutError|Max retries exceeded"
 )
-"""What pip says when it cannot reach its index."""
+"""What pip prints when it cannot reach its index."""
 TIME_LIMIT = 500
 """Seconds for pip: without a cache it downloads wheels to read what they need."""
 
@@ -56,7 +56,7 @@ def interpreter(version: str) -> str:
         shown = subprocess.run([python, "--version"], capture_output=True, text=True, check=True).stdout
         if shown.startswith(f"Python {version}."):
             return python
-    pytest.skip(f"there is no Python {version} here")
+    pytest.skip(f"Python {version} is missing here")
 
 
 @pytest.fixture
