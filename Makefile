@@ -36,9 +36,9 @@ soak: $(READY)
 bench: $(READY)
 	$(BIN)/python -m tests.bench $(BENCH)
 
-# What some tests and samples need and nobody should have to download for the rest: torch, the Azure ML SDK, MPI, and Azure
-# ML's inference server.
-extras: $(READY) mpi .inference-server/.ready
+# What some tests and samples need and nobody should have to download for the rest: torch, the Azure ML SDK, MPI, Azure
+# ML's inference server, and the Azure CLI.
+extras: $(READY) mpi .inference-server/.ready .azure-cli/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' -e '.[ml]'
 
 # Three real MPI launchers for the tests of ranks, each in an environment of its own: all of them are called mpiexec. Without
@@ -59,6 +59,12 @@ mpi: $(MPI_READY)
 	@if .inference-server/bin/python -m pip install --quiet --disable-pip-version-check azureml-inference-server-http==1.5.1 \
 	-e .; then touch $@; else echo "azmlinfsrv cannot be installed: its test will be skipped"; fi
 
+# The tests of infra/ run it against a small Azure on this machine. It takes 730 MB and pins hundreds of packages.
+.azure-cli/.ready:
+	@$(PYTHON) -m venv --clear .azure-cli
+	@if .azure-cli/bin/python -m pip install --quiet --disable-pip-version-check azure-cli==2.91.0; then touch $@; \
+	else echo "azure-cli cannot be installed: the tests with the real az will be skipped"; fi
+
 # The same tests on every supported interpreter that this machine has.
 test-pythons:
 	@for python in $$(.ci/pythons); do echo "== $$python"; $(MAKE) test PYTHON=$$python || exit 1; done
@@ -75,4 +81,4 @@ $(NODE_READY): tests/interop/package.json
 	else echo "npm is missing: interop tests will be skipped"; fi
 
 clean:
-	rm -rf .venv-* .mpi .inference-server build dist tests/interop/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv-* .mpi .inference-server .azure-cli build dist tests/interop/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -19,7 +19,8 @@ the tunnel key, and Entra ID does the rest. A second run changes nothing. No key
       --key-vault VAULT        name of an existing Key Vault
   -l, --location REGION        for what must be created (default: the region of the resource group)
       --agent-principal ID[:TYPE]    object id of the job's identity: gets Azure Relay Listener on each hybrid
-                               connection and may read the agent's secret (TYPE default: ServicePrincipal)
+                               connection and may read the agent's secret (TYPE default: ServicePrincipal). In a vault
+                               with access policies it must have the permission 'get' already
       --client-principal ID[:TYPE]   the developer: Azure Relay Sender and the client's secret (TYPE default: User)
       --entra                  for those who come with Entra ID: store the tunnel key alone; may be run before or
                                after a run without it, and both kinds meet
@@ -104,6 +105,8 @@ parse() {
 # read_principal OPTION ID[:TYPE]: leaves ID and TYPE.
 ID='' TYPE=''
 read_principal() {
+  # What `az ... -o tsv` prints for an identity that is not there.
+  if [ $# -ge 2 ] && { [ -z "$2" ] || [ "$2" = None ]; }; then empty_principal "$1"; fi
   need_value "$@"
   ID=${2%%:*} TYPE=''
   case "$2" in *:*) TYPE=${2#*:} ;; esac
@@ -113,17 +116,53 @@ read_principal() {
   fi
 }
 
+empty_principal() {
+  if [ "$1" = --client-principal ]; then
+    die 2 "the object id for $1 is empty" "az ad signed-in-user show --query id -o tsv prints yours"
+  fi
+  die 2 "the object id for $1 is empty: the cluster probably has no managed identity" \
+    "assign one in the studio (Compute, Compute clusters, the cluster, Edit: system-assigned), read its principal id again, \
+then run this again"
+}
+
 # --- what is there ---------------------------------------------------------------------------------------------------
 
 # A dry run and --bicep only note what is missing; otherwise it is made at once.
 only_plan() { [ -n "$DRY_RUN$BICEP" ]; }
 
-VAULT_ID='' VAULT_GROUP='' VAULT_URI=''
+VAULT_ID='' VAULT_GROUP='' VAULT_URI='' VAULT_HAS_ROLES=''
 find_vault() {
-  found keyvault show -n "$VAULT" --query '[id,resourceGroup,properties.vaultUri]' -o tsv ||
+  found keyvault show -n "$VAULT" \
+    --query '[id,resourceGroup,properties.vaultUri,properties.enableRbacAuthorization]' -o tsv ||
     die 3 "there is no Key Vault '$VAULT' in this subscription" \
       "az keyvault create -g $GROUP -n $VAULT -l ${LOCATION:-REGION} --enable-rbac-authorization true"
   VAULT_ID=$(answer | sed -n 1p) VAULT_GROUP=$(answer | sed -n 2p) VAULT_URI=$(answer | sed -n 3p)
+  if [ "$(answer | sed -n 4p)" = true ]; then VAULT_HAS_ROLES=1; else check_policies; fi
+}
+
+# A vault with access policies ignores roles on its secrets. A policy covers every secret of the vault, so none is set
+# unasked: the people who own the vault decide.
+check_policies() {
+  local id commands=''
+  [ -n "$AGENT_ID$CLIENT_ID" ] || return 0
+  must_az keyvault show -n "$VAULT" -o tsv \
+    --query "properties.accessPolicies[].[objectId, join(' ', permissions.secrets || \`[]\`)]"
+  tr '[:upper:]' '[:lower:]' <"$WORK/out" >"$WORK/policies"
+  for id in $AGENT_ID $CLIENT_ID; do
+    id=$(lower "$id")
+    if may_read "$id"; then continue; fi
+    # The command replaces what the object may do, so it names that, too.
+    commands="$commands${commands:+; }az keyvault set-policy -n $VAULT --object-id $id --secret-permissions$PERMISSIONS get"
+  done
+  [ -z "$commands" ] || die 3 "Key Vault '$VAULT' has access policies, which open all of its secrets to whoever may read one" \
+    "if that is acceptable, type: $commands; then run this again. A vault with --enable-rbac-authorization true needs none"
+}
+
+# may_read ID: whether an access policy lets this object read secrets; leaves what else it may do in PERMISSIONS.
+PERMISSIONS=''
+may_read() {
+  PERMISSIONS=$(sed -n "s/^$1[[:space:]]/ /p" "$WORK/policies" | tr -d '\r\n')
+  case "$PERMISSIONS " in *' get '* | *' all '*) return 0 ;; *) return 1 ;; esac
 }
 
 # wanted_kinds: the secrets that this run makes.
@@ -209,17 +248,13 @@ ensure_hc() {
 # An existing rule is never written again: a write with the same rights has been seen to change its keys
 # (Azure/azure-sdk-for-python issue 25092), which would cut every running session.
 ensure_rule() {
-  local hc=$1 kind=$2 rule rights status=0
+  local hc=$1 kind=$2 rule rights
   rule=$(rule_of "$kind") rights=$(rights_of "$kind")
-  if [ -z "$3" ]; then
-    rule_az show "$hc" "$rule" --query rights -o tsv || status=$?
-    [ "$status" -eq 0 ] || [ "$status" -eq 3 ] || explain
-    if [ "$status" -eq 0 ]; then
-      [ "$(answer)" = "$rights" ] || die 3 "rule '$rule' of '$hc' has other rights than $rights alone" \
-        "delete the rule and run this again; jobs and clients that use it must then start again"
-      read_keys "$hc" "$kind"
-      return
-    fi
+  if [ -z "$3" ] && rule_exists "$hc" "$rule"; then
+    [ "$(answer)" = "$rights" ] || die 3 "rule '$rule' of '$hc' has other rights than $rights alone" \
+      "delete the rule and run this again; jobs and clients that use it must then start again"
+    read_keys "$hc" "$kind"
+    return
   fi
   changed create "rule '$rule' ($rights) on '$hc'"
   only_plan && return
@@ -268,12 +303,16 @@ ensure_roles() {
   local hc=$1 kind=$2 id=$3 type=$4 role=$5 is_new=$6 secret
   [ -n "$id" ] || return 0
   secret=$(secret_name "$hc" "$(if [ -n "$ENTRA" ]; then printf tunnel-key; else printf %s "$kind"; fi)")
-  ensure_role "$id" "$type" "$role" "$NAMESPACE_ID/hybridConnections/$hc" "$is_new" \
+  ensure_role "$id" "$type" "$role" "$NAMESPACE_ID/hybridConnections/$hc" "$is_new" "$BICEP" \
     "role Azure Relay $(if [ "$kind" = agent ]; then printf Listener; else printf Sender; fi) on '$hc' to $id"
+  [ -n "$VAULT_HAS_ROLES" ] || return 0
+  # The template gives the role on a secret only together with the secret.
   ensure_role "$id" "$type" "$ROLE_SECRET_USER" "$VAULT_ID/secrets/$secret" '' \
+    "$(if [ -n "$BICEP" ] && [ -e "$WORK/$hc/stale" ]; then printf 1; fi)" \
     "role Key Vault Secrets User on secret '$secret' to $id"
 }
 
+# ensure_role ID TYPE ROLE SCOPE IS_NEW DEPLOYED SENTENCE: DEPLOYED means that main.bicep will give it.
 ensure_role() {
   local id=$1 type=$2 role=$3 scope=$4 is_new=$5
   if [ -z "$is_new" ]; then
@@ -281,8 +320,8 @@ ensure_role() {
       --fill-principal-name false --fill-role-definition-name false --query '[].id' -o tsv
     if [ -n "$(answer)" ]; then return; fi
   fi
-  changed give "$6"
-  only_plan || must_az role assignment create --assignee-object-id "$id" --assignee-principal-type "$type" \
+  changed give "$7"
+  [ -n "$DRY_RUN$6" ] || must_az role assignment create --assignee-object-id "$id" --assignee-principal-type "$type" \
     --role "$role" --scope "$scope" -o none
 }
 
@@ -304,7 +343,9 @@ write_parameters() {
   printf '{"$schema":"https://schema.management.azure.com/schemas/2019-04-01/deploymentParameters.json#",'
   printf '"contentVersion":"1.0.0.0","parameters":{"namespaceName":{"value":"%s"},' "$NAMESPACE"
   printf '"location":{"value":"%s"},"keyVaultName":{"value":"%s"},' "$LOCATION" "$VAULT"
-  printf '"keyVaultResourceGroup":{"value":"%s"},"hybridConnections":{"value":[' "$VAULT_GROUP"
+  printf '"keyVaultResourceGroup":{"value":"%s"},' "$VAULT_GROUP"
+  printf '"keyVaultUsesRoles":{"value":%s},' "$(if [ -n "$VAULT_HAS_ROLES" ]; then printf true; else printf false; fi)"
+  printf '"hybridConnections":{"value":['
   for hc in $HCS; do
     printf '%s{"name":"%s","secretPrefix":"%s"' "$separator" "$hc" "$(secret_prefix "$hc")"
     [ -z "$AGENT_ID" ] || printf ',"agentPrincipals":[{"id":"%s","type":"%s"}]' "$AGENT_ID" "$AGENT_TYPE"
@@ -328,24 +369,26 @@ write_parameters() {
 
 next_steps() {
   local secret
+  local right="Key Vault Secrets User on the secret"
+  [ -n "$VAULT_HAS_ROLES" ] || right="an access policy of '$VAULT' with the secret permission get"
   if [ -n "$ENTRA" ]; then
     secret=$(secret_name "$1" tunnel-key)
     cat <<TEXT
 
-'$1' is ready. Give the job these (its identity needs Azure Relay Listener, and Key Vault Secrets User on the secret):
+'$1' is ready. Give the job these (its identity needs Azure Relay Listener, and $right):
   environment: RELAY_NAMESPACE=$NAMESPACE KEY_VAULT_URL=$VAULT_URI RELAY_TUNNEL_KEY_SECRET=$secret
   arguments:   --is-debug true --debug-relay-connection-name $1
-On your laptop (Azure Relay Sender, and Key Vault Secrets User on the secret), type:
+On your laptop (Azure Relay Sender, and $right), type:
   relay-client --hc $1 --namespace $NAMESPACE --key-vault $VAULT --tunnel-key-secret $secret --ports 5678
 TEXT
     return
   fi
   cat <<TEXT
 
-'$1' is ready. Give the job these (its identity needs Key Vault Secrets User on the secret):
+'$1' is ready. Give the job these (its identity needs $right):
   environment: KEY_VAULT_URL=$VAULT_URI
   arguments:   --is-debug true --debug-relay-connection-name $1 --debug-relay-connection-string-secret $(secret_name "$1" agent)
-On your laptop (you need Key Vault Secrets User on the secret), type:
+On your laptop (you need $right), type:
   relay-client --hc $1 --key-vault $VAULT --connection-string-secret $(secret_name "$1" client) --ports 5678
 TEXT
 }

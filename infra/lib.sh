@@ -121,7 +121,7 @@ begin() {
 # --- az ------------------------------------------------------------------------------------------------------------
 
 # run_az ARGUMENTS: az's answer goes to $WORK/out, its complaints to $WORK/err; waits out Azure's "busy" answers.
-# Returns az's exit status; 3 means that the thing asked for does not exist.
+# Returns az's exit status.
 run_az() {
   local attempt=1 pause=$RETRY_SECONDS status
   AZ_COMMAND="$1 $2"
@@ -147,39 +147,65 @@ answer() { cat "$WORK/out"; }
 
 must_az() { run_az "$@" || explain; }
 
-# found ARGUMENTS OF A `show` COMMAND: false only if Azure says that the thing does not exist.
+# found ARGUMENTS: false only if Azure answers that the thing does not exist.
 found() {
   local status=0
   run_az "$@" || status=$?
   [ "$status" -eq 0 ] && return 0
-  [ "$status" -eq 3 ] || explain
+  missing "$status" || explain
   return 1
+}
+
+# missing STATUS: whether the last failure of az was "there is no such thing". Only some commands turn a 404 into exit
+# status 3: `keyvault secret show` does, but `show-deleted` and `delete` exit 1, as `keyvault show` does for a name that no
+# vault of the subscription has. There the error's code decides.
+missing() {
+  complaint 'SubscriptionNotFound' && return 1
+  [ "$1" -eq 3 ] ||
+    complaint "^(ERROR: )?(\\((Secret|Vault|Resource|ResourceGroup|ParentResource)NotFound\\)|The Vault '.*' not found within)"
 }
 
 # Turns the last failure of az into one sentence and a hint. az never repeats a secret in its messages, and only their
 # first line is shown.
 explain() {
   local first area=${AZ_COMMAND%% *}
-  first=$(sed -n -e 's/^ERROR: //' -e '/./{p;q;}' "$WORK/err")
+  first=$(sed -n -e 's/^ERROR: //' -e '/./{p;q;}' "$WORK/err" | tr -d '\r')
   if complaint 'az login|AADSTS'; then
     die 4 "you are not signed in to Azure" "run 'az login', choose the subscription, then run this again"
+  elif complaint "SubscriptionNotFound|subscription of '.*' doesn't exist"; then
+    die 3 "there is no subscription '${SUBSCRIPTION:-that az is set to}' in your account" "az account list -o table"
   elif complaint 'MissingSubscriptionRegistration'; then
     die 3 "the subscription is not registered for Microsoft.Relay" \
       "once per subscription: az provider register --namespace Microsoft.Relay --wait"
+  elif complaint 'PrincipalNotFound'; then
+    die 3 "no role can be given: ${first%%. *}" \
+      "use the object id, not the client id; an identity that was just created takes a minute to appear: run this again"
+  elif [ "$area" = keyvault ] && complaint '\(Forbidden\)|\(AccessDenied\)'; then
+    explain_vault "$first"
   elif complaint 'Forbidden|AuthorizationFailed|not authorized|not have authorization'; then
-    if [ "$area" = keyvault ]; then
-      die 4 "Key Vault '$VAULT' refused '$AZ_COMMAND' ($first)" \
-        "you need the role 'Key Vault Secrets Officer' on it, and a new role takes up to 5 minutes to work; \
-then run this again: nothing is done twice"
-    fi
     die 4 "Azure refused '$AZ_COMMAND' ($first)" "infra/README.md lists the roles that this script needs"
   elif azure_is_busy; then
     die 6 "Azure is still busy after $MAX_ATTEMPTS tries of '$AZ_COMMAND'" "run this again: nothing is done twice"
   elif complaint 'Failed to resolve|Name or service not known|Max retries exceeded|[Cc]onnection (error|refused|aborted)'; then
     die 6 "'az $AZ_COMMAND' cannot reach Azure" \
-      "check the network and HTTPS_PROXY; a Key Vault with a private endpoint answers only inside its network"
+      "check the network, HTTPS_PROXY and the name of the Key Vault; one with a private endpoint answers only inside its network"
   fi
   die 1 "'az $AZ_COMMAND' failed ($first)" "run this again after a look at the message: nothing is done twice"
+}
+
+# explain_vault FIRST_LINE: why the vault itself refused. Roles mean nothing to a vault with access policies.
+explain_vault() {
+  if complaint 'ForbiddenByFirewall|ForbiddenByConnection'; then
+    die 4 "the firewall of Key Vault '$VAULT' refuses this machine ($1)" \
+      "let its address in, or run this inside the network of the vault's private endpoint"
+  elif complaint 'ForbiddenByPolicy|does not have secrets [a-z]+ permission'; then
+    die 4 "Key Vault '$VAULT' refused '$AZ_COMMAND': its access policies do not allow it" \
+      "az keyvault set-policy -n $VAULT --object-id \"\$(az ad signed-in-user show --query id -o tsv)\" \
+--secret-permissions get list set delete recover; then run this again: nothing is done twice"
+  fi
+  die 4 "Key Vault '$VAULT' refused '$AZ_COMMAND' ($1)" \
+    "you need the role 'Key Vault Secrets Officer' on it, and a new role takes up to 5 minutes to work; \
+then run this again: nothing is done twice"
 }
 
 # --- namespace, hybrid connection, rules -----------------------------------------------------------------------------
@@ -200,6 +226,15 @@ rule_az() {
   # shellcheck disable=SC2086  # the verb is one or two words: `show`, `keys list`
   run_az relay hyco authorization-rule $verb -g "$GROUP" --namespace-name "$NAMESPACE" \
     --hybrid-connection-name "$hc" -n "$rule" "$@"
+}
+
+# rule_exists HC RULE: leaves the rule's rights, one a line, in $WORK/out.
+rule_exists() {
+  local status=0
+  rule_az show "$1" "$2" --query rights -o tsv || status=$?
+  [ "$status" -eq 0 ] && return 0
+  missing "$status" || explain
+  return 1
 }
 
 rule_of() { if [ "$1" = agent ]; then printf %s "$LISTEN_RULE"; else printf %s "$SEND_RULE"; fi; }

@@ -33,6 +33,9 @@ param keyVaultName string = ''
 @description('Resource group of the Key Vault.')
 param keyVaultResourceGroup string = resourceGroup().name
 
+@description('Whether the Key Vault uses roles (enableRbacAuthorization). For a vault with access policies give false: it ignores roles, so none are assigned on its secrets, and each reader needs an access policy with the secret permission get.')
+param keyVaultUsesRoles bool = true
+
 @description('Tunnel keys, 32 random bytes in base64 by name of the hybrid connection. Secrets are written for the hybrid connections named here, and for no others. create_relay.sh makes them.')
 @secure()
 param tunnelKeys object = {}
@@ -69,6 +72,7 @@ module connections 'modules/hybrid-connection.bicep' = [for connection in hybrid
     connection: connection
     keyVaultName: keyVaultName
     keyVaultResourceGroup: keyVaultResourceGroup
+    keyVaultUsesRoles: keyVaultUsesRoles
     tunnelKey: tunnelKeys[?connection.name] ?? ''
   }
 }]

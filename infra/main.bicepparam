@@ -1,26 +1,30 @@
-// Example: two developers, no secrets (create_relay.sh adds them). Deploy it with
+// Example: two developers, no roles, no secrets (create_relay.sh adds them). Replace the names and deploy it with
 //   az deployment group create -g debug-rg --parameters infra/main.bicepparam
 using './main.bicep'
 
 param namespaceName = 'contoso-debug'
 
+// To assign the roles Azure Relay Listener and Sender, too, give object ids that exist: a deployment with an unknown one fails
+// with PrincipalNotFound.
+//   az ad signed-in-user show --query id -o tsv                                 a developer
+//   az resource show ... -n cpu-cluster --query identity.principalId -o tsv     the identity of a cluster
 param hybridConnections = [
   {
     name: 'alice'
   }
   {
     name: 'bob'
-    agentPrincipals: [
-      {
-        id: '11111111-2222-3333-4444-555555555555'
-        type: 'ServicePrincipal'
-      }
-    ]
-    clientPrincipals: [
-      {
-        id: '66666666-7777-8888-9999-000000000000'
-        type: 'User'
-      }
-    ]
+    // agentPrincipals: [
+    //   {
+    //     id: '<object id of the identity of the jobs>'
+    //     type: 'ServicePrincipal'
+    //   }
+    // ]
+    // clientPrincipals: [
+    //   {
+    //     id: '<object id of the developer>'
+    //     type: 'User'
+    //   }
+    // ]
   }
 ]

@@ -98,12 +98,8 @@ read_state() {
       die 3 "Key Vault '$VAULT' has no complete connection string in '$(secret_name "$hc" "$kind")'" \
         "run create_relay.sh with the same names: it completes what is missing"
     fi
-    rule_az show "$hc" "$(rule_of "$kind")" -o none ||
-      if [ $? -eq 3 ]; then
-        die 5 "hybrid connection '$hc' has no rule '$(rule_of "$kind")'" "run create_relay.sh with the same names"
-      else
-        explain
-      fi
+    rule_exists "$hc" "$(rule_of "$kind")" ||
+      die 5 "hybrid connection '$hc' has no rule '$(rule_of "$kind")'" "run create_relay.sh with the same names"
     read_keys "$hc" "$kind"
   done
 }

@@ -14,6 +14,9 @@ param keyVaultName string
 @description('Resource group of the Key Vault.')
 param keyVaultResourceGroup string
 
+@description('Whether the Key Vault uses roles; false assigns none on its secrets.')
+param keyVaultUsesRoles bool
+
 @description('Tunnel key in base64; empty leaves the secrets as they are.')
 @secure()
 param tunnelKey string
@@ -81,7 +84,7 @@ module agentSecret 'secret.bicep' = if (storeStrings) {
     keyVaultName: keyVaultName
     secretName: '${secretPrefix}-agent'
     value: '${listenRule.listKeys().primaryConnectionString};TunnelKey=${tunnelKey}'
-    readers: connection.?agentPrincipals ?? []
+    readers: keyVaultUsesRoles ? (connection.?agentPrincipals ?? []) : []
   }
 }
 
@@ -92,6 +95,6 @@ module clientSecret 'secret.bicep' = if (storeStrings) {
     keyVaultName: keyVaultName
     secretName: '${secretPrefix}-client'
     value: '${sendRule.listKeys().primaryConnectionString};TunnelKey=${tunnelKey}'
-    readers: connection.?clientPrincipals ?? []
+    readers: keyVaultUsesRoles ? (connection.?clientPrincipals ?? []) : []
   }
 }

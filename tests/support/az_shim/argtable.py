@@ -29,6 +29,7 @@ COMMANDS = [
     "keyvault secret set",
     "keyvault secret show",
     "keyvault secret show-deleted",
+    "keyvault set-policy",
     "keyvault show",
     "login",
     "provider register",

@@ -1,6 +1,6 @@
 """A stand-in for `az`: knows the options of the real one, and works on small_azure.py.
 
-Like the real `az` it exits 2 for a command line it does not know, 3 when the thing asked for does not exist, 1 for
+Like the real `az` it exits 2 for a command line it does not know, 3 or 1 when the thing asked for does not exist, 1 for
 anything else that fails, and prints the words of the real one (azure-cli 2.91.0) on stderr.
 """
 
@@ -10,11 +10,14 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.az_shim.small_azure import COMMANDS, Failure, Options, State
+import jmespath
+
+from tests.support.az_shim.small_azure import COMMANDS, WARNINGS, Failure, Options, check_subscription, failure
+from tests.support.azure.state import Refusal, State
 
 TABLE_FILE = Path(__file__).parent / "az_args.json"
 TABLE = json.loads(TABLE_FILE.read_text())["commands"]
-LISTS = {"--rights", "--parameters", "--tags", "--ids"}
+LISTS = {"--rights", "--parameters", "--secret-permissions", "--tags", "--ids"}
 SWITCHES = {"--only-show-errors", "--debug", "--verbose", "--help", "--no-wait", "--no-prompt", "--disabled", "--wait"}
 ID_PARTS = {"--name", "--resource-group", "--namespace-name", "--hybrid-connection-name", "--vault-name"}
 """What the help does not mark as required because --ids or --id could replace it."""
@@ -30,14 +33,26 @@ class Answer(NamedTuple):
 
 def answer(state: State, argv: list[str]) -> Answer:
     """Refuse or carry out one command."""
+    warning = ""
     try:
         command, options = parse(argv)
-        if not state["signed_in"] and command != "login":
-            raise Failure("Please run 'az login' to setup account.")
-        fail_if_asked_to(state, command)
-        return Answer(0, render(COMMANDS[command](state, options), options), "")
-    except Failure as failure:
-        return Answer(failure.code, "", f"ERROR: {failure.text}\n")
+        if command in WARNINGS and "--only-show-errors" not in options:
+            warning = f"{WARNINGS[command] if command == 'login' else 'WARNING: ' + WARNINGS[command]}\n"
+        return Answer(0, render(carry_out(state, command, options), options), warning)
+    except Failure as failed:
+        return Answer(failed.code, "", f"{warning}ERROR: {failed.text}\n")
+
+
+def carry_out(state: State, command: str, options: Options) -> Any:
+    if not state["signed_in"] and command != "login":
+        raise Failure("Please run 'az login' to setup account.")
+    if "--subscription" in options:
+        check_subscription(state, options["--subscription"][0])
+    fail_if_asked_to(state, command)
+    try:
+        return COMMANDS[command](state, options)
+    except Refusal as refusal:
+        raise failure(refusal, command) from None
 
 
 def fail_if_asked_to(state: State, command: str) -> None:
@@ -108,24 +123,17 @@ def check_required(command: str, options: Options) -> None:
 # --- output ----------------------------------------------------------------------------------------------------------
 
 
-def query(value: Any, path: str) -> Any:
-    """Evaluate the forms of JMESPath that the scripts use: a.b, [a,b.c] and [].a."""
-    if path.startswith("[]."):
-        return [query(item, path[3:]) for item in value]
-    if path.startswith("["):
-        return [query(value, part) for part in path[1:-1].split(",")]
-    for part in path.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
-
-
 def render(value: Any, options: Options) -> str:
     style = options.get("--output", ["json"])[0]
     if "--query" in options:
-        value = query(value, options["--query"][0])
+        value = jmespath.search(options["--query"][0], value)
     if style == "none" or value is None:
         return ""
     if style == "tsv":
         rows = value if isinstance(value, list) else [value]
-        return "".join(f"{str(row).lower() if isinstance(row, bool) else row}\n" for row in rows)
-    return json.dumps(value, indent=2) + "\n"
+        return "".join("\t".join(map(_cell, row if isinstance(row, list) else [row])) + "\n" for row in rows)
+    return json.dumps(value, indent=2, sort_keys=True) + "\n"
+
+
+def _cell(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -13,7 +13,8 @@ from typing import Any
 
 from tests.support.az_shim.fake_az import Answer, answer
 from tests.support.az_shim.service import Service
-from tests.support.az_shim.small_azure import sas_key
+from tests.support.azure import state
+from tests.support.azure.state import USER, sas_key
 
 INFRA = Path(__file__).parents[3] / "infra"
 
@@ -21,8 +22,6 @@ AGENT, CLIENT, TUNNEL_KEY = "relay-alice-agent", "relay-alice-client", "relay-al
 """Names of the secrets of hybrid connection `alice`."""
 PRINCIPAL = "11111111-2222-3333-4444-555555555555"
 """Object id of who gets roles."""
-USER = "66666666-7777-8888-9999-000000000000"
-"""Object id of who is signed in."""
 
 CONFLICT = (
     "(MessagingGatewayTooManyRequests) SubCode=40901. Another conflicting operation is in progress. "
@@ -49,24 +48,7 @@ class FakeAzure:
         self.tmp = folder / "tmp"
         for path in (self.home, self.bin, self.tmp):
             path.mkdir()
-        self._state: dict[str, Any] = {
-            "signed_in": True,
-            "user": USER,
-            "subscription": "test subscription",
-            "subscriptions": ["test subscription", "contoso-dev"],
-            "tokens": {},
-            "known_resources": {},
-            "provider_registered": True,
-            "groups": {"debug-rg": "westeurope"},
-            "namespaces": {},
-            "taken": [],
-            "vaults": {"contoso-kv": {"group": "vault-rg", "secrets": {}, "deleted": {}, "forbidden": []}},
-            "roles": [],
-            "deployments": [],
-            "faults": [],
-            "file_modes": [],
-            "keys": 0,
-        }
+        self._state: dict[str, Any] = state.new()
         self._calls: list[dict[str, Any]] = []
         self._busy = threading.Lock()
         self._unanswered: dict[str, threading.Event] = {}
@@ -87,6 +69,9 @@ class FakeAzure:
         if reached := self._unanswered.get(_command(arguments)):
             reached.set()
             self._over.wait()
+        return self._run_az(arguments, environment)
+
+    def _run_az(self, arguments: list[str], environment: dict[str, str]) -> Answer:
         with self._busy:
             return answer(self._state, arguments)
 

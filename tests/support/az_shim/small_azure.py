@@ -1,23 +1,33 @@
-"""The small Azure behind the stand-in for `az`: what each command does to the state, and what it answers.
+"""What each command of the stand-in for `az` does to the small Azure of tests/support/azure/state.py, and prints.
 
-A state is a dictionary, kept in a JSON file between calls; kit.py begins one. Texts and exit codes of what fails are
-those of the real `az` (azure-cli 2.91.0).
+Output, exit codes and texts are those of the real `az` (azure-cli 2.91.0); tests/integration/test_az_stand_in.py compares.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-SUBSCRIPTION = "/subscriptions/00000000-0000-0000-0000-000000000001"
+from tests.support.azure import state as model
+from tests.support.azure.state import TENANT, USER_NAME, Refusal, State
+
 UPDATED = "2026-11-21T08:00:00+00:00"
-MANAGES_SECRETS = "Key Vault Secrets Officer"
+VERSION = "0123456789abcdef0123456789abcdef"
+SOFT_DELETE = (
+    "Warning! If you have soft-delete protection enabled on this key vault, this secret will be moved to the soft deleted "
+    "state. You will not be able to create a secret with the same name within this key vault until the secret has been "
+    "purged from the soft-deleted state. Please see the following documentation for additional guidance.\n"
+    "https://learn.microsoft.com/azure/key-vault/general/soft-delete-overview"
+)
+WARNINGS = {
+    "keyvault secret delete": SOFT_DELETE,
+    "login": "To sign in, use a web browser to open the page https://login.microsoft.com/device and enter the code ABCD1234 "
+    "to authenticate.",
+}
+"""What is written to stderr before the answer, unless --only-show-errors is given."""
 
 Options = dict[str, list[str]]
-State = dict[str, Any]
 
 
 class Failure(Exception):
@@ -28,82 +38,50 @@ class Failure(Exception):
         self.text, self.code = text, code
 
 
-def fail(code: str, message: str, exit_code: int = 1) -> NoReturn:
-    """Fail in the format of an answer of Azure."""
-    raise Failure(f"({code}) {message}\nCode: {code}\nMessage: {message}", exit_code)
+def failure(refusal: Refusal, command: str) -> Failure:
+    """Return how `az` ends when a service refuses: 404 is exit status 3, but not for all commands of `keyvault`."""
+    text = f"({refusal.code}) {refusal.message}\nCode: {refusal.code}\nMessage: {refusal.message}"
+    if refusal.inner:
+        text += f'\nInner error: {{\n    "code": "{refusal.inner}"\n}}'
+    as_failed = command.startswith("keyvault secret ") and command != "keyvault secret show"
+    return Failure(text, 3 if refusal.status == 404 and not as_failed else 1)
 
 
-def missing(what: str) -> NoReturn:
-    """Fail as Azure's 404 does."""
-    fail("ResourceNotFound", f"The Resource '{what}' was not found.", 3)
-
-
-def sas_key(number: int) -> str:
-    """Return the key that is issued as the `number`-th."""
-    return base64.b64encode(f"SAS-key-number-{number:04d}-of-the-test!".encode()).decode()
-
-
-def new_key(state: State) -> str:
-    state["keys"] += 1
-    return sas_key(state["keys"])
-
-
-def new_rule(state: State, rights: list[str]) -> State:
-    return {"rights": rights, "PrimaryKey": new_key(state), "SecondaryKey": new_key(state)}
-
-
-def namespace_of(state: State, options: Options, option: str = "--namespace-name") -> State:
-    name, group = options[option][0], options["--resource-group"][0]
-    if not 6 <= len(name) <= 50:
-        raise Failure(f"InvalidArgumentValue: {option}: Invalid format: '{name}' length is less than 6")
-    if group not in state["groups"]:
-        fail("ResourceGroupNotFound", f"Resource group '{group}' could not be found.", 3)
-    found = state["namespaces"].get(name)
-    if found is None or found["group"] != group:
-        missing(f"Microsoft.Relay/namespaces/{name}")
-    return found  # type: ignore[no-any-return]
-
-
-def hc_of(state: State, options: Options, option: str = "--hybrid-connection-name") -> State:
-    hcs = namespace_of(state, options)["hcs"]
-    if options[option][0] not in hcs:
-        missing(f"hybridConnections/{options[option][0]}")
-    return hcs[options[option][0]]  # type: ignore[no-any-return]
-
-
-def rule_of(state: State, options: Options) -> State:
-    rules = hc_of(state, options)["rules"]
-    if options["--name"][0] not in rules:
-        missing(f"authorizationRules/{options['--name'][0]}")
-    return rules[options["--name"][0]]  # type: ignore[no-any-return]
-
-
-def namespace_id(state: State, name: str) -> str:
-    group = state["namespaces"][name]["group"]
-    return f"{SUBSCRIPTION}/resourceGroups/{group}/providers/Microsoft.Relay/namespaces/{name}"
-
-
-def connection_string(namespace: str, hc: str, rule: str, key: str) -> str:
-    return (
-        f"Endpoint=sb://{namespace}.servicebus.windows.net/;SharedAccessKeyName={rule};"
-        f"SharedAccessKey={key};EntityPath={hc}"
-    )
+# --- account, directory, provider, groups, resources -----------------------------------------------------------------
 
 
 def login(state: State, options: Options) -> Any:
     state["signed_in"] = True
-    return [{"name": name, "isDefault": name == state["subscription"]} for name in state["subscriptions"]]
+    return [_account(state, name) for name in state["subscriptions"]]
+
+
+def _account(state: State, name: str) -> Any:
+    tenant = {"homeTenantId": TENANT, "tenantDefaultDomain": None, "tenantDisplayName": "Contoso", "tenantId": TENANT}
+    return {
+        **tenant,
+        "cloudName": "AzureCloud",
+        "id": state["subscriptions"][name],
+        "isDefault": name == state["subscription"],
+        "managedByTenants": None,
+        "name": name,
+        "state": "Enabled",
+        "user": {"name": USER_NAME, "type": "user"},
+    }
 
 
 def account_show(state: State, options: Options) -> Any:
-    return {"name": state["subscription"]}
+    return _account(state, state["subscription"])
 
 
 def account_set(state: State, options: Options) -> Any:
     name = options["--name"][0]
-    if name not in state["subscriptions"]:
-        raise Failure(f"The subscription of '{name}' doesn't exist in cloud 'AzureCloud'.")
+    check_subscription(state, name)
     state["subscription"] = name
+
+
+def check_subscription(state: State, name: str) -> None:
+    if name not in state["subscriptions"] and name not in state["subscriptions"].values():
+        raise Failure(f"The subscription of '{name}' doesn't exist in cloud 'AzureCloud'.")
 
 
 def account_get_access_token(state: State, options: Options) -> Any:
@@ -121,10 +99,10 @@ def provider_register(state: State, options: Options) -> Any:
 
 def resource_show(state: State, options: Options) -> Any:
     """Know one kind of resource: the clusters of Azure ML, which have a managed identity each."""
-    path = [options[name][0] for name in ("--namespace", "--parent", "--resource-type", "--name")]
-    if "/".join(path) not in state["known_resources"]:
-        missing("/".join(path))
-    return state["known_resources"]["/".join(path)]
+    path = "/".join(options[name][0] for name in ("--namespace", "--parent", "--resource-type", "--name"))
+    if path not in state["known_resources"]:
+        raise model.missing(path, options["--resource-group"][0])
+    return state["known_resources"][path]
 
 
 def group_exists(state: State, options: Options) -> Any:
@@ -132,49 +110,59 @@ def group_exists(state: State, options: Options) -> Any:
 
 
 def group_show(state: State, options: Options) -> Any:
-    return {"location": state["groups"][options["--name"][0]]}
+    name = options["--name"][0]
+    facts = {"id": model.group_id(name), "location": model.check_group(state, name), "managedBy": None, "name": name}
+    kind = "Microsoft.Resources/resourceGroups"
+    return {**facts, "properties": {"provisioningState": "Succeeded"}, "tags": None, "type": kind}
 
 
 def group_create(state: State, options: Options) -> Any:
-    state["groups"][options["--name"][0]] = options["--location"][0]
+    name = options["--name"][0]
+    model.create_group(state, name, options["--location"][0])
+    return group_show(state, options)
+
+
+# --- Azure Relay -----------------------------------------------------------------------------------------------------
+
+
+def _place(options: Options, *names: str) -> list[str]:
+    """Return the resource group, and what the options name."""
+    values = [options[name][0] for name in ("--resource-group", *names)]
+    if len(values[1]) < 6:
+        raise Failure(f"InvalidArgumentValue: {names[0]}: Invalid format: '{values[1]}' length is less than 6")
+    return values
+
+
+HC = ("--namespace-name", "--name")
+RULE = ("--namespace-name", "--hybrid-connection-name", "--name")
 
 
 def namespace_show(state: State, options: Options) -> Any:
-    found = namespace_of(state, options, "--name")
-    return {"location": found["location"], "id": namespace_id(state, options["--name"][0])}
+    group, name = _place(options, "--name")
+    found = model.namespace_of(state, group, name)
+    return {"location": found["location"], "id": model.namespace_id(state, name)}
 
 
 def namespace_exists(state: State, options: Options) -> Any:
-    name = options["--name"][0]
-    return {"nameAvailable": name not in state["namespaces"] and name not in state["taken"]}
+    return {"nameAvailable": model.is_available(state, options["--name"][0])}
 
 
 def namespace_create(state: State, options: Options) -> Any:
-    if not state["provider_registered"]:
-        fail(
-            "MissingSubscriptionRegistration",
-            "The subscription is not registered to use namespace 'Microsoft.Relay'.",
-        )
-    name = options["--name"][0]
-    create_namespace(state, name, options["--resource-group"][0], options["--location"][0])
-    return {"id": namespace_id(state, name)}
-
-
-def create_namespace(state: State, name: str, group: str, location: str) -> None:
-    state["namespaces"].setdefault(name, {"group": group, "location": location, "hcs": {}})
+    group, name = _place(options, "--name")
+    model.create_namespace(state, group, name, options["--location"][0])
+    return {"id": model.namespace_id(state, name)}
 
 
 def namespace_delete(state: State, options: Options) -> Any:
-    namespace_of(state, options, "--name")
-    del state["namespaces"][options["--name"][0]]
+    model.delete_namespace(state, *_place(options, "--name"))
 
 
 def hyco_list(state: State, options: Options) -> Any:
-    return [{"name": name} for name in namespace_of(state, options)["hcs"]]
+    return [{"name": name} for name in model.namespace_of(state, *_place(options, "--namespace-name"))["hcs"]]
 
 
 def hyco_show(state: State, options: Options) -> Any:
-    found = hc_of(state, options, "--name")
+    found = model.hc_of(state, *_place(options, *HC))
     return {"requiresClientAuthorization": found["authorized"], "listenerCount": found["listeners"]}
 
 
@@ -182,140 +170,176 @@ def hyco_create(state: State, options: Options) -> Any:
     authorized = options.get("--requires-client-authorization", ["true"])[0]
     if authorized not in {"true", "false"}:
         raise Failure(f"'{authorized}' is not a valid value for '-c'.", 2)
-    hcs = namespace_of(state, options)["hcs"]
-    hcs[options["--name"][0]] = {"authorized": authorized == "true", "listeners": 0, "rules": {}}
+    model.create_hc(state, *_place(options, *HC), authorized=authorized == "true")
 
 
 def hyco_delete(state: State, options: Options) -> Any:
-    hc_of(state, options, "--name")
-    del namespace_of(state, options)["hcs"][options["--name"][0]]
+    model.delete_hc(state, *_place(options, *HC))
 
 
 def rule_show(state: State, options: Options) -> Any:
-    return {"rights": rule_of(state, options)["rights"]}
+    return {"rights": model.rule_of(state, *_place(options, *RULE))["rights"]}
 
 
 def rule_create(state: State, options: Options) -> Any:
     rights = options["--rights"]
     if unknown := set(rights) - {"Listen", "Manage", "Send"}:
         raise Failure(f"unrecognized value '{unknown.pop()}' from choices '['Listen', 'Manage', 'Send']'")
-    hc_of(state, options)["rules"][options["--name"][0]] = new_rule(state, rights)
+    model.create_rule(state, *_place(options, *RULE), rights)
 
 
 def keys_list(state: State, options: Options) -> Any:
-    rule = rule_of(state, options)
-    namespace, hc, name = (options[o][0] for o in ("--namespace-name", "--hybrid-connection-name", "--name"))
-    return {
-        f"{which}ConnectionString": connection_string(namespace, hc, name, rule[key])
-        for which, key in (("primary", "PrimaryKey"), ("secondary", "SecondaryKey"))
-    }
+    return model.keys_of(state, *_place(options, *RULE))
 
 
 def keys_renew(state: State, options: Options) -> Any:
     key = options["--key"][0]
     if key not in {"PrimaryKey", "SecondaryKey"}:
         raise Failure(f"unrecognized value '{key}' from choices '['PrimaryKey', 'SecondaryKey']'")
-    rule_of(state, options)[key] = new_key(state)
+    model.renew_key(state, *_place(options, *RULE), key)
     return keys_list(state, options)
 
 
-def vault_of(state: State, options: Options, option: str = "--vault-name") -> State:
-    name = options[option][0]
+# --- Key Vault -------------------------------------------------------------------------------------------------------
+
+
+def _vault_of(state: State, options: Options) -> str:
+    name = options["--name"][0]
     if name not in state["vaults"]:
-        if option == "--name":
-            missing(f"Microsoft.KeyVault/vaults/{name}")
-        raise Failure(f"<urllib3.connection.HTTPSConnection>: Failed to resolve '{name}.vault.azure.net'")
-    return state["vaults"][name]  # type: ignore[no-any-return]
-
-
-def secrets_of(state: State, options: Options, permission: str) -> State:
-    vault = vault_of(state, options)
-    if permission in vault["forbidden"]:
-        inner = '{"code": "ForbiddenByRbac"}'
-        fail("Forbidden", f"Caller is not authorized to perform action on resource.\nInner error: {inner}")
-    return vault["secrets"]  # type: ignore[no-any-return]
-
-
-def vault_create(state: State, options: Options) -> Any:
-    """Nobody may read or write a new vault's secrets, its maker included, until `role_create` gives the role."""
-    name, group = options["--name"][0], options["--resource-group"][0]
-    if options.get("--enable-rbac-authorization") != ["true"]:
-        raise Failure("this stand-in makes vaults with roles only")
-    if name in state["vaults"]:
-        raise Failure(f"The specified vault: {name} already exists")
-    if group not in state["groups"]:
-        fail("ResourceGroupNotFound", f"Resource group '{group}' could not be found.", 3)
-    state["vaults"][name] = {"group": group, "secrets": {}, "deleted": {}, "forbidden": ["get", "set", "delete"]}
-    return vault_show(state, options)
+        raise Failure(f"The Vault '{name}' not found within subscription.")
+    return name
 
 
 def vault_show(state: State, options: Options) -> Any:
-    name = options["--name"][0]
-    group = vault_of(state, options, "--name")["group"]
-    return {
-        "id": f"{SUBSCRIPTION}/resourceGroups/{group}/providers/Microsoft.KeyVault/vaults/{name}",
-        "resourceGroup": group,
-        "properties": {"vaultUri": f"https://{name}.vault.azure.net/"},
+    return vault_facts(state, _vault_of(state, options))
+
+
+def vault_facts(state: State, name: str) -> Any:
+    model.read_vault(state, name)
+    vault = state["vaults"][name]
+    permissions = {"certificates": None, "keys": None, "storage": None}
+    policies = [
+        {"applicationId": None, "objectId": who, "permissions": {**permissions, "secrets": verbs}, "tenantId": TENANT}
+        for who, verbs in vault["policies"].items()
+    ]
+    empty = (
+        *("createMode", "enablePurgeProtection", "enabledForDeployment", "enabledForDiskEncryption", "hsmPoolResourceId"),
+        *("enabledForTemplateDeployment", "networkAcls", "privateEndpointConnections", "publicNetworkAccess"),
+        "softDeleteRetentionInDays",
+    )
+    properties = {
+        **dict.fromkeys(empty),
+        "accessPolicies": policies,
+        "enableRbacAuthorization": vault["rbac"],
+        "enableSoftDelete": True,
+        "provisioningState": "Succeeded",
+        "sku": {"family": "A", "name": "standard"},
+        "tenantId": TENANT,
+        "vaultUri": f"https://{name}.vault.azure.net/",
     }
+    facts = {"location": "westeurope", "name": name, "systemData": None, "tags": {}, "type": "Microsoft.KeyVault/vaults"}
+    return {"id": model.vault_id(state, name), **facts, "resourceGroup": vault["group"], "properties": properties}
+
+
+def vault_create(state: State, options: Options) -> Any:
+    name, group = options["--name"][0], options["--resource-group"][0]
+    if name in state["vaults"]:
+        raise Failure(f"The specified vault: {name} already exists")
+    rbac = options.get("--enable-rbac-authorization", ["true"]) == ["true"]
+    policies = {} if rbac else {state["user"]: ["all"]}
+    model.create_vault(state, group, name, rbac=rbac, policies=policies)
+    return vault_show(state, options)
+
+
+def vault_set_policy(state: State, options: Options) -> Any:
+    name = _vault_of(state, options)
+    vault = state["vaults"][name]
+    if vault["rbac"]:
+        raise Failure(
+            "Cannot set policies to a vault with '--enable-rbac-authorization' specified",
+        )
+    given = {options["--object-id"][0]: options["--secret-permissions"]}
+    model.set_policies(state, name, {**vault["policies"], **given})
+    return vault_show(state, options)
+
+
+def _secret_of(state: State, options: Options) -> tuple[State, str, str]:
+    vault = options["--vault-name"][0]
+    if vault not in state["vaults"]:
+        raise Failure(f"<urllib3.connection.HTTPSConnection>: Failed to resolve '{vault}.vault.azure.net'")
+    return state, vault, options["--name"][0]
 
 
 def secret_show(state: State, options: Options) -> Any:
-    name, secrets = options["--name"][0], secrets_of(state, options, "get")
-    if name not in secrets:
-        fail("SecretNotFound", f"A secret with (name/id) {name} was not found in this key vault.", 3)
-    return {"value": secrets[name][-1], "attributes": {"updated": UPDATED}}
+    return {"value": model.get_secret(*_secret_of(state, options)), "attributes": {"updated": UPDATED}}
 
 
 def secret_set(state: State, options: Options) -> Any:
     if ("--value" in options) == ("--file" in options):
         raise Failure("incorrect usage: [Required] --value VALUE | --file PATH")
-    name, secrets = options["--name"][0], secrets_of(state, options, "set")
-    if name in vault_of(state, options)["deleted"]:
-        inner = '{"code": "ObjectIsDeletedButRecoverable"}'
-        fail("Conflict", f"Secret {name} is currently in a deleted but recoverable state.\nInner error: {inner}")
     if "--file" in options:
         path = Path(options["--file"][0])
         state["file_modes"].append(path.stat().st_mode & 0o777 | path.parent.stat().st_mode & 0o077)
         value = path.read_text()
     else:
         value = options["--value"][0]
-    secrets.setdefault(name, []).append(value)
+    model.set_secret(*_secret_of(state, options), value)
     return {"value": value}
 
 
 def secret_delete(state: State, options: Options) -> Any:
-    name, secrets = options["--name"][0], secrets_of(state, options, "delete")
-    if name not in secrets:
-        fail("SecretNotFound", f"A secret with (name/id) {name} was not found in this key vault.", 3)
-    vault_of(state, options)["deleted"][name] = secrets.pop(name)
+    model.delete_secret(*_secret_of(state, options))
 
 
 def secret_show_deleted(state: State, options: Options) -> Any:
-    secrets_of(state, options, "get")
-    if options["--name"][0] not in vault_of(state, options)["deleted"]:
-        fail("SecretNotFound", f"Deleted Secret not found: {options['--name'][0]}", 3)
+    model.check_deleted(*_secret_of(state, options))
     return {"value": None}
 
 
 def secret_recover(state: State, options: Options) -> Any:
-    name, secrets = options["--name"][0], secrets_of(state, options, "set")
-    secrets[name] = vault_of(state, options)["deleted"].pop(name)
+    model.recover_secret(*_secret_of(state, options))
+
+
+# --- roles and deployments -------------------------------------------------------------------------------------------
+
+
+def _role(name: str) -> str:
+    """Return the id of a role that is given by its id or its name."""
+    if name in model.ROLE_NAMES:
+        return name
+    found = [role for role, known in model.ROLE_NAMES.items() if known == name]
+    if not found:
+        raise Failure(f"Role '{name}' doesn't exist.")
+    return found[0]
 
 
 def role_list(state: State, options: Options) -> Any:
-    wanted = [options[name][0] for name in ("--assignee-object-id", "--role", "--scope")]
-    return [{"id": str(n)} for n, role in enumerate(state["roles"]) if role[:3] == wanted]
+    who, scope = options["--assignee-object-id"][0], options["--scope"][0]
+    wanted = [who, _role(options["--role"][0]), scope]
+    model.read_roles(state, scope)
+    return [
+        {"id": model.assignment_id(state, number)} for number, given in enumerate(state["roles"]) if given[:3] == wanted
+    ]
 
 
 def role_create(state: State, options: Options) -> Any:
-    names = ("--assignee-object-id", "--role", "--scope", "--assignee-principal-type")
-    assignment = [options[name][0] for name in names]
-    if assignment not in state["roles"]:
-        state["roles"].append(assignment)
-    for name, vault in state["vaults"].items():
-        who, role, scope, _ = assignment
-        if (who, role) == (state["user"], MANAGES_SECRETS) and scope.endswith(f"/vaults/{name}"):
-            vault["forbidden"] = []
+    who, role, scope = (options[name][0] for name in ("--assignee-object-id", "--role", "--scope"))
+    kind = options["--assignee-principal-type"][0]
+    given = [who, _role(role), scope]
+    if given not in [known[:3] for known in state["roles"]]:
+        model.assign(state, *given, kind)
+    path = model.assignment_id(state, [known[:3] for known in state["roles"]].index(given))
+    empty = ("condition", "conditionVersion", "createdBy", "createdOn", "delegatedManagedIdentityResourceId", "description")
+    facts = {"principalId": who, "principalType": kind, "scope": scope, "updatedBy": None, "updatedOn": None}
+    return {
+        **dict.fromkeys(empty),
+        **facts,
+        "id": path,
+        "name": path.rpartition("/")[2],
+        "resourceGroup": scope.split("/")[4],
+        "roleDefinitionId": model.role_id(given[1]),
+        "type": "Microsoft.Authorization/roleAssignments",
+    }
 
 
 def deployment_create(state: State, options: Options) -> Any:
@@ -324,26 +348,7 @@ def deployment_create(state: State, options: Options) -> Any:
     if not template.is_file():
         raise Failure(f"[Errno 2] No such file or directory: '{template}'")
     state["file_modes"].append(file.stat().st_mode & 0o777)
-    given = {name: entry["value"] for name, entry in json.loads(file.read_text())["parameters"].items()}
-    state["deployments"].append(given)
-    namespace, group = given["namespaceName"], options["--resource-group"][0]
-    create_namespace(state, namespace, group, given["location"])
-    for connection in given["hybridConnections"]:
-        deploy_connection(state, given, connection)
-
-
-def deploy_connection(state: State, given: State, connection: State) -> None:
-    namespace, name = given["namespaceName"], connection["name"]
-    new_hc = {"authorized": True, "listeners": 0, "rules": {}}
-    rules = state["namespaces"][namespace]["hcs"].setdefault(name, new_hc)["rules"]
-    for kind, rule, rights in (("agent", "agent-listen", "Listen"), ("client", "client-send", "Send")):
-        if rule not in rules:
-            rules[rule] = new_rule(state, [rights])
-        if name in given["tunnelKeys"]:
-            base = connection_string(namespace, name, rule, rules[rule]["PrimaryKey"])
-            value = f"{base};TunnelKey={given['tunnelKeys'][name]}"
-            secrets = state["vaults"][given["keyVaultName"]]["secrets"]
-            secrets.setdefault(f"{connection['secretPrefix']}-{kind}", []).append(value)
+    model.deploy(state, options["--resource-group"][0], model.read_parameters(file.read_text()))
 
 
 COMMANDS: dict[str, Callable[[State, Options], Any]] = {
@@ -361,6 +366,7 @@ COMMANDS: dict[str, Callable[[State, Options], Any]] = {
     "keyvault secret set": secret_set,
     "keyvault secret show": secret_show,
     "keyvault secret show-deleted": secret_show_deleted,
+    "keyvault set-policy": vault_set_policy,
     "keyvault show": vault_show,
     "login": login,
     "provider register": provider_register,

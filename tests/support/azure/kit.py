@@ -1,0 +1,98 @@
+"""Azure for the real `az`: the small Azure of a test, behind HTTP, with an `az` on the PATH that is the real program."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from tests.support.az_shim.fake_az import Answer
+from tests.support.az_shim.kit import FakeAzure
+from tests.support.azure import providers, sign_in, vault_data
+from tests.support.azure.arm import arm, graph
+from tests.support.azure.cli import RealAz
+from tests.support.azure.front import Front
+from tests.support.azure.state import Refusal, State
+from tests.support.azure.web import Reply, Request, refused
+from tests.support.entra import Issuer
+
+assert providers.arm is arm  # importing it adds its routes
+
+
+class AzureOverHttp(FakeAzure):
+    """The same small Azure as FakeAzure's, and the real `az` in place of the stand-in.
+
+    Args:
+        folder: For this test alone.
+        tls: Where the certificates are kept between tests.
+        az: The loaded program; its configuration is that of this test while this test runs.
+    """
+
+    def __init__(self, folder: Path, tls: Path, az: RealAz) -> None:
+        super().__init__(folder)
+        self._az = az
+        self._tls = tls
+        self._folder = folder
+        self.issuer = Issuer()
+        self._refusals: list[tuple[str, re.Pattern[str], Refusal, list[int]]] = []
+
+    def __enter__(self) -> AzureOverHttp:
+        self._front = Front(self._tls, self._answer)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self._front.close()
+
+    @property
+    def state(self) -> State:
+        """What the services work on."""
+        return self._state
+
+    @property
+    def unknown(self) -> list[str]:
+        """Requests that no service here knows."""
+        return self._front.unknown
+
+    def token(self, resource: str) -> str:
+        """Return an access token of who is signed in."""
+        return self.issuer.token(resource, oid=self._state["user"])
+
+    def refuse(self, method: str, path: str, refusal: Refusal, *, times: int = 1) -> None:
+        """Let the next `times` requests whose path has this expression in it be refused."""
+        self._refusals.append((method, re.compile(path, re.IGNORECASE), refusal, [times]))
+
+    # --- what happens ---
+
+    def _run_az(self, arguments: list[str], environment: dict[str, str]) -> Answer:
+        return self._az.call(arguments, {**environment, **self._front.environment()})
+
+    def _answer(self, asked: Request) -> Reply | None:
+        with self._busy:
+            if refusal := self._refusal(asked):
+                return refused(refusal)
+            if asked.host == sign_in.HOST:
+                return sign_in.sign_in.answer(self, asked)
+            if asked.host.endswith(".vault.azure.net"):
+                if not self._known(asked.token, "https://vault.azure.net"):
+                    return vault_data.challenge()
+                return vault_data.vault_data.answer(self, asked)
+            service = graph if asked.host == "graph.microsoft.com" else arm
+            return service.answer(self, asked)
+
+    def _known(self, token: str, resource: str) -> bool:
+        return self.issuer.accepts(token, resource) is not None
+
+    def _refusal(self, asked: Request) -> Refusal | None:
+        for method, path, refusal, left in self._refusals:
+            if method == asked.method and path.search(asked.path) and left[0] > 0:
+                left[0] -= 1
+                return refusal
+        return None
+
+
+def empty(folder: Path) -> None:
+    """Remove what is in a folder."""
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
