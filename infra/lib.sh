@@ -172,11 +172,14 @@ explain() {
   first=$(sed -n -e 's/^ERROR: //' -e '/./{p;q;}' "$WORK/err" | tr -d '\r')
   if complaint 'az login|AADSTS'; then
     die 4 "you are not signed in to Azure" "run 'az login', choose the subscription, then run this again"
-  elif complaint "SubscriptionNotFound|subscription of '.*' doesn't exist"; then
+  elif complaint "SubscriptionNotFound|Subscription '.*' not found"; then
     die 3 "there is no subscription '${SUBSCRIPTION:-that az is set to}' in your account" "az account list -o table"
   elif complaint 'MissingSubscriptionRegistration'; then
     die 3 "the subscription is not registered for Microsoft.Relay" \
       "once per subscription: az provider register --namespace Microsoft.Relay --wait"
+  elif complaint 'Bicep (CLI|version)|BicepLatestRelease|"bicep" executable'; then
+    die 3 "az has no Bicep compiler and cannot download one" \
+      "az bicep install, on a network that reaches aka.ms and downloads.bicep.azure.com; or run this without --bicep"
   elif complaint 'PrincipalNotFound'; then
     die 3 "no role can be given: ${first%%. *}" \
       "use the object id, not the client id; an identity that was just created takes a minute to appear: run this again"
@@ -186,7 +189,7 @@ explain() {
     die 4 "Azure refused '$AZ_COMMAND' ($first)" "infra/README.md lists the roles that this script needs"
   elif azure_is_busy; then
     die 6 "Azure is still busy after $MAX_ATTEMPTS tries of '$AZ_COMMAND'" "run this again: nothing is done twice"
-  elif complaint 'Failed to resolve|Name or service not known|Max retries exceeded|[Cc]onnection (error|refused|aborted)'; then
+  elif complaint 'Failed to resolve|Name or service not known|Max retries exceeded|connect to proxy|[Cc]onnection (error|refused|aborted)'; then
     die 6 "'az $AZ_COMMAND' cannot reach Azure" \
       "check the network, HTTPS_PROXY and the name of the Key Vault; one with a private endpoint answers only inside its network"
   fi

@@ -40,6 +40,10 @@ _ROLE_HINT = (
     "az role assignment create --role 'Key Vault Secrets User' --assignee <identity> --scope <vault>/secrets/{name}; "
     "a new role takes up to 5 minutes"
 )
+_POLICY_HINT = (
+    "az keyvault set-policy -n {vault} --object-id <identity> --secret-permissions get; this vault uses access policies and "
+    "ignores roles"
+)
 
 
 def parse_vault_url(text: str) -> str:
@@ -159,6 +163,11 @@ class KeyVault:
         if status == 403 and code == "SecretDisabled":
             return ConfigurationError(
                 f"secret '{name}' of {self.host} is disabled", hint="enable it, or make a new version"
+            )
+        if status == 403 and code in {"ForbiddenByPolicy", "AccessDenied"}:
+            return Unauthorized(
+                f"{who} may not read secret '{name}' of {self.host} (403): no access policy of the vault allows it",
+                hint=_POLICY_HINT.format(vault=self.host.partition(".")[0]),
             )
         if status == 403:
             return Unauthorized(

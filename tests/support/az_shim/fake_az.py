@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import jmespath
 
-from tests.support.az_shim.small_azure import COMMANDS, WARNINGS, Failure, Options, check_subscription, failure
+from tests.support.az_shim.failure import Failure, Options, failure
+from tests.support.az_shim.small_azure import COMMANDS, WARNINGS, is_subscription
 from tests.support.azure.state import Refusal, State
 
 TABLE_FILE = Path(__file__).parent / "az_args.json"
@@ -46,8 +47,9 @@ def answer(state: State, argv: list[str]) -> Answer:
 def carry_out(state: State, command: str, options: Options) -> Any:
     if not state["signed_in"] and command != "login":
         raise Failure("Please run 'az login' to setup account.")
-    if "--subscription" in options:
-        check_subscription(state, options["--subscription"][0])
+    name = options.get("--subscription", [state["subscription"]])[0]
+    if not is_subscription(state, name):
+        raise Failure(f"Subscription '{name}' not found. Check the spelling and casing and try again.")
     fail_if_asked_to(state, command)
     try:
         return COMMANDS[command](state, options)

@@ -14,7 +14,8 @@ from typing import Any
 from tests.support.az_shim.fake_az import Answer, answer
 from tests.support.az_shim.service import Service
 from tests.support.azure import state
-from tests.support.azure.state import USER, sas_key
+from tests.support.azure.state import USER as USER  # those who use the kit need it
+from tests.support.azure.state import sas_key
 
 INFRA = Path(__file__).parents[3] / "infra"
 

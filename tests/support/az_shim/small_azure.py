@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.support.az_shim import small_key_vault as key_vault
+from tests.support.az_shim.failure import Failure, Options
+from tests.support.azure import deployment
 from tests.support.azure import state as model
 from tests.support.azure.state import TENANT, USER_NAME, Refusal, State
 
-UPDATED = "2026-11-21T08:00:00+00:00"
-VERSION = "0123456789abcdef0123456789abcdef"
 SOFT_DELETE = (
     "Warning! If you have soft-delete protection enabled on this key vault, this secret will be moved to the soft deleted "
     "state. You will not be able to create a secret with the same name within this key vault until the secret has been "
@@ -26,26 +27,6 @@ WARNINGS = {
     "to authenticate.",
 }
 """What is written to stderr before the answer, unless --only-show-errors is given."""
-
-Options = dict[str, list[str]]
-
-
-class Failure(Exception):
-    """The text and exit code of a command that fails."""
-
-    def __init__(self, text: str, code: int = 1) -> None:
-        super().__init__(text)
-        self.text, self.code = text, code
-
-
-def failure(refusal: Refusal, command: str) -> Failure:
-    """Return how `az` ends when a service refuses: 404 is exit status 3, but not for all commands of `keyvault`."""
-    text = f"({refusal.code}) {refusal.message}\nCode: {refusal.code}\nMessage: {refusal.message}"
-    if refusal.inner:
-        text += f'\nInner error: {{\n    "code": "{refusal.inner}"\n}}'
-    as_failed = command.startswith("keyvault secret ") and command != "keyvault secret show"
-    return Failure(text, 3 if refusal.status == 404 and not as_failed else 1)
-
 
 # --- account, directory, provider, groups, resources -----------------------------------------------------------------
 
@@ -70,18 +51,20 @@ def _account(state: State, name: str) -> Any:
 
 
 def account_show(state: State, options: Options) -> Any:
-    return _account(state, state["subscription"])
+    wanted = options.get("--subscription", [state["subscription"]])[0]
+    (name,) = [each for each, number in state["subscriptions"].items() if wanted in {each, number}]
+    return _account(state, name)
 
 
 def account_set(state: State, options: Options) -> Any:
     name = options["--name"][0]
-    check_subscription(state, name)
+    if not is_subscription(state, name):
+        raise Failure(f"The subscription of '{name}' doesn't exist in cloud 'AzureCloud'.")
     state["subscription"] = name
 
 
-def check_subscription(state: State, name: str) -> None:
-    if name not in state["subscriptions"] and name not in state["subscriptions"].values():
-        raise Failure(f"The subscription of '{name}' doesn't exist in cloud 'AzureCloud'.")
+def is_subscription(state: State, name: str) -> bool:
+    return name in state["subscriptions"] or name in state["subscriptions"].values()
 
 
 def account_get_access_token(state: State, options: Options) -> Any:
@@ -93,8 +76,7 @@ def signed_in_user_show(state: State, options: Options) -> Any:
 
 
 def provider_register(state: State, options: Options) -> Any:
-    if options["--namespace"] == ["Microsoft.Relay"]:
-        state["provider_registered"] = True
+    model.register_provider(state, options["--namespace"][0])
 
 
 def resource_show(state: State, options: Options) -> Any:
@@ -149,7 +131,13 @@ def namespace_exists(state: State, options: Options) -> Any:
 
 def namespace_create(state: State, options: Options) -> Any:
     group, name = _place(options, "--name")
-    model.create_namespace(state, group, name, options["--location"][0])
+    try:
+        model.create_namespace(state, group, name, options["--location"][0])
+    except Refusal as refusal:
+        if refusal.code != "MissingSubscriptionRegistration" or "Microsoft.Relay/register/action" in state["denied"]:
+            raise
+        model.register_provider(state, "Microsoft.Relay")  # `az` does it unasked, and tries again
+        model.create_namespace(state, group, name, options["--location"][0])
     return {"id": model.namespace_id(state, name)}
 
 
@@ -200,106 +188,6 @@ def keys_renew(state: State, options: Options) -> Any:
     return keys_list(state, options)
 
 
-# --- Key Vault -------------------------------------------------------------------------------------------------------
-
-
-def _vault_of(state: State, options: Options) -> str:
-    name = options["--name"][0]
-    if name not in state["vaults"]:
-        raise Failure(f"The Vault '{name}' not found within subscription.")
-    return name
-
-
-def vault_show(state: State, options: Options) -> Any:
-    return vault_facts(state, _vault_of(state, options))
-
-
-def vault_facts(state: State, name: str) -> Any:
-    model.read_vault(state, name)
-    vault = state["vaults"][name]
-    permissions = {"certificates": None, "keys": None, "storage": None}
-    policies = [
-        {"applicationId": None, "objectId": who, "permissions": {**permissions, "secrets": verbs}, "tenantId": TENANT}
-        for who, verbs in vault["policies"].items()
-    ]
-    empty = (
-        *("createMode", "enablePurgeProtection", "enabledForDeployment", "enabledForDiskEncryption", "hsmPoolResourceId"),
-        *("enabledForTemplateDeployment", "networkAcls", "privateEndpointConnections", "publicNetworkAccess"),
-        "softDeleteRetentionInDays",
-    )
-    properties = {
-        **dict.fromkeys(empty),
-        "accessPolicies": policies,
-        "enableRbacAuthorization": vault["rbac"],
-        "enableSoftDelete": True,
-        "provisioningState": "Succeeded",
-        "sku": {"family": "A", "name": "standard"},
-        "tenantId": TENANT,
-        "vaultUri": f"https://{name}.vault.azure.net/",
-    }
-    facts = {"location": "westeurope", "name": name, "systemData": None, "tags": {}, "type": "Microsoft.KeyVault/vaults"}
-    return {"id": model.vault_id(state, name), **facts, "resourceGroup": vault["group"], "properties": properties}
-
-
-def vault_create(state: State, options: Options) -> Any:
-    name, group = options["--name"][0], options["--resource-group"][0]
-    if name in state["vaults"]:
-        raise Failure(f"The specified vault: {name} already exists")
-    rbac = options.get("--enable-rbac-authorization", ["true"]) == ["true"]
-    policies = {} if rbac else {state["user"]: ["all"]}
-    model.create_vault(state, group, name, rbac=rbac, policies=policies)
-    return vault_show(state, options)
-
-
-def vault_set_policy(state: State, options: Options) -> Any:
-    name = _vault_of(state, options)
-    vault = state["vaults"][name]
-    if vault["rbac"]:
-        raise Failure(
-            "Cannot set policies to a vault with '--enable-rbac-authorization' specified",
-        )
-    given = {options["--object-id"][0]: options["--secret-permissions"]}
-    model.set_policies(state, name, {**vault["policies"], **given})
-    return vault_show(state, options)
-
-
-def _secret_of(state: State, options: Options) -> tuple[State, str, str]:
-    vault = options["--vault-name"][0]
-    if vault not in state["vaults"]:
-        raise Failure(f"<urllib3.connection.HTTPSConnection>: Failed to resolve '{vault}.vault.azure.net'")
-    return state, vault, options["--name"][0]
-
-
-def secret_show(state: State, options: Options) -> Any:
-    return {"value": model.get_secret(*_secret_of(state, options)), "attributes": {"updated": UPDATED}}
-
-
-def secret_set(state: State, options: Options) -> Any:
-    if ("--value" in options) == ("--file" in options):
-        raise Failure("incorrect usage: [Required] --value VALUE | --file PATH")
-    if "--file" in options:
-        path = Path(options["--file"][0])
-        state["file_modes"].append(path.stat().st_mode & 0o777 | path.parent.stat().st_mode & 0o077)
-        value = path.read_text()
-    else:
-        value = options["--value"][0]
-    model.set_secret(*_secret_of(state, options), value)
-    return {"value": value}
-
-
-def secret_delete(state: State, options: Options) -> Any:
-    model.delete_secret(*_secret_of(state, options))
-
-
-def secret_show_deleted(state: State, options: Options) -> Any:
-    model.check_deleted(*_secret_of(state, options))
-    return {"value": None}
-
-
-def secret_recover(state: State, options: Options) -> Any:
-    model.recover_secret(*_secret_of(state, options))
-
-
 # --- roles and deployments -------------------------------------------------------------------------------------------
 
 
@@ -326,10 +214,20 @@ def role_create(state: State, options: Options) -> Any:
     who, role, scope = (options[name][0] for name in ("--assignee-object-id", "--role", "--scope"))
     kind = options["--assignee-principal-type"][0]
     given = [who, _role(role), scope]
-    if given not in [known[:3] for known in state["roles"]]:
+    try:
         model.assign(state, *given, kind)
+    except Refusal as refusal:
+        if refusal.code != "RoleAssignmentExists":
+            raise
     path = model.assignment_id(state, [known[:3] for known in state["roles"]].index(given))
-    empty = ("condition", "conditionVersion", "createdBy", "createdOn", "delegatedManagedIdentityResourceId", "description")
+    empty = (
+        "condition",
+        "conditionVersion",
+        "createdBy",
+        "createdOn",
+        "delegatedManagedIdentityResourceId",
+        "description",
+    )
     facts = {"principalId": who, "principalType": kind, "scope": scope, "updatedBy": None, "updatedOn": None}
     return {
         **dict.fromkeys(empty),
@@ -338,6 +236,7 @@ def role_create(state: State, options: Options) -> Any:
         "name": path.rpartition("/")[2],
         "resourceGroup": scope.split("/")[4],
         "roleDefinitionId": model.role_id(given[1]),
+        "systemData": None,
         "type": "Microsoft.Authorization/roleAssignments",
     }
 
@@ -348,7 +247,7 @@ def deployment_create(state: State, options: Options) -> Any:
     if not template.is_file():
         raise Failure(f"[Errno 2] No such file or directory: '{template}'")
     state["file_modes"].append(file.stat().st_mode & 0o777)
-    model.deploy(state, options["--resource-group"][0], model.read_parameters(file.read_text()))
+    deployment.deploy(state, options["--resource-group"][0], deployment.read_parameters(file.read_text()))
 
 
 COMMANDS: dict[str, Callable[[State, Options], Any]] = {
@@ -360,14 +259,14 @@ COMMANDS: dict[str, Callable[[State, Options], Any]] = {
     "group create": group_create,
     "group exists": group_exists,
     "group show": group_show,
-    "keyvault create": vault_create,
-    "keyvault secret delete": secret_delete,
-    "keyvault secret recover": secret_recover,
-    "keyvault secret set": secret_set,
-    "keyvault secret show": secret_show,
-    "keyvault secret show-deleted": secret_show_deleted,
-    "keyvault set-policy": vault_set_policy,
-    "keyvault show": vault_show,
+    "keyvault create": key_vault.vault_create,
+    "keyvault secret delete": key_vault.secret_delete,
+    "keyvault secret recover": key_vault.secret_recover,
+    "keyvault secret set": key_vault.secret_set,
+    "keyvault secret show": key_vault.secret_show,
+    "keyvault secret show-deleted": key_vault.secret_show_deleted,
+    "keyvault set-policy": key_vault.vault_set_policy,
+    "keyvault show": key_vault.vault_show,
     "login": login,
     "provider register": provider_register,
     "relay hyco authorization-rule create": rule_create,

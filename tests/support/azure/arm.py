@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from tests.support.azure import deployment
 from tests.support.azure import state as model
 from tests.support.azure.state import TENANT, USER_NAME, Refusal
 from tests.support.azure.web import Reply, Request, Routes
@@ -18,6 +20,13 @@ ROLES = "/{*scope*}/providers/Microsoft.Authorization"
 @graph("GET", "/v1.0/me")
 def me(cloud: Any, asked: Request) -> Reply:
     return Reply(200, {"id": cloud.state["user"], "displayName": "Alice", "userPrincipalName": USER_NAME})
+
+
+@graph("POST", "/v1.0/directoryObjects/getByIds")
+def names_of_ids(cloud: Any, asked: Request) -> Reply:
+    """Know the user alone: `az` then prints the other ids as they are."""
+    known = {"@odata.type": "#microsoft.graph.user", "id": cloud.state["user"], "userPrincipalName": USER_NAME}
+    return Reply(200, {"value": [known] if cloud.state["user"] in asked.json["ids"] else []})
 
 
 # --- subscriptions ---------------------------------------------------------------------------------------------------
@@ -40,8 +49,7 @@ def subscriptions(cloud: Any, asked: Request) -> Reply:
 
 @arm("POST", SUB + "/providers/{name}/register")
 def register(cloud: Any, asked: Request, subscription: str, name: str) -> Reply:
-    if name == "Microsoft.Relay":
-        cloud.state["provider_registered"] = True
+    model.register_provider(cloud.state, name)
     return provider(cloud, asked, subscription, name)
 
 
@@ -84,7 +92,12 @@ def group_put(cloud: Any, asked: Request, subscription: str, group: str) -> Repl
 def resources(cloud: Any, asked: Request, subscription: str) -> Reply:
     """List the vaults: `az keyvault` finds the resource group of one in this way."""
     listed = [
-        {"id": model.vault_id(cloud.state, name), "name": name, "type": "Microsoft.KeyVault/vaults", "location": "westeurope"}
+        {
+            "id": model.vault_id(cloud.state, name),
+            "name": name,
+            "type": "Microsoft.KeyVault/vaults",
+            "location": "westeurope",
+        }
         for name in cloud.state["vaults"]
         if "Microsoft.KeyVault/vaults" in asked.query.get("$filter", "")
     ]
@@ -99,7 +112,11 @@ def resource_get(
     path = f"{provider}/workspaces/{parent}/{child_kind}/{name}"
     if path not in cloud.state["known_resources"]:
         raise model.missing(path, group)
-    facts = {"id": f"{model.group_id(group)}/providers/{path}", "name": name, "type": f"{provider}/workspaces/{child_kind}"}
+    facts = {
+        "id": f"{model.group_id(group)}/providers/{path}",
+        "name": name,
+        "type": f"{provider}/workspaces/{child_kind}",
+    }
     return Reply(200, {**facts, **cloud.state["known_resources"][path]})
 
 
@@ -121,7 +138,8 @@ def _assignment(cloud: Any, number: int) -> dict[str, Any]:
     principal, role, scope, kind = cloud.state["roles"][number]
     path = model.assignment_id(cloud.state, number)
     content = {"roleDefinitionId": model.role_id(role), "principalId": principal, "principalType": kind, "scope": scope}
-    return {"id": path, "name": path.rpartition("/")[2], "properties": content}
+    kind = "Microsoft.Authorization/roleAssignments"
+    return {"id": path, "name": path.rpartition("/")[2], "type": kind, "properties": content}
 
 
 @arm("GET", ROLES + "/roleAssignments")
@@ -159,17 +177,20 @@ def validate(cloud: Any, asked: Request, subscription: str, group: str, name: st
 @arm("PUT", DEPLOYMENT)
 def deploy(cloud: Any, asked: Request, subscription: str, group: str, name: str) -> Reply:
     """Check the parameters against the template as the service does, then make what main.bicep describes."""
-    given = asked.json["properties"]
+    # `az` writes the name of this field without quotes, which the service understands.
+    given = json.loads(asked.body.replace(b", template:{", b', "template":{'))["properties"]
     known = given["template"]["parameters"]
     if unknown := [each for each in given["parameters"] if each not in known]:
-        said = "Deployment template validation failed: 'The following parameters were supplied, but do not correspond to "
+        said = (
+            "Deployment template validation failed: 'The following parameters were supplied, but do not correspond to "
+        )
         raise Refusal(400, "InvalidTemplate", f"{said}any parameters defined in the template: '{', '.join(unknown)}'.")
-    model.deploy(cloud.state, group, {each: value["value"] for each, value in given["parameters"].items()})
+    deployment.deploy(cloud.state, group, {each: value["value"] for each, value in given["parameters"].items()})
     return Reply(201, _deployment(cloud, group, name))
 
 
 @arm("GET", DEPLOYMENT)
-def deployment(cloud: Any, asked: Request, subscription: str, group: str, name: str) -> Reply:
+def deployment_get(cloud: Any, asked: Request, subscription: str, group: str, name: str) -> Reply:
     return Reply(200, _deployment(cloud, group, name))
 
 

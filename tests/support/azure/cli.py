@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.az_shim.fake_az import Answer
+from tests.support.entra import Issuer
 
 ROOT = Path(__file__).parents[3]
 PYTHON = ROOT / ".azure-cli" / "bin" / "python"
@@ -25,12 +27,27 @@ STARTS_WITHIN = 120.0
 QUIET = {"AZURE_CORE_COLLECT_TELEMETRY": "no", "AZURE_CORE_SURVEY_MESSAGE": "no", "AZ_INSTALLER": "PIP"}
 
 
+@contextlib.contextmanager
+def loaded_az(folder: Path) -> Iterator[RealAz]:
+    """Load azure-cli, and end its process at the end of the block."""
+    az = RealAz(folder)
+    try:
+        yield az
+    finally:
+        az.close()
+
+
 class RealAz:
-    """A process that has loaded azure-cli, with one folder for its configuration: what `az login` leaves is there."""
+    """A process that has loaded azure-cli, with one folder for its configuration: what `az login` leaves is there.
+
+    The tests of one process take turns with it. Its tokens are those of `issuer`.
+    """
 
     def __init__(self, folder: Path) -> None:
+        self.issuer = Issuer()
         self.config = folder / "azure-config"
         self.config.mkdir()
+        self._signed_in = folder / "signed-in"
         self._address = str(folder / "az.sock")
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(self._address)
@@ -48,6 +65,28 @@ class RealAz:
         self._process.terminate()
         self._process.communicate()
 
+    def forget(self) -> None:
+        """Begin with no configuration: nobody is signed in."""
+        shutil.rmtree(self.config)
+        self.config.mkdir()
+
+    def expire(self) -> None:
+        """Let all tokens but the refresh token be past their time."""
+        path = self.config / "msal_token_cache.json"
+        cache = json.loads(path.read_text())
+        path.write_text(json.dumps(cache | {"AccessToken": {}}))
+
+    def sign_in(self, environment: Mapping[str, str]) -> None:
+        """Begin with a configuration of somebody who has signed in, by `az login` the first time."""
+        if self._signed_in.exists():
+            shutil.rmtree(self.config)
+            shutil.copytree(self._signed_in, self.config)
+            return
+        self.forget()
+        done = self.call(["login", "--output", "none"], environment)
+        assert 0 == done.code, done.err
+        shutil.copytree(self.config, self._signed_in)
+
     def call(self, arguments: Sequence[str], environment: Mapping[str, str], cwd: Path = ROOT) -> Answer:
         """Run one command to its end."""
         with _file() as out, _file() as err, socket.socket(socket.AF_UNIX) as connection:
@@ -57,7 +96,7 @@ class RealAz:
             connection.sendall(json.dumps({**call, "out": str(out), "err": str(err)}).encode() + b"\n")
             with connection.makefile() as stream:
                 status = int(stream.readline())
-            return Answer(status, out.read_text(), err.read_text())
+            return Answer(status, out.read_bytes().decode(), err.read_bytes().decode())
 
     def _environment(self, given: Mapping[str, str]) -> dict[str, str]:
         kept = {name: value for name, value in given.items() if not name.startswith(("PYTHON", "AZURE_CONFIG"))}

@@ -38,7 +38,7 @@ class Front:
 
     Args:
         directory: Where the CA and the certificate are, or will be: made once, because keys take time.
-        answer: Answers a request; None means that nobody knows it, and is kept in `unknown`.
+        answer: Answers a request, or returns None for one that it does not know; those are kept in `unknown`.
     """
 
     def __init__(self, directory: Path, answer: Answer) -> None:
@@ -48,16 +48,21 @@ class Front:
         self.unknown: list[str] = []
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.context = server_tls.server_context(certificates)
-        self._server.answer = self._known_or_kept(answer)
+        self._server.answer = self._checked(answer)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="azure", daemon=True)
         self._thread.start()
 
-    def _known_or_kept(self, answer: Answer) -> Callable[[Request], Reply]:
+    def _checked(self, answer: Answer) -> Callable[[Request], Reply]:
         def carry(asked: Request) -> Reply:
-            reply = answer(asked)
+            line = f"{asked.method} https://{asked.host}{asked.path}"
+            try:
+                reply = answer(asked)
+            except Exception as error:  # noqa: BLE001  (the test fails, whatever it is)
+                self.unknown.append(f"{line}: {error!r}")
+                return Reply(500, {"error": {"code": "InternalError", "message": f"{line}: {error!r}"}})
             if reply is None:
-                self.unknown.append(f"{asked.method} https://{asked.host}{asked.path} {asked.query}")
-                reply = Reply(501, {"error": {"code": "NotImplemented", "message": f"nobody plays {asked.path}"}})
+                self.unknown.append(line)
+                return Reply(501, {"error": {"code": "NotImplemented", "message": f"nobody plays {line}"}})
             return reply
 
         return carry

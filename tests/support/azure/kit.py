@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
+import shlex
 from pathlib import Path
 
 from tests.support.az_shim.fake_az import Answer
@@ -14,7 +14,6 @@ from tests.support.azure.cli import RealAz
 from tests.support.azure.front import Front
 from tests.support.azure.state import Refusal, State
 from tests.support.azure.web import Reply, Request, refused
-from tests.support.entra import Issuer
 
 assert providers.arm is arm  # importing it adds its routes
 
@@ -33,12 +32,12 @@ class AzureOverHttp(FakeAzure):
         self._az = az
         self._tls = tls
         self._folder = folder
-        self.issuer = Issuer()
         self._refusals: list[tuple[str, re.Pattern[str], Refusal, list[int]]] = []
 
     def __enter__(self) -> AzureOverHttp:
         self._front = Front(self._tls, self._answer)
         super().__enter__()
+        self._az.sign_in(self._environment_of_az({}))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -57,16 +56,25 @@ class AzureOverHttp(FakeAzure):
 
     def token(self, resource: str) -> str:
         """Return an access token of who is signed in."""
-        return self.issuer.token(resource, oid=self._state["user"])
+        return self._az.issuer.token(resource, oid=self._state["user"])
 
     def refuse(self, method: str, path: str, refusal: Refusal, *, times: int = 1) -> None:
         """Let the next `times` requests whose path has this expression in it be refused."""
         self._refusals.append((method, re.compile(path, re.IGNORECASE), refusal, [times]))
 
+    def call_az(self, command: str) -> Answer:
+        """Carry out a command line that begins with `az`."""
+        return self._carry(shlex.split(command.removeprefix("az ")), {})
+
     # --- what happens ---
 
     def _run_az(self, arguments: list[str], environment: dict[str, str]) -> Answer:
-        return self._az.call(arguments, {**environment, **self._front.environment()})
+        return self._az.call(arguments, self._environment_of_az(environment))
+
+    def _environment_of_az(self, given: dict[str, str]) -> dict[str, str]:
+        """Return a shell's environment with the way here, and without a browser that `az login` could open."""
+        kept = {name: value for name, value in given.items() if name not in {"BROWSER", "DISPLAY", "WAYLAND_DISPLAY"}}
+        return {**kept, "HOME": str(self.home), "PATH": str(self.bin), **self._front.environment()}
 
     def _answer(self, asked: Request) -> Reply | None:
         with self._busy:
@@ -82,7 +90,7 @@ class AzureOverHttp(FakeAzure):
             return service.answer(self, asked)
 
     def _known(self, token: str, resource: str) -> bool:
-        return self.issuer.accepts(token, resource) is not None
+        return self._az.issuer.accepts(token, resource) is not None
 
     def _refusal(self, asked: Request) -> Refusal | None:
         for method, path, refusal, left in self._refusals:
@@ -90,9 +98,3 @@ class AzureOverHttp(FakeAzure):
                 left[0] -= 1
                 return refusal
         return None
-
-
-def empty(folder: Path) -> None:
-    """Remove what is in a folder."""
-    for path in folder.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()

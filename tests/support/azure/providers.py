@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.azure import state as model
+from tests.support.azure import vaults
 from tests.support.azure.arm import GROUP, SUB, arm
 from tests.support.azure.state import TENANT, Refusal
 from tests.support.azure.web import Reply, Request
@@ -117,7 +118,8 @@ def rule_renew(cloud: Any, asked: Request, subscription: str, group: str, namesp
 def _vault(cloud: Any, name: str) -> dict[str, Any]:
     vault = cloud.state["vaults"][name]
     policies = [
-        {"tenantId": TENANT, "objectId": who, "permissions": {"secrets": verbs}} for who, verbs in vault["policies"].items()
+        {"tenantId": TENANT, "objectId": who, "permissions": {"secrets": verbs}}
+        for who, verbs in vault["policies"].items()
     ]
     properties = {
         "sku": {"family": "A", "name": "standard"},
@@ -137,7 +139,7 @@ def vault_get(cloud: Any, asked: Request, subscription: str, group: str, vault: 
     if cloud.state["vaults"].get(vault, {}).get("group") != group:
         model.check_group(cloud.state, group)
         raise model.missing(f"Microsoft.KeyVault/vaults/{vault}", group)
-    model.read_vault(cloud.state, vault)
+    vaults.read_vault(cloud.state, vault)
     return Reply(200, _vault(cloud, vault))
 
 
@@ -145,10 +147,10 @@ def vault_get(cloud: Any, asked: Request, subscription: str, group: str, vault: 
 def vault_put(cloud: Any, asked: Request, subscription: str, group: str, vault: str) -> Reply:
     given = asked.json["properties"]
     policies = _policies(given)
-    if vault in cloud.state["vaults"]:
-        model.set_policies(cloud.state, vault, policies)
+    if cloud.state["vaults"].get(vault, {}).get("group") == group:
+        vaults.set_policies(cloud.state, vault, policies)
     else:
-        model.create_vault(
+        vaults.create_vault(
             cloud.state, group, vault, rbac=bool(given.get("enableRbacAuthorization")), policies=policies
         )
     return Reply(200, _vault(cloud, vault))
@@ -165,7 +167,7 @@ def _policies(properties: dict[str, Any]) -> dict[str, list[str]]:
 def vault_policies(cloud: Any, asked: Request, subscription: str, group: str, vault: str, operation: str) -> Reply:
     given = _policies(asked.json["properties"])
     kept = {} if operation == "replace" else cloud.state["vaults"][vault]["policies"]
-    model.set_policies(cloud.state, vault, {**kept, **given})
+    vaults.set_policies(cloud.state, vault, {**kept, **given})
     return Reply(200, _vault(cloud, vault))
 
 

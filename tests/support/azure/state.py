@@ -8,7 +8,6 @@ Statuses, codes and sentences of what fails are those of the services.
 from __future__ import annotations
 
 import base64
-import json
 import uuid
 from typing import Any
 
@@ -18,20 +17,17 @@ SUBSCRIPTION = f"/subscriptions/{SUBSCRIPTION_ID}"
 USER = "66666666-7777-8888-9999-000000000000"
 """Object id of who is signed in."""
 USER_NAME = "alice@contoso.com"
+LISTENER, SENDER, SECRETS_USER, SECRETS_OFFICER = (
+    "26e0b698-aa6d-4085-9386-aadae190014d",
+    "26baccc8-eea7-41f1-98f4-1762cc7f685d",
+    "4633458b-17de-408a-b874-0445c86b69e6",
+    "b86a8fe4-44ce-4948-aee5-eccb2c155cd7",
+)
 ROLE_NAMES = {
-    "26e0b698-aa6d-4085-9386-aadae190014d": "Azure Relay Listener",
-    "26baccc8-eea7-41f1-98f4-1762cc7f685d": "Azure Relay Sender",
-    "4633458b-17de-408a-b874-0445c86b69e6": "Key Vault Secrets User",
-    "b86a8fe4-44ce-4948-aee5-eccb2c155cd7": "Key Vault Secrets Officer",
-}
-MANAGES_SECRETS = "b86a8fe4-44ce-4948-aee5-eccb2c155cd7"
-ALL = ("get", "set", "delete", "recover")
-"""The permissions on secrets that the commands here need."""
-_ACTIONS = {
-    "get": "secrets/getSecret/action",
-    "set": "secrets/setSecret/action",
-    "delete": "secrets/delete",
-    "recover": "secrets/recover/action",
+    LISTENER: "Azure Relay Listener",
+    SENDER: "Azure Relay Sender",
+    SECRETS_USER: "Key Vault Secrets User",
+    SECRETS_OFFICER: "Key Vault Secrets Officer",
 }
 
 State = dict[str, Any]
@@ -46,7 +42,7 @@ class Refusal(Exception):
 
 
 def new() -> State:
-    """Return a subscription with a resource group `debug-rg` and a Key Vault `contoso-kv`, whose secrets are ours."""
+    """Return a subscription with resource group `debug-rg`, and a Key Vault `contoso-kv` in another, whose secrets are ours."""
     return {
         "signed_in": True,
         "user": USER,
@@ -55,7 +51,7 @@ def new() -> State:
         "tokens": {},  # what the quick stand-in prints as access tokens, by resource
         "known_resources": {},  # other resources, by their type and name
         "provider_registered": True,
-        "groups": {"debug-rg": "westeurope"},
+        "groups": {"debug-rg": "westeurope", "vault-rg": "westeurope"},
         "namespaces": {},
         "taken": [],  # namespaces of others
         "vaults": {"contoso-kv": new_vault("vault-rg")},
@@ -72,6 +68,10 @@ def new() -> State:
 def new_vault(group: str, *, rbac: bool = True) -> State:
     """Return a Key Vault; `forbidden` lists what its owner may not do with secrets, whatever the kind of the vault."""
     return {"group": group, "rbac": rbac, "policies": {}, "secrets": {}, "deleted": {}, "forbidden": []}
+
+
+def vault_id(state: State, name: str) -> str:
+    return f"{group_id(state['vaults'][name]['group'])}/providers/Microsoft.KeyVault/vaults/{name}"
 
 
 # --- resources -------------------------------------------------------------------------------------------------------
@@ -146,6 +146,12 @@ def delete_namespace(state: State, group: str, name: str) -> bool:
     scope = f"{group_id(group)}/providers/Microsoft.Relay/namespaces/{name}"
     allow(state, "Microsoft.Relay/namespaces/delete", scope)
     return state["namespaces"].pop(name, None) is not None
+
+
+def register_provider(state: State, name: str) -> None:
+    allow(state, f"{name}/register/action", SUBSCRIPTION)
+    if name == "Microsoft.Relay":
+        state["provider_registered"] = True
 
 
 def is_available(state: State, name: str) -> bool:
@@ -253,7 +259,7 @@ def assign(state: State, principal: str, role: str, scope: str, kind: str) -> No
         raise Refusal(409, "RoleAssignmentExists", "The role assignment already exists.")
     state["roles"].append([principal, role, scope, kind])
     for name, vault in state["vaults"].items():
-        if vault["rbac"] and (principal, role) == (state["user"], MANAGES_SECRETS) and scope == vault_id(state, name):
+        if vault["rbac"] and (principal, role) == (state["user"], SECRETS_OFFICER) and scope == vault_id(state, name):
             vault["forbidden"] = []
 
 
@@ -261,162 +267,3 @@ def assignment_id(state: State, number: int) -> str:
     principal, role, scope, _ = state["roles"][number]
     name = uuid.uuid5(uuid.NAMESPACE_URL, f"{principal} {role} {scope}")
     return f"{scope}/providers/Microsoft.Authorization/roleAssignments/{name}"
-
-
-# --- vaults and secrets ----------------------------------------------------------------------------------------------
-
-
-def vault_id(state: State, name: str) -> str:
-    return f"{group_id(state['vaults'][name]['group'])}/providers/Microsoft.KeyVault/vaults/{name}"
-
-
-def read_vault(state: State, name: str) -> None:
-    allow(state, "Microsoft.KeyVault/vaults/read", vault_id(state, name))
-
-
-def create_vault(state: State, group: str, name: str, *, rbac: bool, policies: dict[str, list[str]]) -> None:
-    """Make a vault. With roles nobody may touch its secrets, its maker included, until `assign` gives a role."""
-    check_group(state, group)
-    vault = new_vault(group, rbac=rbac)
-    granted = ALL if "all" in policies.get(state["user"], []) else policies.get(state["user"], [])
-    vault["forbidden"] = list(ALL) if rbac else [verb for verb in ALL if verb not in granted]
-    state["vaults"][name] = vault | {"policies": policies}
-
-
-def set_policies(state: State, name: str, policies: dict[str, list[str]]) -> None:
-    """Replace the access policies of a vault: object ids and what each may do with secrets."""
-    allow(state, "Microsoft.KeyVault/vaults/write", vault_id(state, name))
-    if stranger := next((who for who in policies if who in state["strangers"]), None):
-        raise Refusal(
-            400,
-            "BadRequest",
-            f"An invalid value was provided for 'accessPolicies'. The object ID '{stranger}' does not exist in the directory.",
-        )
-    state["vaults"][name]["policies"] = policies
-
-
-def check_permission(state: State, name: str, permission: str, secret: str) -> State:
-    """Return a vault if the user may do this with its secrets."""
-    vault: State = state["vaults"][name]
-    if permission not in vault["forbidden"]:
-        return vault
-    who = f"appid=04b07795-8ddb-461a-bbee-02f9e1bf7b46;oid={state['user']};iss=https://sts.windows.net/{TENANT}/"
-    if not vault["rbac"]:
-        raise Refusal(
-            403,
-            "Forbidden",
-            f"The user, group or application '{who}' does not have secrets {permission} permission on key vault "
-            f"'{name};location=westeurope'. For help resolving this issue, please see "
-            "https://go.microsoft.com/fwlink/?linkid=2125287",
-            "ForbiddenByPolicy",
-        )
-    raise Refusal(
-        403,
-        "Forbidden",
-        "Caller is not authorized to perform action on resource.\r\nIf role assignments, deny assignments or role "
-        f"definitions were changed recently, please observe propagation time.\r\nCaller: {who}\r\n"
-        f"Action: 'Microsoft.KeyVault/vaults/{_ACTIONS[permission]}'\r\nResource: '{vault_id(state, name).lower()}/secrets/"
-        f"{secret}'\r\nAssignment: (not found)\r\nDenyAssignmentId: null\r\nDecisionReason: null \r\n"
-        f"Vault: {name};location=westeurope\r\n",
-        "ForbiddenByRbac",
-    )
-
-
-def get_secret(state: State, vault: str, name: str) -> str:
-    secrets = check_permission(state, vault, "get", name)["secrets"]
-    if name not in secrets:
-        raise _no_secret(name)
-    return str(secrets[name][-1])
-
-
-def _no_secret(name: str) -> Refusal:
-    return Refusal(
-        404,
-        "SecretNotFound",
-        f"A secret with (name/id) {name} was not found in this key vault. If you recently deleted this secret you may "
-        "be able to recover it using the correct recovery command. For help resolving this issue, please see "
-        "https://go.microsoft.com/fwlink/?linkid=2125182",
-    )
-
-
-def set_secret(state: State, vault: str, name: str, value: str) -> None:
-    found = check_permission(state, vault, "set", name)
-    if name in found["deleted"]:
-        raise Refusal(
-            409,
-            "Conflict",
-            f"Secret {name} is currently in a deleted but recoverable state, and its name cannot be reused; in this "
-            "state, the secret can only be recovered or purged.",
-            "ObjectIsDeletedButRecoverable",
-        )
-    found["secrets"].setdefault(name, []).append(value)
-
-
-def delete_secret(state: State, vault: str, name: str) -> None:
-    found = check_permission(state, vault, "delete", name)
-    if name not in found["secrets"]:
-        raise _no_secret(name)
-    found["deleted"][name] = found["secrets"].pop(name)
-
-
-def check_deleted(state: State, vault: str, name: str, permission: str = "get") -> State:
-    found = check_permission(state, vault, permission, name)
-    if name not in found["deleted"]:
-        raise Refusal(404, "SecretNotFound", f"Deleted Secret not found: {name}")
-    return found
-
-
-def recover_secret(state: State, vault: str, name: str) -> None:
-    found = check_deleted(state, vault, name, "recover")
-    found["secrets"][name] = found["deleted"].pop(name)
-
-
-# --- deployments -----------------------------------------------------------------------------------------------------
-
-LISTENER, SENDER, SECRETS_USER = (
-    "26e0b698-aa6d-4085-9386-aadae190014d",
-    "26baccc8-eea7-41f1-98f4-1762cc7f685d",
-    "4633458b-17de-408a-b874-0445c86b69e6",
-)
-
-
-def read_parameters(text: str) -> State:
-    """Return the values of a parameters file."""
-    return {name: entry["value"] for name, entry in json.loads(text)["parameters"].items()}
-
-
-def deploy(state: State, group: str, given: State) -> None:
-    """Do what main.bicep describes, with its parameters."""
-    allow(state, "Microsoft.Resources/deployments/write", group_id(group))
-    state["deployments"].append(given)
-    create_namespace(state, group, given["namespaceName"], given.get("location", "westeurope"))
-    for connection in given["hybridConnections"]:
-        _deploy_connection(state, given, connection)
-
-
-def _deploy_connection(state: State, given: State, connection: State) -> None:
-    namespace, name = given["namespaceName"], connection["name"]
-    rules = state["namespaces"][namespace]["hcs"].setdefault(name, new_hc())["rules"]
-    scope = f"{namespace_id(state, namespace)}/hybridConnections/{name}"
-    for kind, rule, rights, role in (
-        ("agent", "agent-listen", "Listen", LISTENER),
-        ("client", "client-send", "Send", SENDER),
-    ):
-        principals = connection.get(f"{kind}Principals") or []
-        _assign_all(state, principals, role, scope)
-        if rule not in rules:
-            rules[rule] = new_rule(state, [rights])
-        if name in given.get("tunnelKeys", {}):
-            secret = f"{connection['secretPrefix']}-{kind}"
-            base = connection_string(namespace, name, rule, rules[rule]["PrimaryKey"])
-            versions = state["vaults"][given["keyVaultName"]]["secrets"].setdefault(secret, [])
-            versions.append(f"{base};TunnelKey={given['tunnelKeys'][name]}")
-            if given["keyVaultUsesRoles"]:
-                _assign_all(state, principals, SECRETS_USER, f"{vault_id(state, given['keyVaultName'])}/secrets/{secret}")
-
-
-def _assign_all(state: State, principals: list[State], role: str, scope: str) -> None:
-    """Give a role as a template does: the name of an assignment is made of its parts, so a second one is the same."""
-    for each in principals:
-        if [each["id"], role, scope] not in [given[:3] for given in state["roles"]]:
-            assign(state, each["id"], role, scope, each["type"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.azure import state as model
+from tests.support.azure import vaults
 from tests.support.azure.state import TENANT
 from tests.support.azure.web import Reply, Request, Routes
 
@@ -41,32 +41,32 @@ def _deleted(asked: Request, name: str) -> dict[str, Any]:
 @vault_data("GET", "/secrets/{name}")
 @vault_data("GET", "/secrets/{name}/")
 def get(cloud: Any, asked: Request, name: str) -> Reply:
-    return Reply(200, {"value": model.get_secret(cloud.state, _vault(asked), name), **_facts(asked, name)})
+    return Reply(200, {"value": vaults.get_secret(cloud.state, _vault(asked), name), **_facts(asked, name)})
 
 
 @vault_data("PUT", "/secrets/{name}")
 def put(cloud: Any, asked: Request, name: str) -> Reply:
     given = asked.json
-    model.set_secret(cloud.state, _vault(asked), name, given["value"])
+    vaults.set_secret(cloud.state, _vault(asked), name, given["value"])
     said = {"contentType": given["contentType"]} if given.get("contentType") else {}
     return Reply(200, {"value": given["value"], **said, **_facts(asked, name), "tags": given.get("tags") or {}})
 
 
 @vault_data("DELETE", "/secrets/{name}")
 def delete(cloud: Any, asked: Request, name: str) -> Reply:
-    model.delete_secret(cloud.state, _vault(asked), name)
+    vaults.delete_secret(cloud.state, _vault(asked), name)
     return Reply(200, _deleted(asked, name))
 
 
 @vault_data("GET", "/deletedsecrets/{name}")
 def get_deleted(cloud: Any, asked: Request, name: str) -> Reply:
-    model.check_deleted(cloud.state, _vault(asked), name)
+    vaults.check_deleted(cloud.state, _vault(asked), name)
     return Reply(200, _deleted(asked, name))
 
 
 @vault_data("POST", "/deletedsecrets/{name}/recover")
 def recover(cloud: Any, asked: Request, name: str) -> Reply:
-    model.recover_secret(cloud.state, _vault(asked), name)
+    vaults.recover_secret(cloud.state, _vault(asked), name)
     return Reply(200, _facts(asked, name))
 
 
