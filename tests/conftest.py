@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support import secrets
+from tests.support.azure.cli import RealAz, is_installed, loaded_az
 from tests.support.relay import LocalRelay, local_relay
 
 RUN_VARIABLE = "TESTS_RUN_ID"
@@ -91,6 +92,16 @@ def _environment(process: psutil.Process) -> dict[str, str]:
 def tls_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where relays keep their CA: made once, because keys take time."""
     return tmp_path_factory.mktemp("tls")
+
+
+@pytest.fixture(scope="session")
+def az(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAz | None]:
+    """The real Azure CLI, loaded once, because a start takes a second; None where it is not installed."""
+    if not is_installed():
+        yield None
+        return
+    with loaded_az(tmp_path_factory.mktemp("az")) as az:
+        yield az
 
 
 @pytest_asyncio.fixture

@@ -3,7 +3,8 @@
 Each block of the page goes to a shell that has what the page may use and no other program, so an unknown command fails,
 and so does an unknown option. What cannot be had here is played, by what refuses what the real thing refuses:
 
-    az                the stand-in for the real one, which knows its options and starts with an empty subscription
+    az                once the quick stand-in, which knows the options of the real one, and once the real one, which talks to
+                      services of tests/support/azure under Azure's own names; both start with an empty subscription
     Azure Relay, Key Vault, identities
                       relay-server, a vault and token endpoints under Azure's own names; they know the keys, secrets and
                       roles that the page's commands have made, and no others
@@ -12,7 +13,8 @@ and so does an unknown option. What cannot be had here is played, by what refuse
     VS Code           a debugger that attaches as launch.json says
     pip               what it is asked for is compared with pyproject.toml; nothing is installed
 
-The ports become free ones, because other tests run at the same time.
+The ports become free ones, because other tests run at the same time. With the real `az` these are all the substitutions; where it
+finds its services is HTTPS_PROXY and a CA file, and what a relay-client and the steps find is the same as with the stand-in.
 """
 
 from __future__ import annotations
@@ -45,6 +47,9 @@ from tests.samples.kit import (
 )
 from tests.support import secrets
 from tests.support.az_shim.kit import USER, FakeAzure
+from tests.support.azure.cli import RealAz, needs_az
+from tests.support.azure.kit import AzureOverHttp
+from tests.support.azure.state import ROLE_NAMES
 from tests.support.entra import LISTENER, RELAY, SECRETS_USER, SENDER, VAULT
 from tests.support.entra_network import Azure, azure, clean_environment, web_server
 from tests.support.managed_identity import FakeManagedIdentity
@@ -137,11 +142,25 @@ class Shell:
         return shell.output
 
 
-@pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+@pytest.fixture(params=["stand-in", pytest.param("real-az", marks=needs_az)])
+def shell(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    az: RealAz | None,
+    tls_directory: Path,
+) -> Iterator[Shell]:
+    """A shell whose `az` is the stand-in, or the real one over the same small Azure."""
     clean_environment(monkeypatch)
-    with FakeAzure(tmp_path) as azure:
-        yield Shell(azure, tmp_path)
+    if az is None or request.param == "stand-in":
+        with FakeAzure(tmp_path) as azure:
+            yield Shell(azure, tmp_path)
+        return
+    with AzureOverHttp(tmp_path, tls_directory, az) as real:
+        real.sign_out()
+        real.roles_of_user = lambda resource: roles(real, USER).get(resource, [])
+        yield Shell(real, tmp_path)
+    assert [] == real.unknown
 
 
 class StoredSecrets(dict[str, str]):
@@ -179,11 +198,26 @@ async def made_by(shell: Shell, directory: Path) -> AsyncIterator[tuple[Azure, F
     ) as cloud:
         cloud.vault.secrets = StoredSecrets(shell.azure)
         cloud.issuer.roles = roles(shell.azure, CLUSTER)
-        shell.azure.change(tokens={resource: token_of_laptop(cloud, shell, resource) for resource in (RELAY, VAULT)})
+        if isinstance(shell.azure, AzureOverHttp):
+            trust_tokens_of(shell.azure, cloud)
+        else:
+            tokens = {resource: token_of_laptop(cloud, shell, resource) for resource in (RELAY, VAULT)}
+            shell.azure.change(tokens=tokens)
         shell.variables = cloud.environment
         identity = FakeManagedIdentity(cloud.issuer)
         async with web_server(identity.app()) as identity.port:
             yield cloud, identity
+
+
+def trust_tokens_of(real: AzureOverHttp, cloud: Azure) -> None:
+    """Let the vault know the tokens that the real `az` has, with the roles that their owner has by now.
+
+    A Key Vault looks roles up when it is asked. The one here reads them in the token, and `az` keeps tokens for an hour.
+    """
+    cloud.issuer.issued = real.issuer.issued
+    for claims in real.issuer.issued.values():
+        if claims["aud"] == VAULT:
+            claims["roles"] = roles(real, USER)[VAULT]
 
 
 def token_of_laptop(cloud: Azure, shell: Shell, resource: str) -> dict[str, Any]:
@@ -232,7 +266,7 @@ async def test_the_azure_side(shell: Shell) -> None:
     assert "'alice' is ready." in out
     assert {"agent-listen", "client-send"} == shell.azure.hc()["rules"].keys()
     assert {"relay-alice-agent", "relay-alice-client"} == shell.azure.vault["secrets"].keys()
-    given = [(who, ROLES.get(role, role), scope.split("/")[-1]) for who, role, scope, _ in shell.azure.load()["roles"]]
+    given = [(who, ROLE_NAMES[role], scope.split("/")[-1]) for who, role, scope, _ in shell.azure.load()["roles"]]
     assert [
         (USER, "Key Vault Secrets Officer", "contoso-kv"),
         (CLUSTER, LISTENER, "alice"),

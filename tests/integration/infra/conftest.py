@@ -1,4 +1,4 @@
-"""What the tests with the real `az` share: one loaded azure-cli per process, and a small Azure over HTTP per test."""
+"""What the tests with the real `az` share: a small Azure over HTTP."""
 
 from __future__ import annotations
 
@@ -8,17 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.az_shim.kit import FakeAzure
-from tests.support.azure.cli import RealAz, loaded_az
+from tests.support.azure.cli import RealAz
 from tests.support.azure.kit import AzureOverHttp
 from tests.support.azure.state import State
 
 NAMES = ("-g", "debug-rg", "-n", "contoso-debug", "--hc", "alice", "--key-vault", "contoso-kv")
-
-
-@pytest.fixture(scope="session")
-def az(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAz]:
-    with loaded_az(tmp_path_factory.mktemp("az")) as az:
-        yield az
 
 
 @pytest.fixture
@@ -37,7 +31,7 @@ def azure(tmp_path: Path, tls_directory: Path, az: RealAz) -> Iterator[AzureOver
 
 @pytest.fixture(scope="session")
 def state_after_create(tmp_path_factory: pytest.TempPathFactory) -> State:
-    """What create_relay.sh for alice makes, made by the quick stand-in: test_az_stand_in.py says that it makes the same."""
+    """What create_relay.sh for alice makes, made by the quick stand-in, which test_az_stand_in.py compares."""
     with FakeAzure(tmp_path_factory.mktemp("stand-in")) as stand_in:
         assert 0 == stand_in.run("create_relay.sh", *NAMES).code
         return stand_in.load()

@@ -9,6 +9,7 @@ Some names may be led to a server on this machine instead, byte by byte; any oth
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import socketserver
@@ -18,8 +19,8 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
-from relay_server import tls as server_tls
-from relay_server.config import TlsSettings
+from relay_server.config import certificates as server_tls
+from relay_server.config.model import TlsSettings
 from tests.support.azure.web import Reply, Request, request
 
 NAMES = (
@@ -96,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
     host = ""
 
-    def do_CONNECT(self) -> None:  # noqa: N802  (http.server looks it up)
+    def do_CONNECT(self) -> None:
         self.host = self.path.rpartition(":")[0].lower()
         if self.host not in NAMES:
             self.send_error(502, "Bad Gateway")
@@ -122,17 +123,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = do_HEAD = _answer
+    do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = do_HEAD = _answer  # noqa: N815  (http.server looks them up)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (http.server's name)
         """Stay quiet: a log would hold what tests keep secret."""
 
     def finish(self) -> None:
         super().finish()
-        try:
+        with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
         self.connection.close()
 
 

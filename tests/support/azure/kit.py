@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.az_shim.fake_az import Answer
@@ -14,6 +15,7 @@ from tests.support.azure.cli import RealAz
 from tests.support.azure.front import Front
 from tests.support.azure.state import Refusal, State
 from tests.support.azure.web import Reply, Request, refused
+from tests.support.entra import Issuer
 
 assert providers.arm is arm  # importing it adds its routes
 
@@ -32,6 +34,8 @@ class AzureOverHttp(FakeAzure):
         self._az = az
         self._tls = tls
         self._folder = folder
+        self.roles_of_user: Callable[[str], list[str]] = lambda _: []
+        """The roles that a token for a resource carries."""
         self._refusals: list[tuple[str, re.Pattern[str], Refusal, list[int]]] = []
 
     def __enter__(self) -> AzureOverHttp:
@@ -45,6 +49,11 @@ class AzureOverHttp(FakeAzure):
         self._front.close()
 
     @property
+    def issuer(self) -> Issuer:
+        """Who signs the tokens."""
+        return self._az.issuer
+
+    @property
     def state(self) -> State:
         """What the services work on."""
         return self._state
@@ -56,7 +65,11 @@ class AzureOverHttp(FakeAzure):
 
     def token(self, resource: str) -> str:
         """Return an access token of who is signed in."""
-        return self._az.issuer.token(resource, oid=self._state["user"])
+        return self._az.issuer.token(resource, oid=self._state["user"], roles=self.roles_of_user(resource))
+
+    def sign_out(self) -> None:
+        """Let `az login` be the first command."""
+        self._az.forget()
 
     def refuse(self, method: str, path: str, refusal: Refusal, *, times: int = 1) -> None:
         """Let the next `times` requests whose path has this expression in it be refused."""

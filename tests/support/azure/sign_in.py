@@ -66,6 +66,7 @@ def token(cloud: Any, asked: Request, tenant: str) -> Reply:
     scope = form.get("scope", "")
     if kind.endswith("device_code"):
         scope = form["device_code"].removeprefix(DEVICE_CODE)
+        cloud.state["signed_in"] = True
     elif kind != "refresh_token" or form.get("refresh_token") != REFRESH_TOKEN or not cloud.state["signed_in"]:
         return _refused("AADSTS700082: The refresh token has expired due to inactivity.")
     (resource,) = [each.removesuffix("/.default") for each in scope.split() if each.startswith("https://")]
