@@ -41,8 +41,8 @@ _ROLE_HINT = (
     "a new role takes up to 5 minutes"
 )
 _POLICY_HINT = (
-    "az keyvault set-policy -n {vault} --object-id <identity> --secret-permissions get; this vault uses access policies and "
-    "ignores roles"
+    "az keyvault set-policy -n {vault} --object-id <identity> --secret-permissions get; "
+    "this vault uses access policies and ignores roles"
 )
 
 

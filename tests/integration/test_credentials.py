@@ -141,6 +141,15 @@ async def test_a_missing_role(cloud: Azure, identity: FakeManagedIdentity) -> No
     await fails(FROM_VAULT, cloud, Unauthorized, f"managed identity may not read secret '{SECRET}'", role, "5 minutes")
 
 
+@pytest.mark.parametrize("code", ["ForbiddenByPolicy", "AccessDenied"])
+async def test_a_missing_access_policy(cloud: Azure, identity: FakeManagedIdentity, code: str) -> None:
+    """Where the vault uses access policies, the hint is the command that sets one, not a role that would change nothing."""
+    cloud.vault.secrets[SECRET] = cloud.connection_string("listen")
+    cloud.vault.forbidden = code
+    command = "az keyvault set-policy -n contoso-kv --object-id <identity> --secret-permissions get"
+    await fails(FROM_VAULT, cloud, Unauthorized, "no access policy of the vault allows it", command, "ignores roles")
+
+
 async def test_other_refusals_of_the_vault(cloud: Azure, identity: FakeManagedIdentity) -> None:
     """Firewall, disabled secret and refused token are told apart."""
     cloud.vault.forbidden = "ForbiddenByFirewall"

@@ -3,8 +3,8 @@
 Each block of the page goes to a shell that has what the page may use and no other program, so an unknown command fails,
 and so does an unknown option. What cannot be had here is played, by what refuses what the real thing refuses:
 
-    az                once the quick stand-in, which knows the options of the real one, and once the real one, which talks to
-                      services of tests/support/azure under Azure's own names; both start with an empty subscription
+    az                once the quick stand-in, which knows the options of the real one, and once the real one, over
+                      services that have Azure's own names; both start with an empty subscription
     Azure Relay, Key Vault, identities
                       relay-server, a vault and token endpoints under Azure's own names; they know the keys, secrets and
                       roles that the page's commands have made, and no others
@@ -13,8 +13,8 @@ and so does an unknown option. What cannot be had here is played, by what refuse
     VS Code           a debugger that attaches as launch.json says
     pip               what it is asked for is compared with pyproject.toml; nothing is installed
 
-The ports become free ones, because other tests run at the same time. With the real `az` these are all the substitutions; where it
-finds its services is HTTPS_PROXY and a CA file, and what a relay-client and the steps find is the same as with the stand-in.
+The ports become free ones, because other tests run at the same time. There are no other substitutions: the real `az`
+finds its services through HTTPS_PROXY and a CA file, as relay-client and the steps find theirs.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ async def made_by(shell: Shell, directory: Path) -> AsyncIterator[tuple[Azure, F
 def trust_tokens_of(real: AzureOverHttp, cloud: Azure) -> None:
     """Let the vault know the tokens that the real `az` has, with the roles that their owner has by now.
 
-    A Key Vault looks roles up when it is asked. The one here reads them in the token, and `az` keeps tokens for an hour.
+    A Key Vault looks roles up when it is asked. The one here reads them in the token, which `az` keeps for an hour.
     """
     cloud.issuer.issued = real.issuer.issued
     for claims in real.issuer.issued.values():

@@ -1,8 +1,8 @@
 """The quick stand-in for `az` against the real one, call by call: exit status, stdout, and the first line of stderr.
 
-Each call that the scripts of infra/ and the Azure guide make is made twice, on the same small Azure: by the stand-in, and by the
-real program over HTTP. Not compared: a Key Vault's own address for a vault that does not exist, because the real program
-would ask the name service of the network.
+Each call that the scripts of infra/ and the Azure guide make is made twice, on the same small Azure: by the stand-in,
+and by the real program over HTTP. Not compared: a Key Vault's own address for a vault that does not exist, because the
+real program would ask the name service of the network.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ VAULT_SCOPE = f"{model.group_id('vault-rg')}/providers/Microsoft.KeyVault/vaults
 LISTENER = f"--assignee-object-id {PRINCIPAL} --role {model.LISTENER} --scope {HC_SCOPE}"
 CLUSTER = "Microsoft.MachineLearningServices/workspaces/contoso-ml/computes/cpu-cluster"
 POLICIES = "\"properties.accessPolicies[].[objectId, join(' ', permissions.secrets || `[]`)]\""
+STRINGS = "--query '[primaryConnectionString,secondaryConnectionString]'"
+NO_NAMES = "--fill-principal-name false --fill-role-definition-name false"
 FACTS = "'[id,resourceGroup,properties.vaultUri,properties.enableRbacAuthorization]'"
 
 
@@ -117,8 +119,10 @@ CALLS: list[tuple[str, tuple[Setup, ...]]] = [
     ("group exists -n debug-rg -o tsv", (empty, no_group)),
     ("group show -n debug-rg --query location -o tsv", (empty, no_group)),
     (
-        "resource show -g ml-rg --namespace Microsoft.MachineLearningServices --parent workspaces/contoso-ml "
-        "--resource-type computes -n cpu-cluster --query identity.principalId -o tsv",
+        (
+            "resource show -g ml-rg --namespace Microsoft.MachineLearningServices --parent workspaces/contoso-ml "
+            "--resource-type computes -n cpu-cluster --query identity.principalId -o tsv"
+        ),
         (empty, made),
     ),
     ("relay namespace show -g debug-rg -n contoso-debug --query '[location,id]' -o tsv", RELAY_SETUPS),
@@ -135,7 +139,7 @@ CALLS: list[tuple[str, tuple[Setup, ...]]] = [
     (f"relay hyco authorization-rule show {RULE} --query rights -o tsv", RELAY_SETUPS),
     (f"relay hyco authorization-rule create {RULE} --rights Listen -o none", RELAY_SETUPS),
     (
-        f"relay hyco authorization-rule keys list {RULE} --query '[primaryConnectionString,secondaryConnectionString]' -o tsv",
+        f"relay hyco authorization-rule keys list {RULE} {STRINGS} -o tsv",
         RELAY_SETUPS,
     ),
     (f"relay hyco authorization-rule keys renew {RULE} --key SecondaryKey -o none", RELAY_SETUPS),
@@ -156,24 +160,28 @@ CALLS: list[tuple[str, tuple[Setup, ...]]] = [
     (f"keyvault secret delete {SECRET} -o none", SECRET_SETUPS),
     (f"keyvault secret delete {SECRET} -o none --only-show-errors", (empty, made)),
     (
-        f"role assignment list {LISTENER} --fill-principal-name false --fill-role-definition-name false --query '[].id' -o tsv",
+        f"role assignment list {LISTENER} {NO_NAMES} --query '[].id' -o tsv",
         (empty, made, denied),
     ),
     (f"role assignment create {LISTENER} --assignee-principal-type ServicePrincipal -o none", (empty, made, denied)),
     (
-        f"role assignment create --role 'Key Vault Secrets Officer' --scope {VAULT_SCOPE} --assignee-object-id {USER} "
-        "--assignee-principal-type User",
+        (
+            f"role assignment create --role 'Key Vault Secrets Officer' --scope {VAULT_SCOPE} "
+            f"--assignee-object-id {USER} --assignee-principal-type User"
+        ),
         (empty, stranger),
     ),
     (
-        f"role assignment create --role 'Key Vault Cook' --scope {VAULT_SCOPE} --assignee-object-id {USER} "
-        "--assignee-principal-type User",
+        (
+            f"role assignment create --role 'Key Vault Cook' --scope {VAULT_SCOPE} "
+            f"--assignee-object-id {USER} --assignee-principal-type User"
+        ),
         (empty,),
     ),
 ]
 COMPARED_ELSEWHERE = {
     "account get-access-token": "its answer is a token, which differs from call to call; the walk of the guide uses it",
-    "deployment group create": "it needs a Bicep compiler; test_bicep_deployment.py",
+    "deployment group create": "it needs a Bicep compiler; test_scripts.py runs it with a stand-in for that",
 }
 
 

@@ -1,4 +1,4 @@
-"""Each failure that the real `az` can end with: the scripts say it in one sentence with a hint, and exit as documented."""
+"""Failures of the real `az`: the scripts report each in one sentence with a hint, and exit with the documented code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripts of infra/ through the real `az`: what they make, renew and delete, and that a second run changes nothing."""
+"""The scripts of infra/ through the real `az`: what they make, renew and delete, and what a second run leaves alone."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_entra(azure: AzureOverHttp, names: Names) -> None:
 def test_bicep(azure: AzureOverHttp, names: Names) -> None:
     """--bicep makes one deployment with what is missing, the tunnel key as a parameter, and a second run makes none.
 
-    The compiler is a stand-in, and Azure's side knows by itself what the template describes; `az` and its requests are real.
+    The compiler is a stand-in, and the small Azure knows what the template describes; `az` and its requests are real.
     """
     bicep.install(azure.bin)
     options = (*names, "--bicep", "--agent-principal", PRINCIPAL)
@@ -172,7 +172,7 @@ def test_unregistered_provider(azure: AzureOverHttp, names: Names) -> None:
 
 
 def test_access_policies(azure: AzureOverHttp, names: Names) -> None:
-    """In a vault with access policies the script names the command to type; after that it gives the roles of Azure Relay alone."""
+    """In a vault with access policies the script names the command to type, and gives Azure Relay's roles alone."""
     azure.change_vault(rbac=False, policies={USER: ["get", "list", "set", "delete", "recover"], PRINCIPAL: ["List"]})
     before = azure.resources()
     options = (*names, "--agent-principal", PRINCIPAL, "--client-principal", USER)

@@ -14,7 +14,6 @@ from typing import Any
 from tests.support.az_shim.fake_az import Answer, answer
 from tests.support.az_shim.service import Service
 from tests.support.azure import state
-from tests.support.azure.state import USER as USER  # those who use the kit need it
 from tests.support.azure.state import sas_key
 
 INFRA = Path(__file__).parents[3] / "infra"
@@ -23,6 +22,9 @@ AGENT, CLIENT, TUNNEL_KEY = "relay-alice-agent", "relay-alice-client", "relay-al
 """Names of the secrets of hybrid connection `alice`."""
 PRINCIPAL = "11111111-2222-3333-4444-555555555555"
 """Object id of who gets roles."""
+
+USER = state.USER
+"""Object id of who is signed in."""
 
 CONFLICT = (
     "(MessagingGatewayTooManyRequests) SubCode=40901. Another conflicting operation is in progress. "

@@ -1,6 +1,7 @@
 """What each command of the stand-in for `az` does to the small Azure of tests/support/azure/state.py, and prints.
 
-Output, exit codes and texts are those of the real `az` (azure-cli 2.91.0); tests/integration/test_az_stand_in.py compares.
+Output, exit codes and texts are those of the real `az` (azure-cli 2.91.0); tests/integration/infra
+compares them.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from tests.support.azure import state as model
 from tests.support.azure.state import TENANT, USER_NAME, Refusal, State
 
 SOFT_DELETE = (
-    "Warning! If you have soft-delete protection enabled on this key vault, this secret will be moved to the soft deleted "
-    "state. You will not be able to create a secret with the same name within this key vault until the secret has been "
-    "purged from the soft-deleted state. Please see the following documentation for additional guidance.\n"
+    "Warning! If you have soft-delete protection enabled on this key vault, this secret will be moved to the soft "
+    "deleted state. You will not be able to create a secret with the same name within this key vault until the secret "
+    "has been purged from the soft-deleted state. Please see the following documentation for additional guidance.\n"
     "https://learn.microsoft.com/azure/key-vault/general/soft-delete-overview"
 )
 WARNINGS = {
     "keyvault secret delete": SOFT_DELETE,
-    "login": "To sign in, use a web browser to open the page https://login.microsoft.com/device and enter the code ABCD1234 "
-    "to authenticate.",
+    "login": "To sign in, use a web browser to open the page https://login.microsoft.com/device and enter the code "
+    "ABCD1234 to authenticate.",
 }
 """What is written to stderr before the answer, unless --only-show-errors is given."""
 

@@ -1,7 +1,7 @@
-"""A stand-in for the Bicep compiler, which cannot be downloaded everywhere: `az deployment` calls it to read a template.
+"""A stand-in for the Bicep compiler, which cannot be downloaded everywhere; `az deployment` calls it.
 
-It translates the parameters of a file and nothing else, so what it makes is a template without resources; the small Azure
-knows by itself what main.bicep describes. `az` takes it from the PATH if AZURE_BICEP_USE_BINARY_FROM_PATH is set.
+It translates the parameters of a file and nothing else, so what it makes is a template without resources; what
+main.bicep describes is in deployment.py. `az` takes it from the PATH if AZURE_BICEP_USE_BINARY_FROM_PATH is set.
 """
 
 from __future__ import annotations

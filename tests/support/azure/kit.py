@@ -1,4 +1,4 @@
-"""Azure for the real `az`: the small Azure of a test, behind HTTP, with an `az` on the PATH that is the real program."""
+"""Azure for the real `az`: the small Azure of a test behind HTTP, and the real program as `az` on the PATH."""
 
 from __future__ import annotations
 

@@ -53,7 +53,8 @@ def device_code(cloud: Any, asked: Request, tenant: str) -> Reply:
             "verification_uri": page,
             "expires_in": 900,
             "interval": 1,
-            "message": f"To sign in, use a web browser to open the page {page} and enter the code ABCD1234 to authenticate.",
+            "message": f"To sign in, use a web browser to open the page {page} and enter the code ABCD1234 to "
+            "authenticate.",
         },
     )
 

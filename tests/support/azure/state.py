@@ -1,7 +1,8 @@
 """A small Azure: one subscription as plain data, and what each operation does to it.
 
-Two programs answer from it, so that they cannot disagree: small_azure.py as a quick stand-in for `az`, and the HTTP services
-of this folder, which the real `az` talks to. A state is a dictionary that a test may set up as it likes; `new` lists its parts.
+Two programs answer from it, so that they cannot disagree: small_azure.py as a quick stand-in for `az`, and the HTTP
+services of this folder, which the real `az` talks to. A state is a dictionary that a test may set up as it likes; `new`
+lists its parts.
 Statuses, codes and sentences of what fails are those of the services.
 """
 
@@ -42,7 +43,7 @@ class Refusal(Exception):
 
 
 def new() -> State:
-    """Return a subscription with resource group `debug-rg`, and a Key Vault `contoso-kv` in another, whose secrets are ours."""
+    """Return a subscription with resource group `debug-rg`, and a Key Vault `contoso-kv` that the user manages."""
     return {
         "signed_in": True,
         "user": USER,
@@ -57,7 +58,7 @@ def new() -> State:
         "vaults": {"contoso-kv": new_vault("vault-rg")},
         "roles": [],  # object id, role id, scope, type of the object
         "strangers": [],  # object ids that the directory does not know
-        "denied": [],  # actions of Azure Resource Manager that the user may not do, such as Microsoft.Relay/namespaces/read
+        "denied": [],  # actions of Azure Resource Manager that are refused, such as Microsoft.Relay/namespaces/read
         "deployments": [],
         "faults": [],
         "file_modes": [],
@@ -135,14 +136,14 @@ def create_namespace(state: State, group: str, name: str, location: str) -> None
         raise Refusal(
             409,
             "MissingSubscriptionRegistration",
-            "The subscription is not registered to use namespace 'Microsoft.Relay'. See https://aka.ms/rps-not-found for "
-            "how to register subscriptions.",
+            "The subscription is not registered to use namespace 'Microsoft.Relay'. See https://aka.ms/rps-not-found "
+            "for how to register subscriptions.",
         )
     state["namespaces"].setdefault(name, {"group": group, "location": location, "hcs": {}})
 
 
 def delete_namespace(state: State, group: str, name: str) -> bool:
-    """Delete a namespace, and return whether there was one: deleting what is gone is no error in Azure Resource Manager."""
+    """Delete a namespace, and return whether there was one: Azure accepts the deletion of what is gone."""
     scope = f"{group_id(group)}/providers/Microsoft.Relay/namespaces/{name}"
     allow(state, "Microsoft.Relay/namespaces/delete", scope)
     return state["namespaces"].pop(name, None) is not None
@@ -251,9 +252,9 @@ def assign(state: State, principal: str, role: str, scope: str, kind: str) -> No
             400,
             "PrincipalNotFound",
             f"Principal {principal.replace('-', '')} does not exist in the directory {TENANT}. Check that you have the "
-            "correct principal ID. If you are creating this principal and then immediately assigning a role, this error "
-            "might be related to a replication delay. In this case, set the role assignment principalType property to a "
-            "value, such as ServicePrincipal, User, or Group.  See https://aka.ms/docs-principaltype",
+            "correct principal ID. If you are creating this principal and then immediately assigning a role, this "
+            "error might be related to a replication delay. In this case, set the role assignment principalType "
+            "property to a value, such as ServicePrincipal, User, or Group.  See https://aka.ms/docs-principaltype",
         )
     if any([principal, role, scope] == given[:3] for given in state["roles"]):
         raise Refusal(409, "RoleAssignmentExists", "The role assignment already exists.")

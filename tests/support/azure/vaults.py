@@ -25,8 +25,8 @@ def create_vault(state: State, group: str, name: str, *, rbac: bool, policies: d
         raise Refusal(
             409,
             "VaultAlreadyExists",
-            f"The vault name '{name}' is already in use. Vault names are globally unique so it is possible that the name is "
-            "already taken.",
+            f"The vault name '{name}' is already in use. Vault names are globally unique so it is possible that the "
+            "name is already taken.",
         )
     vault = new_vault(group, rbac=rbac)
     granted = ALL if "all" in policies.get(state["user"], []) else policies.get(state["user"], [])
@@ -41,7 +41,8 @@ def set_policies(state: State, name: str, policies: dict[str, list[str]]) -> Non
         raise Refusal(
             400,
             "BadRequest",
-            f"An invalid value was provided for 'accessPolicies'. The object ID '{stranger}' does not exist in the directory.",
+            f"An invalid value was provided for 'accessPolicies'. The object ID '{stranger}' does not exist in the "
+            "directory.",
         )
     state["vaults"][name]["policies"] = policies
 
@@ -66,8 +67,9 @@ def check_permission(state: State, name: str, permission: str, secret: str) -> S
         "Forbidden",
         "Caller is not authorized to perform action on resource.\r\nIf role assignments, deny assignments or role "
         f"definitions were changed recently, please observe propagation time.\r\nCaller: {who}\r\n"
-        f"Action: 'Microsoft.KeyVault/vaults/{_ACTIONS[permission]}'\r\nResource: '{vault_id(state, name).lower()}/secrets/"
-        f"{secret}'\r\nAssignment: (not found)\r\nDenyAssignmentId: null\r\nDecisionReason: null \r\n"
+        f"Action: 'Microsoft.KeyVault/vaults/{_ACTIONS[permission]}'\r\n"
+        f"Resource: '{vault_id(state, name).lower()}/secrets/{secret}'\r\n"
+        "Assignment: (not found)\r\nDenyAssignmentId: null\r\nDecisionReason: null \r\n"
         f"Vault: {name};location=westeurope\r\n",
         "ForbiddenByRbac",
     )
