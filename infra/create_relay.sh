@@ -10,7 +10,7 @@ usage: create_relay.sh -g GROUP -n NAMESPACE --hc NAME [--hc NAME ...] --key-vau
 
 Creates what is missing, keeps what is there: the resource group, the Relay namespace, one hybrid connection per
 developer with one Listen rule (for the job) and one Send rule (for the laptop), and two Key Vault secrets with their
-connection strings and a common tunnel key. With --entra there are no rules and no connection strings: one secret holds
+connection strings and a common tunnel key. With --entra it makes neither rules nor connection strings: one secret holds
 the tunnel key, and Entra ID does the rest. A second run changes nothing. No key is ever printed.
 
   -g, --resource-group GROUP   resource group; created if --location is given
@@ -99,7 +99,7 @@ parse() {
   [ -n "$VAULT" ] || usage_error "--key-vault is missing"
   [ -z "$BICEP" ] || [ -z "$ENTRA" ] || usage_error "--bicep makes connection strings, and --entra does without them"
   [ -z "$LOCATION" ] || matches "$LOCATION" '^[A-Za-z0-9 ]+$' ||
-    die 2 "'$LOCATION' is no Azure region" "az account list-locations --query '[].name' -o tsv"
+    die 2 "invalid Azure region: '$LOCATION'" "az account list-locations --query '[].name' -o tsv"
 }
 
 # read_principal OPTION ID[:TYPE]: leaves ID and TYPE.
@@ -112,7 +112,7 @@ read_principal() {
   case "$2" in *:*) TYPE=${2#*:} ;; esac
   if ! matches "$ID" '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$' ||
     ! matches "$TYPE" '^(User|Group|ServicePrincipal|)$'; then
-    die 2 "'$2' is no principal for $1" "use OBJECT_ID, OBJECT_ID:User, OBJECT_ID:Group or OBJECT_ID:ServicePrincipal"
+    die 2 "invalid principal for $1: '$2'" "use OBJECT_ID, OBJECT_ID:User, OBJECT_ID:Group or OBJECT_ID:ServicePrincipal"
   fi
 }
 
@@ -134,7 +134,7 @@ VAULT_ID='' VAULT_GROUP='' VAULT_URI='' VAULT_HAS_ROLES=''
 find_vault() {
   found keyvault show -n "$VAULT" \
     --query '[id,resourceGroup,properties.vaultUri,properties.enableRbacAuthorization]' -o tsv ||
-    die 3 "there is no Key Vault '$VAULT' in this subscription" \
+    die 3 "Key Vault '$VAULT' was not found in this subscription" \
       "az keyvault create -g $GROUP -n $VAULT -l ${LOCATION:-REGION} --enable-rbac-authorization true"
   VAULT_ID=$(answer | sed -n 1p) VAULT_GROUP=$(answer | sed -n 2p) VAULT_URI=$(answer | sed -n 3p)
   if [ "$(answer | sed -n 4p)" = true ]; then VAULT_HAS_ROLES=1; else check_policies; fi
@@ -201,7 +201,7 @@ ensure_group() {
     LOCATION=$(answer)
     return
   fi
-  [ -n "$LOCATION" ] || die 3 "there is no resource group '$GROUP'" "add --location REGION to create it"
+  [ -n "$LOCATION" ] || die 3 "resource group '$GROUP' was not found" "add --location REGION to create it"
   changed create "resource group '$GROUP' in $LOCATION"
   [ -n "$DRY_RUN" ] || must_az group create -n "$GROUP" -l "$LOCATION" -o none
 }
@@ -239,7 +239,7 @@ ensure_hc() {
   [ -n "$ENTRA" ] || for kind in agent client; do ensure_rule "$hc" "$kind" "$is_new"; done
   choose_tunnel_key "$hc" "$is_new"
   for kind in $(wanted_kinds); do ensure_secret "$hc" "$kind"; done
-  # A tunnel key that was stored alone must go on being the one of the strings.
+  # A tunnel key that was stored alone stays the one of the strings.
   if [ -z "$ENTRA" ] && [ -s "$(folder "$hc" tunnel-key)/stored" ]; then ensure_secret "$hc" tunnel-key; fi
   ensure_roles "$hc" agent "$AGENT_ID" "$AGENT_TYPE" "$ROLE_LISTENER" "$is_new"
   ensure_roles "$hc" client "$CLIENT_ID" "$CLIENT_TYPE" "$ROLE_SENDER" "$is_new"

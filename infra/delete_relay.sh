@@ -9,7 +9,7 @@ usage() {
 usage: delete_relay.sh -g GROUP -n NAMESPACE [--hc NAME ...] [--key-vault VAULT] [--namespace-too] [options]
 
 Deletes hybrid connections with their rules, and the secrets of each. Running sessions on them end. What is gone
-already is no error. Secrets stay recoverable for the vault's retention time; the resource group is never touched.
+already is skipped. Secrets stay recoverable for the vault's retention time; the resource group is never touched.
 
   -g, --resource-group GROUP
   -n, --namespace NAMESPACE

@@ -45,7 +45,7 @@ changed() {
 YES=''
 confirm() {
   [ -z "$YES" ] && [ -z "$DRY_RUN" ] || return 0
-  [ -t 0 ] || die 2 "this needs an answer, and there is no terminal to ask on" "add --yes if you are sure"
+  [ -t 0 ] || die 2 "this needs an answer, and stdin is not a terminal" "add --yes if you are sure"
   local answer=''
   printf '%s [y/N] ' "$1" >&2
   read -r answer || true
@@ -57,7 +57,7 @@ confirm() {
 
 # --- command line --------------------------------------------------------------------------------------------------
 
-# common_option "$@": takes an option that all scripts have, and says in CONSUMED how many words it used.
+# common_option "$@": takes an option that all scripts have, and counts in CONSUMED how many words it used.
 common_option() {
   # shellcheck disable=SC2034  # the scripts read it
   CONSUMED=2
@@ -84,7 +84,7 @@ need_value() {
 # HCS is a list of names without blanks, in the user's order, each once (Azure compares them without case).
 add_hc() {
   matches "$1" '^[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?$' ||
-    die 2 "'$1' is no name for a hybrid connection" \
+    die 2 "invalid name of a hybrid connection: '$1'" \
       "use 1 to 100 letters, digits, '.', '_' and '-', with a letter or digit at both ends"
   case " $(lower "$HCS") " in
     *" $(lower "$1") "*) ;;
@@ -96,10 +96,10 @@ check_names() {
   [ -n "$GROUP" ] || usage_error "--resource-group is missing"
   [ -n "$NAMESPACE" ] || usage_error "--namespace is missing"
   matches "$NAMESPACE" '^[A-Za-z][A-Za-z0-9-]{4,48}[A-Za-z0-9]$' ||
-    die 2 "'$NAMESPACE' is no name for a Relay namespace" \
+    die 2 "invalid name of a Relay namespace: '$NAMESPACE'" \
       "use 6 to 50 letters, digits and '-', starting with a letter; it becomes <name>.servicebus.windows.net"
   [ -z "$VAULT" ] || matches "$VAULT" '^[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]$' ||
-    die 2 "'$VAULT' is no name for a Key Vault" "give the name alone, not the URL: 3 to 24 letters, digits and '-'"
+    die 2 "invalid name of a Key Vault: '$VAULT'" "give the name alone, not the URL: 3 to 24 letters, digits and '-'"
 }
 
 matches() { [[ $1 =~ $2 ]]; }
@@ -156,7 +156,7 @@ found() {
   return 1
 }
 
-# missing STATUS: whether the last failure of az was "there is no such thing". Only some commands turn a 404 into exit
+# missing STATUS: whether the last failure of az was "not found". Only some commands turn a 404 into exit
 # status 3: `keyvault secret show` does, but `show-deleted` and `delete` exit 1, as `keyvault show` does for a name that no
 # vault of the subscription has. There the error's code decides.
 missing() {
@@ -173,7 +173,7 @@ explain() {
   if complaint 'az login|AADSTS'; then
     die 4 "you are not signed in to Azure" "run 'az login', choose the subscription, then run this again"
   elif complaint "SubscriptionNotFound|Subscription '.*' not found"; then
-    die 3 "there is no subscription '${SUBSCRIPTION:-that az is set to}' in your account" "az account list -o table"
+    die 3 "subscription '${SUBSCRIPTION:-that az is set to}' was not found in your account" "az account list -o table"
   elif complaint 'MissingSubscriptionRegistration'; then
     die 3 "the subscription is not registered for Microsoft.Relay" \
       "once per subscription: az provider register --namespace Microsoft.Relay --wait"

@@ -63,7 +63,7 @@ resource namespace 'Microsoft.Relay/namespaces@2026-01-01' = {
   }
 }
 
-// One after the other: the service refuses overlapping writes to the rules of a namespace (429, SubCode=40901).
+// One by one: the service refuses overlapping writes to the rules of a namespace (429, SubCode=40901).
 @batchSize(1)
 module connections 'modules/hybrid-connection.bicep' = [for connection in hybridConnections: {
   name: 'relay-debug-${uniqueString(namespaceName, connection.name)}'

@@ -12,7 +12,7 @@ Each rule has two keys that both work. Agents and clients read one of them from 
 until they end: to renew their token, and to come back after a network cut. So a key may be renewed only when nobody
 holds it any more. Every phase renews the key that the secrets do NOT hold, then lets the secrets hold that one:
 
-  1. --phase secondary   now. What runs goes on with the primary key, what starts from now on gets the new secondary.
+  1. --phase secondary   now. What runs continues with the primary key, what starts from now on gets the new secondary.
   2. wait until every job and every relay-client that was started before step 1 has ended
   3. --phase primary     the old primary key is worth nothing now; the secrets hold the new primary.
   4. wait again, in the same way, before the next rotation
@@ -20,7 +20,7 @@ holds it any more. Every phase renews the key that the secrets do NOT hold, then
 A phase that is repeated, or that was cut short, does only what is left to do.
 
       --phase tunnel-key   a new tunnel key for all secrets, if the old one may have leaked. It has no second value:
-                         what runs goes on, but cannot be joined, or joined again, by what starts from now on.
+                         what runs continues, but cannot be joined, or joined again, by what starts from now on.
 
   -g, --resource-group GROUP
   -n, --namespace NAMESPACE
@@ -47,7 +47,7 @@ main() {
   local hc kind
   parse "$@"
   begin
-  namespace_exists || die 5 "there is no Relay namespace '$NAMESPACE' in resource group '$GROUP'" "check both names"
+  namespace_exists || die 5 "Relay namespace '$NAMESPACE' was not found in resource group '$GROUP'" "check both names"
   for hc in $HCS; do read_state "$hc"; done
   ask
   for hc in $HCS; do

@@ -143,7 +143,7 @@ async def test_a_missing_role(cloud: Azure, identity: FakeManagedIdentity) -> No
 
 @pytest.mark.parametrize("code", ["ForbiddenByPolicy", "AccessDenied"])
 async def test_a_missing_access_policy(cloud: Azure, identity: FakeManagedIdentity, code: str) -> None:
-    """Where the vault uses access policies, the hint is the command that sets one, not a role that would change nothing."""
+    """Where the vault uses access policies, the hint is the command that sets one, not a role that changes nothing."""
     cloud.vault.secrets[SECRET] = cloud.connection_string("listen")
     cloud.vault.forbidden = code
     command = "az keyvault set-policy -n contoso-kv --object-id <identity> --secret-permissions get"

@@ -64,7 +64,7 @@ CASES = [
         (*CREATE, "--key-vault", "other-kv"),
         id,
         3,
-        "there is no Key Vault 'other-kv'",
+        "Key Vault 'other-kv' was not found",
         "az keyvault create",
     ),
     Case("vault by role", CREATE, vault(forbidden=["get"]), 4, "refused 'keyvault secret'", OFFICER),
@@ -125,7 +125,7 @@ CASES = [
         (*CREATE, "--subscription", "nobody"),
         id,
         3,
-        "no subscription 'nobody'",
+        "subscription 'nobody' was not found",
         "az account list",
     ),
     Case(
@@ -141,7 +141,7 @@ CASES = [
         CREATE,
         lambda azure: azure.change(groups={"vault-rg": "x"}),
         3,
-        "no resource group",
+        "resource group 'debug-rg' was not found",
         "add --location REGION",
     ),
     Case(
@@ -159,7 +159,7 @@ CASES = [
         ROTATE,
         lambda azure: azure.change(namespaces={}),
         5,
-        "there is no Relay namespace",
+        "Relay namespace 'contoso-debug' was not found",
         "check both names",
     ),
     Case("no hybrid connection", ROTATE, no_hc, 5, "has no hybrid connection 'alice'", "create_relay.sh makes one"),
@@ -228,7 +228,7 @@ def test_conflict_is_waited_out(azure: AzureOverHttp, names: tuple[str, ...]) ->
 
 
 def test_unknown_vault_when_deleting(deployed: AzureOverHttp, names: tuple[str, ...]) -> None:
-    """delete_relay.sh asks the vault's own address: where that leads nowhere it says what may be wrong."""
+    """delete_relay.sh asks the vault's own address: where that leads nowhere it names what may be wrong."""
     done = deployed.run("delete_relay.sh", *names, "--key-vault", "nowhere-kv", "--yes")
     assert 6 == done.code
     assert "cannot reach Azure. hint: check the network, HTTPS_PROXY and the name of the Key Vault" in done.err

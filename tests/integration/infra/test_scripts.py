@@ -157,7 +157,7 @@ def test_deleted_secrets_come_back(deployed: AzureOverHttp, names: Names) -> Non
 
 
 def test_somebody_else_deletes_the_secret(deployed: AzureOverHttp, names: Names) -> None:
-    """A secret that vanishes between looking and deleting is no error, though `az` exits 1 for it."""
+    """A secret that vanishes between looking and deleting is ignored, though `az` exits 1 for it."""
     gone = model.Refusal(404, "SecretNotFound", "A secret with (name/id) x was not found in this key vault.")
     deployed.refuse("DELETE", f"/secrets/{AGENT}", gone)
     done = deployed.run("delete_relay.sh", *names, "--yes")

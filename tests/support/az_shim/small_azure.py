@@ -52,9 +52,11 @@ def _account(state: State, name: str) -> Any:
 
 
 def account_show(state: State, options: Options) -> Any:
-    wanted = options.get("--subscription", [state["subscription"]])[0]
-    (name,) = [each for each, number in state["subscriptions"].items() if wanted in {each, number}]
-    return _account(state, name)
+    wanted = options.get("--name", [state["subscription"]])[0]
+    found = [name for name, number in state["subscriptions"].items() if wanted in {name, number}]
+    if not found:
+        raise Failure(f"Subscription '{wanted}' not found. Check the spelling and casing and try again.")
+    return _account(state, found[0])
 
 
 def account_set(state: State, options: Options) -> Any:
@@ -243,7 +245,7 @@ def role_create(state: State, options: Options) -> Any:
 
 
 def deployment_create(state: State, options: Options) -> Any:
-    """Do what main.bicep says, with the parameters of a file."""
+    """Do what main.bicep describes, with the parameters of a file."""
     template, file = Path(options["--template-file"][0]), Path(options["--parameters"][0].removeprefix("@"))
     if not template.is_file():
         raise Failure(f"[Errno 2] No such file or directory: '{template}'")

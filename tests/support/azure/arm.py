@@ -181,10 +181,10 @@ def deploy(cloud: Any, asked: Request, subscription: str, group: str, name: str)
     given = json.loads(asked.body.replace(b", template:{", b', "template":{'))["properties"]
     known = given["template"]["parameters"]
     if unknown := [each for each in given["parameters"] if each not in known]:
-        said = (
+        text = (
             "Deployment template validation failed: 'The following parameters were supplied, but do not correspond to "
         )
-        raise Refusal(400, "InvalidTemplate", f"{said}any parameters defined in the template: '{', '.join(unknown)}'.")
+        raise Refusal(400, "InvalidTemplate", f"{text}any parameters defined in the template: '{', '.join(unknown)}'.")
     deployment.deploy(cloud.state, group, {each: value["value"] for each, value in given["parameters"].items()})
     return Reply(201, _deployment(cloud, group, name))
 

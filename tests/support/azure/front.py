@@ -110,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.rfile = self.connection.makefile("rb")
         self.wfile = socketserver._SocketWriter(self.connection)  # type: ignore[attr-defined]
-        self.close_connection = False  # urllib3 says CONNECT with HTTP/1.0
+        self.close_connection = False  # urllib3 sends CONNECT as HTTP/1.0
 
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

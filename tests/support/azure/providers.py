@@ -32,8 +32,8 @@ def name_available(cloud: Any, asked: Request, subscription: str) -> Reply:
     name = asked.json["name"]
     if model.is_available(cloud.state, name):
         return Reply(200, {"nameAvailable": True, "reason": "None", "message": ""})
-    said = {"reason": "NameInUse", "message": f"The specified service namespace '{name}' is not available."}
-    return Reply(200, {"nameAvailable": False, **said})
+    reason = {"reason": "NameInUse", "message": f"The specified service namespace '{name}' is not available."}
+    return Reply(200, {"nameAvailable": False, **reason})
 
 
 @arm("GET", NAMESPACE)
@@ -181,5 +181,5 @@ def vault_name_available(cloud: Any, asked: Request, subscription: str) -> Reply
     name = asked.json["name"]
     if name not in cloud.state["vaults"]:
         return Reply(200, {"nameAvailable": True})
-    said = {"reason": "AlreadyExists", "message": f"The vault name '{name}' is already in use."}
-    return Reply(200, {"nameAvailable": False, **said})
+    reason = {"reason": "AlreadyExists", "message": f"The vault name '{name}' is already in use."}
+    return Reply(200, {"nameAvailable": False, **reason})

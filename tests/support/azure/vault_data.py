@@ -1,4 +1,4 @@
-"""NAME.vault.azure.net: the secrets of the vaults, behind the challenge that tells a client which token to bring."""
+"""NAME.vault.azure.net: the secrets of the vaults, behind the challenge that names the token to bring."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def get(cloud: Any, asked: Request, name: str) -> Reply:
 def put(cloud: Any, asked: Request, name: str) -> Reply:
     given = asked.json
     vaults.set_secret(cloud.state, _vault(asked), name, given["value"])
-    said = {"contentType": given["contentType"]} if given.get("contentType") else {}
-    return Reply(200, {"value": given["value"], **said, **_facts(asked, name), "tags": given.get("tags") or {}})
+    content = {"contentType": given["contentType"]} if given.get("contentType") else {}
+    return Reply(200, {"value": given["value"], **content, **_facts(asked, name), "tags": given.get("tags") or {}})
 
 
 @vault_data("DELETE", "/secrets/{name}")

@@ -32,7 +32,8 @@ def az(azure, *arguments):
         ("account set", 2, "the following arguments are required: --"),
         ("account set -s other", 1, "The subscription of 'other' doesn't exist in cloud 'AzureCloud'."),
         ("keyvault create -n x", 2, "the following arguments are required: --resource-group/-g"),
-        ("keyvault create -g debug-rg -n contoso-kv --enable-rbac-authorization true", 1, "contoso-kv already exists"),
+        ("keyvault create -g vault-rg -n contoso-kv --enable-rbac-authorization true", 1, "contoso-kv already exists"),
+        ("keyvault create -g debug-rg -n contoso-kv --enable-rbac-authorization true", 1, "(VaultAlreadyExists)"),
     ],
 )
 def test_refusals(azure, arguments, code, text):

@@ -158,7 +158,7 @@ def test_waits_out_a_conflict(deployed, names):
 @pytest.mark.parametrize(
     ("part", "code", "sentence"),
     [
-        ("namespace", 5, "there is no Relay namespace 'contoso-debug'"),
+        ("namespace", 5, "Relay namespace 'contoso-debug' was not found"),
         ("hc", 5, "has no hybrid connection 'alice'"),
         ("rule", 5, "hybrid connection 'alice' has no rule 'client-send'"),
         ("secret", 3, "has no complete connection string in 'relay-alice-client'"),
