@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relay_core.errors import ConfigurationError
-from relay_core.net.tasks import TaskSet, cancel_and_wait
+from relay_core.net.tasks import TaskSet, cancel_and_wait, first_completed
 from relay_server.config.certificates import write_private
 from relay_server.config.file import load
 from relay_server.config.model import DelayProfile, RelayConfig
@@ -83,8 +83,7 @@ async def _stop(server: RelayServer, force: asyncio.Event) -> int:
     """Stop in order unless `force` comes first; return the exit status."""
     async with TaskSet() as tasks:
         orderly = tasks.spawn(server.stop(), name="stop in order")
-        forced = tasks.spawn(force.wait(), name="second signal")
-        await asyncio.wait({orderly, forced}, return_when=asyncio.FIRST_COMPLETED)
+        await first_completed(orderly, force.wait())
         if orderly.done():
             return 0
         await cancel_and_wait(orderly)

@@ -24,7 +24,7 @@ from relay_agent.node.processes import ProcessTable, RegisteredProcess
 from relay_agent.node.protocol import MAX_LINE, Message, decode
 from relay_core.auth import AccessSettings, find_access
 from relay_core.errors import RelayDebugError
-from relay_core.net.tasks import TaskSet
+from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.net.tls import client_tls
 
 __all__ = ["serve_node"]
@@ -63,7 +63,7 @@ async def serve_node(root: Path, name: str, listener: int, lock: int) -> None:
             )
             serving = tasks.spawn(_serve_clients(processes, node_server), name="agent")
             leaving = tasks.spawn(_until_unneeded(processes), name="wait for the last process")
-            await asyncio.wait({serving, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await first_completed(serving, leaving)
             directory.sweep()
             directory.clean()
             os.close(lock)  # the next process starts the next agent, while this one ends its sessions
@@ -75,10 +75,7 @@ async def serve_node(root: Path, name: str, listener: int, lock: int) -> None:
 
 
 async def _until_unneeded(processes: ProcessTable) -> None:
-    async with TaskSet() as tasks:
-        first = tasks.spawn(processes.any.wait(), name="wait for the first process")
-        alone = tasks.spawn(_until_starter_gone(), name="wait for the end of who started this")
-        await asyncio.wait({first, alone}, timeout=FIRST_PROCESS_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+    await first_completed(processes.any.wait(), _until_starter_gone(), timeout=FIRST_PROCESS_TIMEOUT)
     if processes.any.is_set():
         await processes.none_left.wait()
 
@@ -154,10 +151,7 @@ class _NodeServer:
             writer.close()
 
     async def _follow(self, process: RegisteredProcess, reader: asyncio.StreamReader) -> None:
-        async with TaskSet() as tasks:
-            listening = tasks.spawn(self._listen(process, reader), name=f"messages of {process}")
-            ended = tasks.spawn(until_exit(process.pid), name=f"end of {process}")
-            await asyncio.wait({listening, ended}, return_when=asyncio.FIRST_COMPLETED)
+        await first_completed(self._listen(process, reader), until_exit(process.pid))
 
     async def _listen(self, process: RegisteredProcess, reader: asyncio.StreamReader) -> None:
         async for message in _messages(reader):

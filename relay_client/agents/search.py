@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 from relay_client.agents.discovery import Discovery, Patience
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError
-from relay_core.net.tasks import TaskSet
+from relay_core.net.tasks import TaskSet, first_completed
 
 __all__ = ["CASUAL", "RETRY_DELAYS", "THOROUGH", "Seeker"]
 
@@ -69,14 +69,12 @@ class Seeker:
         demand = _Demand(found, patience)
         self._demands.append(demand)
         try:
-            async with TaskSet() as waiting:
-                while (result := found()) is None:
-                    look = self._join_look()
-                    change = waiting.spawn(self.changed.wait(), name="wait for a change")
-                    await asyncio.wait({look, change}, return_when=asyncio.FIRST_COMPLETED)
-                    if look.done() and found() is None and (error := look.result()) is not None:
-                        raise error
-                return result
+            while (result := found()) is None:
+                look = self._join_look()
+                await first_completed(look, self.changed.wait())
+                if look.done() and found() is None and (error := look.result()) is not None:
+                    raise error
+            return result
         finally:
             self._demands.remove(demand)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands, add_command, add_prefetch_option, run_with_tunnels
 from relay_client.ui.ranks import format_ranks, parse_ranks
-from relay_core.errors import ConnectionLost, RelayDebugError, UsageError
+from relay_core.errors import ConnectionLost, UsageError
 
 if TYPE_CHECKING:
     from relay_client.agents.roster import Claim
@@ -65,46 +65,42 @@ async def _attach_all(tunnels: Tunnels, ranks: Sequence[int], *, port: int | Non
     if port is not None and len(ranks) > 1:
         raise UsageError("--port is for one rank", hint="leave it out, or attach to one rank")
     from relay_client.ui.live_table import live_table
-    from relay_core.net.tasks import TaskSet
+    from relay_core.net.tasks import run_together
 
-    failures: list[RelayDebugError] = []
-    async with tunnels, TaskSet() as tasks:
+    async with tunnels:
         tunnels.keep_looking()
-        attaching = [
-            tasks.spawn(_attach(tunnels, rank, port, failures), name=f"attach to rank {rank}") for rank in ranks
-        ]
         async with live_table(tunnels.roster):
-            await asyncio.wait(attaching, return_when=asyncio.FIRST_COMPLETED)  # they end with an error only
-        raise failures[0]
+            await run_together(*(_attach(tunnels, rank, port) for rank in ranks))
 
 
-async def _attach(tunnels: Tunnels, rank: int, port: int | None, failures: list[RelayDebugError]) -> None:
-    """Serve one rank until cancelled, or note why that is impossible."""
+async def _attach(tunnels: Tunnels, rank: int, port: int | None) -> None:
+    """Serve one rank until cancelled.
+
+    Raises:
+        RelayDebugError: that is impossible.
+    """
     from relay_client.agents.roster import Destination
     from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
     from relay_client.ports.local_port import LocalPort
 
-    try:
-        claims = await tunnels.seeker.until(
-            lambda: [claim for claim in tunnels.reachable_targets() if claim.target.rank == rank] or None,
-            lambda why: logger.info("waiting for %s: %s", format_ranks([rank]), why),
+    claims = await tunnels.seeker.until(
+        lambda: [claim for claim in tunnels.reachable_targets() if claim.target.rank == rank] or None,
+        lambda why: logger.info("waiting for %s: %s", format_ranks([rank]), why),
+    )
+    claim = _the_only(claims)
+    target = claim.target
+    local = LocalPort(port or target.port, Destination(target.port))
+    async with Forwarder(tunnels, [local]):
+        await _wake(tunnels, claim)
+        logger.info(
+            "F5 on port %d attaches to %s on %s (%s:%d)",
+            local.port,
+            target.label,
+            claim.agent.host,
+            LOCAL_HOST,
+            local.port,
         )
-        claim = _the_only(claims)
-        target = claim.target
-        local = LocalPort(port or target.port, Destination(target.port))
-        async with Forwarder(tunnels, [local]):
-            await _wake(tunnels, claim)
-            logger.info(
-                "F5 on port %d attaches to %s on %s (%s:%d)",
-                local.port,
-                target.label,
-                claim.agent.host,
-                LOCAL_HOST,
-                local.port,
-            )
-            await asyncio.Event().wait()
-    except RelayDebugError as error:
-        failures.append(error)
+        await asyncio.Event().wait()
 
 
 def _the_only(claims: Sequence[Claim]) -> Claim:

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relay_core.net.tasks import TaskSet
+from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.program.console import run_program
 from relay_core.program.run import run_until_stopped
 
@@ -150,8 +150,7 @@ class ChaosProxy:
             async with TaskSet() as lanes:
                 up = lanes.spawn(self._direction(self.up, reader, server_writer), name="up")
                 down = lanes.spawn(self._direction(self.down, server_reader, writer), name="down")
-                done, _ = await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
-                if not any(task.result() for task in done):  # one side ended in order; the other may go on
+                if not await first_completed(up, down):  # one side ended in order; the other may continue
                     await asyncio.wait({up, down})
         except OSError:  # the server is not there
             writer.transport.abort()

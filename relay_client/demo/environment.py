@@ -21,7 +21,7 @@ from relay_client.demo.checks import DemoFailed
 from relay_client.demo.process import Child
 from relay_client.demo.sample import Sample
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.net.tasks import TaskSet
+from relay_core.net.tasks import first_completed
 
 __all__ = ["HYBRID_CONNECTION", "Stage"]
 
@@ -98,17 +98,8 @@ class Stage:
         Raises:
             DemoFailed: a program that has to run ended before.
         """
-        async with TaskSet() as tasks:
-            over = tasks.spawn(until.wait(), name="demo over")
-            ends = {
-                tasks.spawn(child.wait(), name=f"{child.name} ends"): child
-                for child in self.children
-                if child.name in {"relay", "client"}
-            }
-            done, _ = await asyncio.wait({over, *ends}, return_when=asyncio.FIRST_COMPLETED)
-            if over not in done:
-                early = " and ".join(ends[task].name for task in done if task in ends)
-                raise DemoFailed(f"the {early} ended too early")
+        needed = [child for child in self.children if child.name in {"relay", "client"}]
+        await first_completed(until.wait(), *(_fail_when_ended(child) for child in needed))
 
     async def _start_relay(self) -> _Files:
         directory, port = self._directory / "relay", _free_port()
@@ -194,6 +185,11 @@ def _free_port(wanted: int = 0) -> int:
             probe.bind(("127.0.0.1", wanted))
             return int(probe.getsockname()[1])
     return _free_port()
+
+
+async def _fail_when_ended(program: Child) -> None:
+    await program.wait()
+    raise DemoFailed(f"the {program.name} ended too early")
 
 
 async def _until(ready: Callable[[], bool], program: Child) -> None:

@@ -24,7 +24,7 @@ from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.driver import StreamBroken
 from relay_core.net.streams.pump import READ_SIZE, Traffic, close_writer, pump, set_nodelay
 from relay_core.net.streams.stream import DirectStream
-from relay_core.net.tasks import TaskSet, cancel_and_wait
+from relay_core.net.tasks import TaskSet, cancel_and_wait, first_completed
 from relay_core.tunnel.outcomes import ResetCode
 
 __all__ = ["carry"]
@@ -160,7 +160,7 @@ class _LocalConnection:
         """
         while not answer.done() and len(self._early) < MAX_EARLY_BYTES:
             saying = tasks.spawn(_outcome(self._reader.read(READ_SIZE)), name="what the local side says")
-            await asyncio.wait({answer, saying}, return_when=asyncio.FIRST_COMPLETED)
+            await first_completed(answer, saying)
             if not saying.done():
                 await cancel_and_wait(saying)  # nothing is lost: what has not been read stays with the reader
                 return True
@@ -197,7 +197,7 @@ class _LocalConnection:
                     await asyncio.wait({change}, timeout=left)
                     continue
                 said = tasks.spawn(_outcome(self._reader.read(READ_SIZE)), name="what the local side says")
-                await asyncio.wait({change, said}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                await first_completed(change, said, timeout=left)
                 if said.done():
                     data = said.result()
                     if not data or isinstance(data, Exception):

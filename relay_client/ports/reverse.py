@@ -25,7 +25,7 @@ from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.streams.pump import READ_SIZE, Traffic, pump, set_nodelay
-from relay_core.net.tasks import TaskSet
+from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.outcomes import ResetCode
 
@@ -88,15 +88,12 @@ class Reverse:
         self._over.clear()
         try:
             request = self._tunnels.open_request(agent_id, Listen(self._port))
-            async with TaskSet() as tasks:
-                ended = tasks.spawn(self._until_refused(request), name="request to dial")
-                over = tasks.spawn(self._over.wait(), name="end of the editor")
-                await asyncio.wait({ended, over}, return_when=asyncio.FIRST_COMPLETED)
+            refused = await first_completed(self._until_refused(request), self._over.wait())
             await request.close()
         except ConnectionLost as lost:
             self._tell(lost.reason or lost.sentence)
             return False
-        return ended.done() and not ended.cancelled() and bool(ended.result())
+        return bool(refused) and not self._over.is_set()
 
     async def _until_refused(self, request: SessionStream) -> bool:
         """Wait until the agent ends the request, and say why it did; True if the job cannot dial."""

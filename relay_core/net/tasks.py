@@ -1,4 +1,12 @@
-"""The one place that starts asyncio tasks: named, kept alive, and never silent when they crash."""
+"""The one place that starts asyncio tasks: named, kept alive, and never silent when they crash.
+
+    TaskSet            independent tasks of one owner; an error is logged and does not reach the others
+    run_together       tasks that succeed or fail together: the first error ends the others and is raised
+    first_completed    a race: the winner's result or error counts, what was started for the race is ended
+
+`run_together` is this project's task group. What it runs is known when it starts, so that it needs neither a way to add
+tasks later nor one to interrupt its owner, which asyncio.TaskGroup has (Python 3.11) and a copy for 3.10 would need.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +14,13 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["TaskSet", "cancel_and_wait", "run_together"]
+__all__ = ["TaskSet", "cancel_and_wait", "first_completed", "run_together"]
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class TaskSet:
@@ -50,23 +60,63 @@ class TaskSet:
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("task %s crashed", task.get_name(), exc_info=error)
+        _log_crash(task)
 
 
 async def run_together(*coroutines: Coroutine[Any, Any, Any]) -> None:
     """Run coroutines at the same time until all are done; the first error cancels the others and is raised."""
-    loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(coroutine, name=getattr(coroutine, "__name__", "part")) for coroutine in coroutines]
+    tasks = [_start(coroutine) for coroutine in coroutines]
     try:
         await asyncio.gather(*tasks)
     finally:
         await cancel_and_wait(*tasks)
 
 
-async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
+async def first_completed(
+    *contenders: Coroutine[Any, Any, object] | asyncio.Future[Any], timeout: float | None = None
+) -> object:
+    """Wait until one of several things is done; if several are, the first in the order of the arguments counts.
+
+    Args:
+        contenders: Coroutines, which are started here and ended before this returns, and tasks or futures, which belong
+            to the caller and are left as they are.
+        timeout: Seconds.
+
+    Returns:
+        The winner's result; None if the time was over first.
+
+    Raises:
+        Exception: the winner's own error. That of a coroutine that did not win is logged.
+    """
+    futures: list[asyncio.Future[Any]] = [
+        each if isinstance(each, asyncio.Future) else _start(each) for each in contenders
+    ]
+    started = [future for future, each in zip(futures, contenders, strict=True) if future is not each]
+    winner = None
+    try:
+        done, _ = await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        winner = next((future for future in futures if future in done), None)
+    finally:
+        await cancel_and_wait(*started)
+        for task in started:
+            if task is not winner:
+                _log_crash(task)
+    return None if winner is None else winner.result()
+
+
+async def cancel_and_wait(*tasks: asyncio.Future[Any]) -> None:
     """Cancel tasks and wait for their end; their own errors are theirs (a TaskSet logs them)."""
     pending = [task for task in tasks if not task.done()]
     for task in pending:
         task.cancel()
     await asyncio.gather(*pending, return_exceptions=True)
+
+
+def _start(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    return asyncio.get_running_loop().create_task(coroutine, name=getattr(coroutine, "__qualname__", None))
+
+
+def _log_crash(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        name = task.get_name() if isinstance(task, asyncio.Task) else repr(task)
+        logger.error("task %s crashed", name, exc_info=error)

@@ -27,7 +27,7 @@ from relay_core.net.session.secure_channel import TunnelIdentity
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.transport import Transport
 from relay_core.net.session.wakeup import watch_clock
-from relay_core.net.tasks import TaskSet
+from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.net.websocket.handshake import WebSocket
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.handshake import Attached, ClientHandshake
@@ -204,10 +204,7 @@ class ClientTunnel:
 
     async def _first_of(self, *awaitables: Coroutine[Any, Any, Any] | asyncio.Task[Any], timeout: float) -> None:
         """Wait for one of these, for the end of the session, or for the time to pass."""
-        async with TaskSet() as waiting:
-            tasks = {a if isinstance(a, asyncio.Task) else waiting.spawn(a, name="wait") for a in awaitables}
-            tasks.add(waiting.spawn(self.driver.over.wait(), name="wait for the end"))
-            await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        await first_completed(*awaitables, self.driver.over.wait(), timeout=timeout)
 
     def _on_tick(self, woke_up: bool) -> None:
         if woke_up:

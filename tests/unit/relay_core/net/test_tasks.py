@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from relay_core.net.tasks import TaskSet, run_together
+from relay_core.net.tasks import TaskSet, first_completed, run_together
 
 
 async def crash() -> None:
@@ -56,3 +56,62 @@ async def test_run_together_ends_when_all_are_done() -> None:
 
     await run_together(finish(1), finish(2))
     assert [1, 2] == done
+
+
+async def never(ended: asyncio.Event) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        ended.set()
+
+
+async def result(value: str) -> str:
+    return value
+
+
+async def test_the_first_result_is_returned_and_the_other_coroutines_end() -> None:
+    """A race returns the result of what is done first; what it started beside it is cancelled."""
+    ended = asyncio.Event()
+    assert "won" == await first_completed(never(ended), result("won"))
+    assert ended.is_set()
+
+
+async def test_the_first_error_is_raised_and_the_other_coroutines_end() -> None:
+    """A race raises the error of what is done first; what it started beside it is cancelled."""
+    ended = asyncio.Event()
+    with pytest.raises(ValueError, match="boom"):
+        await first_completed(never(ended), crash())
+    assert ended.is_set()
+
+
+async def test_the_order_of_the_arguments_decides_a_dead_heat(caplog: pytest.LogCaptureFixture) -> None:
+    """Of two that are done at the same moment the first argument counts; an error of the other one is logged."""
+    assert "won" == await first_completed(result("won"), crash())
+    assert "task crash crashed" in caplog.text
+
+
+async def test_a_task_of_the_caller_outlives_the_race() -> None:
+    """Only what the race started is cancelled; a task that was passed keeps running."""
+    async with TaskSet() as tasks:
+        sibling = tasks.spawn(asyncio.Event().wait(), name="sibling")
+        assert "won" == await first_completed(sibling, result("won"))
+        assert not sibling.done()
+
+
+async def test_a_race_that_nobody_wins() -> None:
+    """When the time is over, None is returned and what was started has ended."""
+    ended = asyncio.Event()
+    assert await first_completed(never(ended), timeout=0.01) is None
+    assert ended.is_set()
+
+
+async def test_a_cancelled_race_ends_what_it_started() -> None:
+    """Cancelling who waits for a race cancels the coroutines in it."""
+    ended = asyncio.Event()
+    race = asyncio.get_running_loop().create_task(first_completed(never(ended)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    race.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await race
+    assert ended.is_set()

@@ -18,16 +18,16 @@ def settings(tmp_path):
     return TlsSettings(directory=tmp_path / "tls")
 
 
-def handshake(certificates, name):
+def handshake(made, name):
     """Do a TLS handshake over a socket pair, as strict as Python 3.13 does by default; return the client's view."""
     server_side, client_side = socket.socketpair()
-    context = ssl.create_default_context(cafile=str(certificates.ca))
+    context = ssl.create_default_context(cafile=str(made.ca))
     context.verify_flags |= ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
     context.set_alpn_protocols(["http/1.1"])
 
     def serve():
         try:
-            with certificates.server_context(certificates).wrap_socket(server_side, server_side=True) as wrapped:
+            with certificates.server_context(made).wrap_socket(server_side, server_side=True) as wrapped:
                 wrapped.recv(1)
         except (ssl.SSLError, ConnectionError):
             pass
