@@ -1,5 +1,5 @@
 # make demo    sets everything up and shows a breakpoint hit through a relay on this machine
-# make test    sets everything up and runs the tests
+# make test    sets everything up and runs the tests;  make test-unit  runs those that need no other program
 # make lint    style, types, spelling, import layers
 # make bench   prints the figures of docs/benchmarks.md as a table and JSON;  make soak  runs the long proofs
 # PYTHON=python3.12 chooses another interpreter; each has its own virtual environment.
@@ -12,13 +12,31 @@ READY := $(VENV)/.ready
 NODE_READY := tests/interop/node_modules/.ready
 PYTEST_FLAGS ?= -n 2 --dist loadgroup
 
-.PHONY: demo test lint soak bench extras mpi test-pythons clean
+.PHONY: demo test test-unit test-lowest coverage lint soak bench extras mpi test-pythons clean
 
 demo: $(READY)
 	$(BIN)/relay-client demo
 
 test: $(READY) $(NODE_READY)
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+test-unit: $(READY)
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/unit
+
+# The unit tests, and what opens real connections, with the oldest versions of the runtime dependencies that pyproject.toml
+# allows. `make test` uses the newest ones: its environment is made without upper bounds.
+LOWEST := .venv-lowest-$(VERSION)
+LOWEST_TESTS ?= tests/unit tests/integration/test_hybrid_connection.py tests/integration/test_credentials.py \
+	tests/integration/relay_server
+
+test-lowest: $(LOWEST)/.ready
+	$(LOWEST)/bin/python -m pytest $(PYTEST_FLAGS) $(LOWEST_TESTS)
+
+$(LOWEST)/.ready: $(READY) .ci/lowest-versions
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(BIN)/python .ci/lowest-versions > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt -e '.[dev]'
+	touch $@
 
 lint: $(READY)
 	$(BIN)/ruff check .
