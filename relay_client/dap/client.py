@@ -20,7 +20,7 @@ from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.streams.stream import ByteStream
 from relay_core.net.tasks import TaskSet
 
-__all__ = ["DapClient", "RequestFailed"]
+__all__ = ["Body", "DapClient", "RequestFailed"]
 
 DEFAULT_TIMEOUT = 10.0
 """Seconds for one answer or event; a debugger on the same machine needs milliseconds."""

@@ -18,7 +18,7 @@ from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Token
 from relay_core.hyco.new_role import ROLE_PROPAGATION
 
-__all__ = ["DEADLINE", "RELAY_SCOPE", "EntraCredential", "TokenSource"]
+__all__ = ["CLIENT_REUSE", "DEADLINE", "RELAY_SCOPE", "EntraCredential", "TokenSource"]
 
 RELAY_SCOPE = "https://relay.azure.net/.default"
 DEADLINE = 10.0

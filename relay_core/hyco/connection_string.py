@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from relay_core.errors import ConfigurationError
 from relay_core.hyco.address import Endpoint
 
-__all__ = ["ConnectionString"]
+__all__ = ["TUNNEL_KEY_BYTES", "ConnectionString"]
 
 TUNNEL_KEY_BYTES = 32
 MAX_KEY_CHARS = 256

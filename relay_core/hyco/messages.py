@@ -13,7 +13,15 @@ from typing import Any
 
 from relay_core.errors import ProtocolError
 
-__all__ = ["Accept", "RemoteEndpoint", "Request", "parse_renew_token", "parse_server_message", "renew_token"]
+__all__ = [
+    "MAX_CONTROL_BYTES",
+    "Accept",
+    "RemoteEndpoint",
+    "Request",
+    "parse_renew_token",
+    "parse_server_message",
+    "renew_token",
+]
 
 MAX_CONTROL_BYTES = 64 * 1024
 """Longest control text the official clients can read (.NET's buffer, Jetty's default)."""

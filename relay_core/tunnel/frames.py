@@ -20,7 +20,17 @@ from typing import Final, NamedTuple
 from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach
 
-__all__ = ["HEADER_SIZE", "IGNORABLE", "Buffer", "Frame", "FrameDecoder", "encode_frame", "pack_header", "split_first"]
+__all__ = [
+    "FIRST_FRAMES",
+    "HEADER_SIZE",
+    "IGNORABLE",
+    "Buffer",
+    "Frame",
+    "FrameDecoder",
+    "encode_frame",
+    "pack_header",
+    "split_first",
+]
 
 Buffer = bytes | bytearray | memoryview
 """What is handed around without being copied, and never changed once handed over."""

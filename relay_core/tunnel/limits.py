@@ -8,7 +8,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["Limits", "Settings"]
+__all__ = [
+    "COMPANY_RATE",
+    "HANDSHAKE_TIMEOUT",
+    "KIB",
+    "MAX_CONTROL_PAYLOAD",
+    "MAX_OPEN_METADATA",
+    "MAX_PENDING_CONTROL",
+    "MAX_REPEATED_BREACHES",
+    "MAX_SESSIONS",
+    "MAX_STREAM_ID",
+    "MAX_TARGET_NAME",
+    "MAX_TEXT",
+    "MAX_U31",
+    "MAX_WIDENING",
+    "MIN_VERSION",
+    "OPEN_RATE",
+    "PROBE_TIMEOUT",
+    "STALL",
+    "UNCONFIRMED_GRACE",
+    "VERSION",
+    "Limits",
+    "Settings",
+]
 
 KIB = 1024
 MIB = 1024 * KIB

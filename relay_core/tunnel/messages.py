@@ -28,7 +28,7 @@ from relay_core.tunnel.payloads import (
     unpack,
 )
 
-__all__ = ["Greeting", "Refused", "Resume", "Resumed", "Welcome"]
+__all__ = ["SECRET_SIZE", "SESSION_ID_SIZE", "Greeting", "Refused", "Resume", "Resumed", "Welcome"]
 
 _MAGIC = b"RDT1"
 _PREFACE = struct.Struct("!4sHHI")

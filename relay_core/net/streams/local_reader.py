@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-__all__ = ["LocalReader"]
+__all__ = ["READ_SIZE", "LocalReader"]
 
 READ_SIZE = 64 * 1024
 """Bytes handed on at a time: large enough for bulk, small enough to take turns with other streams."""

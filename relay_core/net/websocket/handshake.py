@@ -38,7 +38,7 @@ from relay_core.errors import (
 )
 from relay_core.net.websocket.connection import WebSocket
 
-__all__ = ["HandshakeRefused", "WebSocket", "open_websocket"]
+__all__ = ["OPEN_TIMEOUT", "HandshakeRefused", "WebSocket", "open_websocket"]
 
 OPEN_TIMEOUT = 10.0
 """Seconds; gateways have been seen to abandon an upgrade without an answer."""

@@ -15,7 +15,7 @@ from relay_core.tunnel.frames import HEADER_SIZE, Buffer, pack_header
 from relay_core.tunnel.limits import Settings
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach
 
-__all__ = ["Receipts", "ReplayBuffer"]
+__all__ = ["Receipts", "ReplayBuffer", "SentFrame"]
 
 
 class SentFrame(NamedTuple):

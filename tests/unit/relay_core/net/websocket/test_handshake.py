@@ -2,11 +2,19 @@
 
 import asyncio
 import contextlib
+import inspect
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as websockets_connect
+from websockets.client import ClientProtocol
+from websockets.protocol import State
+from websockets.speedups import apply_mask
+from websockets.uri import parse_uri
 
 from relay_core.errors import ConfigurationError, ProtocolError, RelayUnreachable, UntrustedCertificate
 from relay_core.net.tasks import run_together
@@ -208,3 +216,29 @@ def test_a_ca_file_that_is_none(tmp_path: Path, content: str | None) -> None:
         path.write_text(content)
     with pytest.raises(ConfigurationError, match=f"cannot use the CA file {path}"):
         client_tls(str(path))
+
+
+def test_connection_class_and_redirect_rule_of_websockets() -> None:
+    """`websockets.connect` still lets its caller choose the class of a connection and what follows a redirect."""
+    assert "create_connection" in inspect.signature(websockets_connect).parameters
+    assert ["self", "exc"] == list(inspect.signature(websockets_connect.process_redirect).parameters)
+
+
+async def test_connection_of_websockets_is_an_asyncio_protocol() -> None:
+    """What `_Handshake` uses without a promise: `data_received` gets the bytes, `state` and `transport` are there."""
+    connection = ClientConnection(ClientProtocol(parse_uri("wss://localhost/")))
+    assert isinstance(connection, asyncio.Protocol)
+    assert ["self", "data"] == list(inspect.signature(ClientConnection.data_received).parameters)
+    assert connection.state is State.CONNECTING
+    ours, theirs = socket.socketpair()
+    with theirs:
+        transport, _ = await asyncio.get_running_loop().create_connection(lambda: connection, sock=ours)
+        assert connection.transport is transport
+        transport.abort()
+        await connection.wait_closed()
+
+
+def test_compiled_masking_of_websockets() -> None:
+    """`websockets.speedups.apply_mask(data, mask)` is there, compiled; without it masking is a hundred times slower."""
+    assert b"\x00\x03\x01\x05" == apply_mask(b"abba", b"aacd")
+    assert not inspect.isfunction(apply_mask)

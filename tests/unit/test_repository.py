@@ -1,0 +1,145 @@
+"""Facts about the source files themselves: imports, `__all__`, sizes."""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("relay_core", "relay_agent", "relay_client", "relay_server")
+MAX_LINES = 400
+HEAVY = {
+    "asyncio",
+    "cryptography",
+    "debugpy",
+    "multiprocessing",
+    "socket",
+    "ssl",
+    "subprocess",
+    "threading",
+    "websockets",
+}
+"""What a job does not pay for by `import relay_agent`."""
+MAX_MODULES = 60
+"""That `import relay_agent` loads, the standard library's included; it was 43 when this was written."""
+RUNS_WHEN_IMPORTED = ("relay_agent/inject/", "relay_agent/debuggee/pydevd_patches/child_plugin/", "__main__.py")
+"""Interpreters and pydevd import these by name, each with a search path of its own."""
+
+IMPORT_EACH = """
+import importlib, json, sys, traceback
+
+def forget():
+    for name in [name for name in sys.modules if name.partition(".")[0] in packages]:
+        del sys.modules[name]
+
+packages, names = json.loads(sys.stdin.read())
+failures = {}
+for name in names:
+    forget()
+    try:
+        importlib.import_module(name)
+    except Exception:
+        failures[name] = traceback.format_exc()
+print(json.dumps(failures))
+"""
+
+
+def source_files(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_each_module_can_be_imported_first(package: str) -> None:
+    """No module needs another one of ours to be imported before it; other packages' modules are loaded only once."""
+    files = [path for path in source_files(package) if not any(part in str(path) for part in RUNS_WHEN_IMPORTED)]
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_EACH],
+        cwd=ROOT,
+        input=json.dumps([PACKAGES, [module_name(path) for path in files]]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert {} == json.loads(done.stdout or json.dumps(done.stderr))
+
+
+def test_importing_the_agent_is_light() -> None:
+    """`import relay_agent` needs the standard library only, loads few modules, and none for networks or threads."""
+    command = (
+        "import json, sys; before = set(sys.modules); import relay_agent; print(json.dumps([*{*sys.modules} - before]))"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout))
+    assert set() == HEAVY & loaded
+    assert len(loaded) <= MAX_MODULES, sorted(loaded)
+
+
+def test_exported_names_exist() -> None:
+    """`__all__` names nothing that its module does not have."""
+    wrong = {}
+    for path in source_files(*PACKAGES):
+        tree = ast.parse(path.read_text())
+        if missing := _exported(tree) - set(_top_level_names(tree)):
+            wrong[module_name(path)] = sorted(missing)
+    assert {} == wrong
+
+
+def test_only_exported_names_are_imported() -> None:
+    """What one of our modules imports from another is in its `__all__`, or is a module."""
+    trees = {module_name(path): ast.parse(path.read_text()) for path in source_files(*PACKAGES)}
+    wrong = {
+        (importer, f"{node.module}.{alias.name}")
+        for importer, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module in trees
+        for alias in node.names
+        if alias.name not in _exported(trees[node.module]) and f"{node.module}.{alias.name}" not in trees
+    }
+    assert set() == wrong
+
+
+def _exported(tree: ast.Module) -> set[str]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(isinstance(to, ast.Name) and to.id == "__all__" for to in node.targets):
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def _top_level_names(tree: ast.Module) -> Iterator[str]:
+    """Yield what a module binds at its top level, in the branches of `if` and `try` too."""
+    pending = list(tree.body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If | ast.Try):
+            pending += [
+                *node.body,
+                *node.orelse,
+                *(each for handler in getattr(node, "handlers", []) for each in handler.body),
+            ]
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign):
+            yield from (each.id for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+
+
+def test_no_file_is_long() -> None:
+    """A file of more than 400 lines holds two ideas."""
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for path in source_files(*PACKAGES, "tests", "samples")
+        if "node_modules" not in path.parts and (lines := len(path.read_text().splitlines())) > MAX_LINES
+    }
+    assert {} == long
