@@ -29,8 +29,8 @@ def client_tls(ca_file: str | None = None, *, environ: Mapping[str, str] | None 
     if path:
         try:
             context.load_verify_locations(cafile=path)
-        except (OSError, ssl.SSLError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else "it holds no certificate"
+        except OSError as error:  # ssl.SSLError is one, with OpenSSL's words as its strerror
+            reason = "it holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
             raise ConfigurationError(
                 f"cannot use the CA file {path}: {reason}",
                 hint=f"check --ca-file or {CA_FILE_VARIABLE}; relay-server prints the path when it starts",

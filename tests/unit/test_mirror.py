@@ -1,4 +1,7 @@
-"""The tests mirror the sources: `relay_core/hyco/sas.py` is tested by `tests/unit/relay_core/hyco/test_sas.py`."""
+"""The tests mirror the sources: `relay_core/hyco/sas.py` is tested by `tests/unit/relay_core/hyco/test_sas.py`.
+
+A test file about one aspect adds it to the name: `test_session_breaches.py` is about `session.py`.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,21 +9,131 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("relay_core", "relay_agent", "relay_client", "relay_server")
 
-ELSEWHERE: dict[str, str] = {}
-"""Sources whose facts need more than one module, and the tests that state them."""
+COVERED_BY = {
+    # Data and protocol classes: what they mean shows in those that use them.
+    "tests/unit/relay_core/tunnel/test_session.py": "relay_core/tunnel/ events limits outcomes",
+    "tests/unit/relay_core/auth/test_sas.py": "relay_core/hyco/ credential",
+    "tests/unit/relay_core/auth/test_sources.py": "relay_core/auth/ old_package settings tunnel_key",
+    "tests/unit/relay_core/auth/test_names.py": "relay_core/auth/ address key_vault",
+    "tests/unit/relay_core/auth/test_access.py": "relay_core/auth/ choice explain relay_core/program/ explain options",
+    "tests/unit/relay_agent/settings/test_arguments.py": "relay_agent/settings/ model",
+    "tests/integration/relay_server/test_lifecycle.py": "relay_server/ metrics server service gateway",
+    # Drivers around sans-IO cores: real sockets, real peers.
+    "tests/unit/relay_core/auth/test_entra.py": "relay_core/auth/ azure_sdk identity on_behalf_of",
+    "tests/integration/test_hybrid_connection.py": "relay_core/net/hybrid/ connector listener offer relay_core/ compat",
+    "tests/integration/test_resume.py": "relay_core/net/session/ agent client wakeup",
+    "tests/integration/test_tunnel_security.py": "relay_core/net/session/ handshake transport",
+    "tests/unit/relay_core/net/session/test_driver.py": "relay_core/net/session/ stream",
+    "tests/unit/relay_core/net/streams/test_pump.py": "relay_core/net/streams/ stream",
+    "tests/integration/relay_server/test_cli.py": "relay_server/ cli",
+    "tests/integration/relay_server/test_relaying.py": "relay_server/relaying/ pipe",
+    "tests/integration/relay_server/test_control_channel.py": "relay_server/relaying/ control",
+    "tests/integration/relay_server/test_statuses.py": "relay_server/connection/ request_reader tcp",
+    "tests/unit/bench/test_workloads.py": "relay_server/connection/ delays",
+    # Several parts at once: agent, client and relay in one loop.
+    "tests/integration/test_forwarding.py": "relay_client/ports/ connection forwarder relay_agent/agent/ agent targets",
+    "tests/integration/test_routing.py": "relay_client/agents/ event_log search tunnels",
+    "tests/unit/relay_client/stacks/test_render.py": "relay_client/stacks/ groups",
+    "tests/integration/test_pdb.py": (
+        "relay_client/pdb/ debugger execution inspection prompt session child_processes relay_client/dap/ tcp"
+    ),
+    # Whole programs: what an interpreter, debugpy or a terminal does cannot be had in one process.
+    "tests/unit/relay_agent/agent/test_dial.py": "relay_agent/agent/ adapter_greeting",
+    "tests/integration/test_run_command.py": (
+        "relay_agent/inject/ _relay_debug_programs register sitecustomize startup_hook"
+    ),
+    "tests/unit/relay_agent/debuggee/test_debugger.py": "relay_agent/debuggee/ debugpy_start",
+    "tests/unit/relay_agent/test_api.py": "relay_agent/debuggee/ process",
+    "tests/e2e/test_command_lines.py": "relay_core/program/ console run",
+    "tests/integration/test_mpi_launchers.py": "relay_agent/ranks/ launchers",
+    "tests/unit/relay_agent/node/test_client.py": "relay_agent/node/ processes server",
+    "tests/unit/relay_agent/stacks/test_in_process.py": "relay_agent/stacks/ local_values",
+    "tests/e2e/test_live_table.py": "relay_client/ui/ live_table",
+    "tests/e2e/test_demo.py": (
+        "relay_client/demo/ checks environment process run sample walkthrough relay_client/cli/ demo"
+    ),
+    "tests/e2e/test_client_commands.py": (
+        "relay_client/cli/ attach common forward targets tensorboard relay_client/agents/ requests"
+    ),
+    "tests/e2e/test_run_and_look.py": "relay_client/cli/ pdb stacks",
+    "tests/e2e/test_ways_in.py": "relay_agent/agent/ reverse relay_client/ports/ reverse",
+    "tests/e2e/test_debugpy_traps.py": (
+        "relay_agent/debuggee/ tracing "
+        "relay_agent/debuggee/pydevd_patches/child_plugin/pydevd_plugins/extensions/ pydevd_plugin_relay_agent"
+    ),
+    # A figure, not a fact.
+    "tests/bench/figures/throughput.py": "relay_core/net/ memory",
+}
+"""Sources without a test file of their own, after the folder they are in, by the test file that states their facts."""
 
-ASPECTS: dict[str, str] = {}
-"""Test files about one aspect of a source of another name."""
+OTHER_NAMES = {
+    "tests/unit/relay_agent/debuggee/pydevd_patches/test_install.py": "the package's __init__",
+    "tests/unit/relay_client/cli/test_main.py": "the package's __init__",
+    "tests/unit/relay_core/auth/test_names.py": "one grammar of names, read by address and key_vault",
+    "tests/unit/relay_core/tunnel/streams/test_windows.py": "the windows; streams, stream and table each do a part",
+}
+"""Test files that are not named after a source, with the reason."""
+
+
+def covered() -> dict[str, str]:
+    """Return for each exception the test file that covers it."""
+    found = {}
+    for test, words in COVERED_BY.items():
+        folder = ""
+        for word in words.split():
+            if word.endswith("/"):
+                folder = word
+            else:
+                found[f"{folder}{word}.py"] = test
+    return found
 
 
 def sources() -> Iterator[str]:
-    """Yield all modules with code of their own, as paths without the suffix."""
+    """Yield the files with code of their own."""
     for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
+        for path in (ROOT / package).rglob("*.py"):
             if not path.name.startswith("__"):
-                yield str(path.relative_to(ROOT).with_suffix(""))
+                yield str(path.relative_to(ROOT))
 
 
-def test_of(source: str) -> str:
-    path = Path("tests/unit", source + ".py")
+def unit_tests() -> Iterator[str]:
+    """Yield the unit tests of the packages."""
+    for package in PACKAGES:
+        for path in (ROOT / "tests/unit" / package).rglob("test_*.py"):
+            yield str(path.relative_to(ROOT))
+
+
+def expected_test(source: str) -> str:
+    path = Path("tests/unit", source)
     return str(path.with_name(f"test_{path.name.lstrip('_')}"))
+
+
+def has_source(test: str) -> bool:
+    """Return whether a test is named after a source, or after a source and an aspect of it."""
+    path = Path(test).relative_to("tests/unit")
+    words = path.stem.removeprefix("test_").split("_")
+    stems = ("_".join(words[:count]) for count in range(1, len(words) + 1))
+    return any((ROOT / path.parent / f"{stem}.py").exists() for stem in stems)
+
+
+def test_every_source_has_its_test() -> None:
+    """A module has a unit test of its name, or is listed with the test that covers it."""
+    assert [] == sorted(
+        each for each in sources() if not (ROOT / expected_test(each)).exists() and each not in covered()
+    )
+
+
+def test_every_unit_test_has_its_source() -> None:
+    """A unit test is named after its module, or is listed with a reason."""
+    assert [] == sorted(each for each in unit_tests() if not has_source(each) and each not in OTHER_NAMES)
+
+
+def test_the_exceptions_are_needed() -> None:
+    """What is listed exists, on both sides, and has no test of its own name."""
+    for source, test in covered().items():
+        assert (ROOT / source).exists(), source
+        assert (ROOT / test).exists(), test
+        assert not (ROOT / expected_test(source)).exists(), source
+    for test in OTHER_NAMES:
+        assert (ROOT / test).exists(), test
+        assert not has_source(test), test

@@ -1,20 +1,36 @@
-"""Facts about what a client and an agent say to each other before a tunnel is accepted."""
+"""Facts about the header by which a client asks for a tunnel before it is accepted."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relay_core.tunnel.headers import TunnelHeader, misdirected, refusing_agent
 
+ids = st.text("0123456789abcdef-", min_size=1, max_size=40)
 
-@pytest.mark.parametrize("header", [TunnelHeader("me"), TunnelHeader("me", "1f7e-4")])
-def test_a_header_survives_the_way(header: TunnelHeader) -> None:
-    """What a client encodes is what an agent reads."""
+
+@given(ids, st.none() | ids)
+def test_encoded_headers_are_read_back(client: str, agent: str | None) -> None:
+    """What one side encodes, the other side parses to the same fields."""
+    header = TunnelHeader(client, agent)
     assert header == TunnelHeader.parse(header.encode())
 
 
-@pytest.mark.parametrize("text", [None, "", "v=2; client=me", "v=1", "client=me"])
-def test_what_is_no_header(text: str | None) -> None:
-    """A missing header, another version and a header without a client are not read."""
+@pytest.mark.parametrize("text", [None, "", "v=2; client=a", "client=a", "v=1", "v=1; client=", "v=1; agent=b"])
+def test_other_headers_ask_for_nothing(text: str | None) -> None:
+    """A missing header, another version, or one without a client is no request for a tunnel."""
     assert TunnelHeader.parse(text) is None
+
+
+def test_unknown_fields_are_skipped() -> None:
+    """A later version may add fields."""
+    assert TunnelHeader("a", "b") == TunnelHeader.parse("v=1; new=1; client=a;agent=b; flag")
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_parsed(text: str) -> None:
+    """No text raises anything."""
+    assert isinstance(TunnelHeader.parse(text), TunnelHeader | None)
 
 
 def test_a_refusal_names_its_agent() -> None:

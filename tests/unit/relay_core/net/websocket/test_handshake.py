@@ -13,7 +13,6 @@ from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as websockets_connect
 from websockets.client import ClientProtocol
 from websockets.protocol import State
-from websockets.speedups import apply_mask
 from websockets.uri import parse_uri
 
 from relay_core.errors import ConfigurationError, ProtocolError, RelayUnreachable, UntrustedCertificate
@@ -236,9 +235,3 @@ async def test_connection_of_websockets_is_an_asyncio_protocol() -> None:
         assert connection.transport is transport
         transport.abort()
         await connection.wait_closed()
-
-
-def test_compiled_masking_of_websockets() -> None:
-    """`websockets.speedups.apply_mask(data, mask)` is there, compiled; without it masking is a hundred times slower."""
-    assert b"\x00\x03\x01\x05" == apply_mask(b"abba", b"aacd")
-    assert not inspect.isfunction(apply_mask)

@@ -1,0 +1,38 @@
+"""Facts about learning that a process has ended."""
+
+import asyncio
+import os
+import sys
+
+import pytest
+
+from relay_agent.node import process_exit
+from relay_agent.node.process_exit import until_exit
+
+
+@pytest.fixture(params=["pidfd", "polling"])
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With pidfd and, as on systems without it, by looking again and again."""
+    if request.param == "polling":
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
+        monkeypatch.setattr(process_exit, "POLL_INTERVAL", 0.01)
+
+
+@pytest.mark.usefixtures("_way")
+async def test_the_end_of_a_process_is_noticed() -> None:
+    """Waiting lasts as long as the process."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE)
+    waiting = asyncio.create_task(until_exit(process.pid))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    process.stdin.close()
+    await process.wait()
+    await waiting
+
+
+@pytest.mark.usefixtures("_way")
+async def test_a_process_that_has_ended_before() -> None:
+    """There is nothing to wait for."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
+    await process.wait()
+    await until_exit(process.pid)
