@@ -106,6 +106,16 @@ class Session:
         """Sequence number of the last frame received, as RESUME and RESUMED report it."""
         return self._receipts.received
 
+    @property
+    def unacknowledged(self) -> int:
+        """Bytes, frame headers included, that the peer has not acknowledged and that a resume would send again."""
+        return self._scheduler.replay.size
+
+    @property
+    def transport_epoch(self) -> int:
+        """Epoch of the transport that is or was attached last; 0 before the first."""
+        return self._transport
+
     def next_epoch(self) -> int:
         """Number a new attempt to attach."""
         self.epoch += 1

@@ -163,7 +163,7 @@ def test_an_answer_for_a_session_that_is_over_attaches_nothing(link):
     link.client.session.abort()
     wire.deliver_down()
     assert wire.client_outcome.refusal is Refusal.STALE_EPOCH
-    assert link.client.session._transport == 1
+    assert link.client.session.transport_epoch == 1
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK", b"\x15\x03\x03", Greeting(Limits()).encode(), bytes(30)])

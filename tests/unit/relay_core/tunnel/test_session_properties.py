@@ -200,8 +200,8 @@ class AnyNetwork(RuleBasedStateMachine):
         for side, own in ((self.link.client, self.link.client_settings), (self.link.agent, self.link.table.settings)):
             session = side.session
             scheduler = session._scheduler
-            assert scheduler.replay.size <= own.replay_bytes + own.control_reserve
-            assert scheduler.replay.size == sum(frame.size for frame in scheduler.replay._kept)
+            assert session.unacknowledged <= own.replay_bytes + own.control_reserve
+            assert session.unacknowledged == sum(frame.size for frame in scheduler.replay._kept)
             assert len(scheduler._control) <= MAX_PENDING_CONTROL
             assert len(scheduler._credit) <= 8
             assert len(session._decoder._partial) <= HEADER_SIZE + max(MAX_CONTROL_PAYLOAD, own.limits.max_payload)
@@ -246,7 +246,7 @@ class AnyNetwork(RuleBasedStateMachine):
         assert set(self.live("client")) == set(self.live("agent"))
         for name, other in (("client", "agent"), ("agent", "client")):
             session = self.side(name).session
-            assert session._scheduler.replay.size == 0
+            assert session.unacknowledged == 0
             for number in self.live(name):
                 stream = session.streams._table.find(number)
                 assert not stream.blocked

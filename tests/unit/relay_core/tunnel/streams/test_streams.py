@@ -92,7 +92,7 @@ def test_a_slow_reader_stops_its_writer_and_nobody_else(link):
         total += taken
         link.settle()
     assert total == len(link.agent.received[slow]) == MIB
-    assert link.client.session._scheduler.replay.size == 0
+    assert link.client.session.unacknowledged == 0
     link.client.session.streams.send(fast, b"hello")
     link.settle()
     assert link.agent.received[fast] == b"hello"
