@@ -32,7 +32,7 @@ from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.secure_channel import NO_TUNNEL_KEY, TunnelIdentity
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.timers import keep_seconds, tunnel_settings
-from relay_core.net.streams.pump import Traffic
+from relay_core.net.streams.bridge import Traffic
 from relay_core.net.tasks import TaskSet
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader, misdirected

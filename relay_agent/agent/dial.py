@@ -3,38 +3,42 @@
 debugpy's adapter must not be dialled without need: one connect-and-close ends its accept thread permanently, and every
 later attach hangs (microsoft/debugpy#1308). So nothing is dialled for a client that has already gone. For a client
 whose first bytes are `Content-Length:`, debugpy's greeting is read before anything can close the connection
-(`relay_agent.agent.adapter_greeting`). A target that is known to speak DAP is dialled for such clients only.
+(`relay_core.dap.adapter_greeting`). A target that is known to speak DAP is dialled for such clients only.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
-from relay_agent.agent.adapter_greeting import GreetedStream
 from relay_agent.agent.targets import Target, TargetGone
-from relay_agent.prefetch.stream import AskAhead
+from relay_agent.prefetch.layer import PrefetchLayer
 from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.dap.adapter_greeting import GreetingGuard
 from relay_core.dap.framing import BEGINNING
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
-from relay_core.net.streams.interposed import InterposedStream
-from relay_core.net.streams.pump import READ_SIZE, Traffic, pump, set_nodelay
-from relay_core.net.streams.stream import ByteStream, DirectStream
+from relay_core.layers.layer import Layer
+from relay_core.net.streams.bridge import Traffic, carry_bytes
+from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
+from relay_core.net.streams.stream import ByteStream, PeerStream
 
-__all__ = ["serve_stream"]
+__all__ = ["ClientStream", "serve_stream"]
 
 FIRST_BYTES_TIMEOUT = 30.0
 """Seconds a debugger may take to send its first request; VS Code sends it at once."""
 SERVER_FIRST_DELAY = 0.3
 """Seconds of silence after which a client is taken to wait for the server to speak first (ssh, databases)."""
-GREETING_TIMEOUT = 10.0
-"""Seconds for debugpy's greeting; it comes within milliseconds unless the machine is overloaded."""
 CONNECT_TIMEOUT = 10.0
 DEBUGGER_PATIENCE = 20.0
 """Seconds for a debug adapter to start listening: an editor may be there before the job (`relay-agent serve --dap`)."""
 DIAL_INTERVAL = 0.2
 
 
-async def serve_stream(target: Target, stream: DirectStream, traffic: Traffic, *, ask_ahead: bool = False) -> None:
+class ClientStream(ByteStream, PeerStream, Protocol):
+    """A client's stream: its first bytes are read before anything is dialled, the others are pushed."""
+
+
+async def serve_stream(target: Target, stream: ClientStream, traffic: Traffic, *, ask_ahead: bool = False) -> None:
     """Carry one client's stream to `target` and back until both have ended.
 
     Args:
@@ -49,27 +53,21 @@ async def serve_stream(target: Target, stream: DirectStream, traffic: Traffic, *
         TargetGone: the target has just ended; the stream is left to the caller to refuse.
         RelayDebugError: the target cannot be woken.
     """
-    interposed = InterposedStream(stream, AskAhead()) if ask_ahead else None
-    stream = interposed or stream
     try:
         first = await _first_bytes(stream, patience=FIRST_BYTES_TIMEOUT if target.dap_only else SERVER_FIRST_DELAY)
         is_dap = first.startswith(BEGINNING)
         if target.dap_only and not is_dap:
             raise ProtocolError("a client does not speak the debug adapter protocol; debugpy was not disturbed")
-        reader, writer = await _dial(target, patience=DEBUGGER_PATIENCE if target.dap_only else 0.0)
+        local = await _dial(target, patience=DEBUGGER_PATIENCE if target.dap_only else 0.0)
     except TargetGone:
         raise
     except BaseException as error:
         stream.abort(error.sentence if isinstance(error, RelayDebugError) else "")
         raise
-    set_nodelay(writer)
-    if interposed is not None:
-        interposed.inject_into(writer)
-    writer.write(first)
-    traffic.received += len(first)
-    if is_dap:
-        stream = await _pass_greeting(reader, writer, stream, traffic)
-    await pump(reader, writer, stream, traffic)
+    layers: list[Layer] = [GreetingGuard(asyncio.get_running_loop().time())] if is_dap else []
+    if ask_ahead:
+        layers.append(PrefetchLayer())
+    await carry_bytes(local, stream, layers, traffic=traffic, first=first)
 
 
 async def _first_bytes(stream: ByteStream, *, patience: float) -> bytes:
@@ -91,7 +89,7 @@ async def _first_bytes(stream: ByteStream, *, patience: float) -> bytes:
     return received
 
 
-async def _dial(target: Target, *, patience: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _dial(target: Target, *, patience: float) -> LocalEndpoint:
     """Connect; a port that refuses is tried again for `patience` seconds."""
     host, port = await target.locate()
     deadline = asyncio.get_running_loop().time() + patience
@@ -99,7 +97,7 @@ async def _dial(target: Target, *, patience: float) -> tuple[asyncio.StreamReade
         async with timeout(patience + CONNECT_TIMEOUT):
             while True:
                 try:
-                    return await asyncio.open_connection(host, port, limit=READ_SIZE)
+                    return await connect_local(host, port)
                 except ConnectionRefusedError:
                     if asyncio.get_running_loop().time() >= deadline:
                         raise
@@ -109,27 +107,3 @@ async def _dial(target: Target, *, patience: float) -> tuple[asyncio.StreamReade
             f"nothing answers on {host}:{port}",
             hint="the program that listens there has ended or has not started yet",
         ) from None
-
-
-async def _pass_greeting(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: DirectStream, traffic: Traffic
-) -> DirectStream:
-    """Read debugpy's first bytes before anything else can happen to its socket, and pass them on.
-
-    Returns:
-        The stream by which the rest is to be carried.
-    """
-    try:
-        async with timeout(GREETING_TIMEOUT):
-            greeting = await reader.read(READ_SIZE)
-    except (OSError, *TIMEOUT_ERRORS):
-        greeting = b""
-    if not greeting:
-        error = ConnectionLost("debugpy took the connection and did not answer")
-        stream.abort(error.sentence)
-        writer.transport.abort()
-        raise error
-    greeted = GreetedStream(stream)
-    await greeted.write(greeting)
-    traffic.sent += len(greeting)
-    return greeted

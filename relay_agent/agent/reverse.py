@@ -13,15 +13,14 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 
-from relay_agent.prefetch.stream import AskAhead
+from relay_agent.prefetch.layer import PrefetchLayer
 from relay_core.agent_api.metadata import StreamMetadata
 from relay_core.agent_api.requests import Ready
 from relay_core.errors import ConnectionLost
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
-from relay_core.net.streams.interposed import InterposedStream
-from relay_core.net.streams.pump import READ_SIZE, Traffic, pump, set_nodelay
-from relay_core.net.streams.stream import DirectStream
+from relay_core.net.streams.bridge import carry_bytes
+from relay_core.net.streams.endpoint import LocalEndpoint, listen_local
 from relay_core.net.tasks import TaskSet
 
 __all__ = ["dial_back"]
@@ -44,7 +43,7 @@ async def dial_back(
         connect: Makes the job's debugger connect to a port of this machine.
         driver: The client's session.
         stream: The client's wish.
-        ask_ahead: Whether the client can do with answers to what its editor has not asked yet.
+        ask_ahead: Whether the client uses what is prefetched for its editor.
 
     Raises:
         RelayDebugError: the job cannot; the client has been told nothing yet.
@@ -52,11 +51,11 @@ async def dial_back(
     """
     async with TaskSet() as connections:
 
-        def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            carrying = _carry(logical_port, driver, reader, writer, ask_ahead=ask_ahead)
+        def accepted(local: LocalEndpoint) -> None:
+            carrying = _carry(logical_port, driver, local, ask_ahead=ask_ahead)
             connections.spawn(carrying, name=f"dial back {logical_port}")
 
-        server = await asyncio.start_server(accepted, "127.0.0.1", 0, limit=READ_SIZE)
+        server = await listen_local(accepted, "127.0.0.1", 0)
         try:
             await connect(server.sockets[0].getsockname()[1])
             await stream.write(json.dumps(Ready().encode()).encode() + b"\n")
@@ -66,21 +65,10 @@ async def dial_back(
             server.close()
 
 
-async def _carry(
-    logical_port: int,
-    driver: SessionDriver,
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    *,
-    ask_ahead: bool,
-) -> None:
-    set_nodelay(writer)
-    traffic = Traffic()
+async def _carry(logical_port: int, driver: SessionDriver, local: LocalEndpoint, *, ask_ahead: bool) -> None:
     try:
-        stream: DirectStream = driver.open(logical_port, StreamMetadata(prefetch=ask_ahead).encode())
-        if ask_ahead:
-            stream = interposed = InterposedStream(stream, AskAhead())
-            interposed.inject_into(writer)
-        await pump(reader, writer, stream, traffic)
+        stream = driver.open(logical_port, StreamMetadata(prefetch=ask_ahead).encode())
+        await carry_bytes(local, stream, [PrefetchLayer()] if ask_ahead else [])
     except ConnectionLost as lost:
+        local.abort()
         logger.info("port %s: the editor's side ended: %s", logical_port, lost.reason or lost.sentence)

@@ -23,7 +23,7 @@ from relay_client.agents.events import describe_agent
 from relay_client.agents.new_role import retry_while_role_is_new
 from relay_client.agents.roster import Claim, Destination, Roster
 from relay_client.agents.search import Seeker
-from relay_client.ports.prefetch import answering
+from relay_client.prefetch.layer import PrefetchCacheLayer
 from relay_client.ui.text import printable
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.announcement import AgentId, AgentInfo
@@ -32,12 +32,12 @@ from relay_core.agent_api.requests import Request
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Credential
+from relay_core.layers.layer import Layer
 from relay_core.net.hybrid.connector import connect
 from relay_core.net.session.client import ClientTunnel, LinkStatus
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.secure_channel import TunnelIdentity
 from relay_core.net.session.stream import SessionStream
-from relay_core.net.streams.stream import DirectStream
 from relay_core.net.tasks import TaskSet
 from relay_core.net.websocket.handshake import WebSocket
 from relay_core.tunnel.events import StreamOpened
@@ -123,12 +123,8 @@ class Tunnels:
         tunnel = await self._tunnel_to(wanted)
         return tunnel.driver.open(wanted.port, StreamMetadata(_user()).encode())
 
-    async def open_for(self, writer: asyncio.StreamWriter, destination: Destination) -> DirectStream:
-        """Return a stream as `open` does, for a local program that may be an editor: some questions are answered here.
-
-        Args:
-            writer: Leads to the program.
-            destination: What serves the port.
+    async def open_for(self, destination: Destination) -> tuple[SessionStream, list[Layer]]:
+        """Return a stream as `open` does for a local program that may be an editor, and the layers to carry it through.
 
         Raises:
             As `open`.
@@ -136,7 +132,7 @@ class Tunnels:
         tunnel = await self._tunnel_to(destination)
         prefetch = not destination.is_forward and self._prefetches_with(tunnel)
         stream = tunnel.driver.open(destination.port, StreamMetadata(_user(), prefetch).encode())
-        return answering(stream, writer) if prefetch else stream
+        return stream, [PrefetchCacheLayer()] if prefetch else []
 
     def open_request(self, agent_id: AgentId, request: Request) -> SessionStream:
         """Return a stream for a request to one agent.

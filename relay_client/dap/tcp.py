@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from relay_core.errors import ConnectionLost
-from relay_core.net.streams.pump import close_writer, set_nodelay
 
 __all__ = ["TcpStream"]
 
@@ -18,7 +18,6 @@ class TcpStream:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        set_nodelay(writer)
 
     async def read(self) -> bytes:
         """Return the next bytes, or b"" at the end."""
@@ -41,7 +40,9 @@ class TcpStream:
 
     async def close(self) -> None:
         """End both directions."""
-        await close_writer(self._writer)
+        self._writer.close()
+        with contextlib.suppress(OSError):  # a peer that has gone already is fine
+            await self._writer.wait_closed()
 
     def abort(self, reason: str = "") -> None:  # noqa: ARG002 - TCP cannot tell it
         """Drop the connection."""

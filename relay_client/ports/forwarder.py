@@ -18,7 +18,7 @@ from relay_client.ports.local_port import LocalPort, debugger_ports
 from relay_client.ports.port_lock import PortLock, PortLocked
 from relay_client.ports.reverse import Reverse
 from relay_core.errors import LocalPortInUse, RelayDebugError, UsageError
-from relay_core.net.streams.pump import READ_SIZE
+from relay_core.net.streams.endpoint import LocalEndpoint, listen_local
 from relay_core.net.tasks import TaskSet
 
 __all__ = ["LOCAL_HOST", "Forwarder"]
@@ -101,11 +101,11 @@ class Forwarder:
         return self._may_reverse and lock.is_certain and not local.destination.is_forward
 
     async def _listen(self, local: LocalPort) -> asyncio.Server:
-        def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def accepted(endpoint: LocalEndpoint) -> None:
             name = f"port {local.port} connection {next(self._numbers)}"
-            self._connections.spawn(carry(self._tunnels, local, name, reader, writer), name=name)
+            self._connections.spawn(carry(self._tunnels, local, name, endpoint), name=name)
 
-        return await asyncio.start_server(accepted, LOCAL_HOST, local.port, limit=READ_SIZE)
+        return await listen_local(accepted, LOCAL_HOST, local.port)
 
     async def _reverse(self, port: int) -> None:
         try:

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
-from relay_client.ports.prefetch import answering
+from relay_client.prefetch.layer import PrefetchCacheLayer
 from relay_client.ui.text import printable
 from relay_core.agent_api.metadata import StreamMetadata
 from relay_core.agent_api.requests import Failure, Listen
@@ -24,7 +24,8 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
-from relay_core.net.streams.pump import READ_SIZE, Traffic, pump, set_nodelay
+from relay_core.net.streams.bridge import Traffic, carry_bytes
+from relay_core.net.streams.endpoint import connect_local
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.outcomes import ResetCode
@@ -121,18 +122,17 @@ class Reverse:
         """Connect one stream of the job to the editor."""
         try:
             async with timeout(DIAL_TIMEOUT):
-                reader, writer = await asyncio.open_connection(LOCAL_HOST, self._port, limit=READ_SIZE)
+                local = await connect_local(LOCAL_HOST, self._port)
         except (OSError, *TIMEOUT_ERRORS):
             driver.refuse(stream, ResetCode.UNREACHABLE, f"no editor listens on port {self._port} any more")
             self._over.set()
             return
-        set_nodelay(writer)
         driver.accept(stream)
         self._told = ""
         logger.info("port %d: the job has dialled the editor", self._port)
         traffic = Traffic()
         try:
-            await pump(reader, writer, answering(stream, writer) if ask_ahead else stream, traffic)
+            await carry_bytes(local, stream, [PrefetchCacheLayer()] if ask_ahead else [], traffic=traffic)
             logger.info("port %d: closed (%d bytes sent, %d received)", self._port, traffic.sent, traffic.received)
         except RelayDebugError as error:
             logger.warning("port %d: lost: %s", self._port, error.sentence)

@@ -1,63 +1,75 @@
-"""A pair of connected in-memory `ByteStream`s, and real local servers to pump to."""
+"""A pair of streams that are connected without a session, and real local servers to carry to."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from relay_core.errors import ConnectionLost
+from relay_core.net.session.stream import SessionStream, StreamOwner
 from relay_core.net.streams.stream import ByteStream
 from relay_core.net.tasks import TaskSet
+from relay_core.tunnel.outcomes import ResetCode
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-class MemoryStream:
-    """One end of a pair; half-close works, an abort is a ConnectionLost at the other end."""
+class MemoryStream(SessionStream):
+    """One end of a pair, joined without a session: half-close works, an abort is a ConnectionLost at the other end."""
 
-    def __init__(self) -> None:
-        self.peer: MemoryStream | None = None
-        self.aborted = False
-        self.closed = False
-        self._incoming: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=4)
-        self._ended = False
+    def __init__(self, window: int) -> None:
+        self._wire = Wire(window)
+        super().__init__(self._wire, 1)
 
-    async def read(self) -> bytes:
-        if self._ended:
-            return b""
-        data = await self._incoming.get()
-        if data is None:
-            raise ConnectionLost("the other end was aborted")
-        self._ended = data == b""
-        return data
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
-    async def write(self, data: bytes) -> None:
-        if data:
-            await self.peer._incoming.put(data)
+    @property
+    def aborted(self) -> bool:
+        return self._wire.was_reset
 
-    def write_some(self, data: bytes) -> int:
-        return 0
 
-    def offer_to(self, take: Callable[[bytes], bool]) -> None:
+class Wire(StreamOwner):
+    """Carries what one end sends to the other, one turn of the event loop later, as far as that one consumes it."""
+
+    def __init__(self, window: int) -> None:
+        self.far_end: MemoryStream
+        self.was_reset = False
+        self._credit = window
+        self._blocked = False
+
+    def send(self, stream_id: int, data: bytes | memoryview) -> int:
+        taken = min(len(data), self._credit)
+        self._credit -= taken
+        self._blocked = taken < len(data)
+        if taken:
+            self._later(self.far_end.deliver, bytes(data[:taken]))
+        return taken
+
+    def send_eof(self, stream_id: int) -> None:
+        self._later(self.far_end.deliver_eof)
+
+    def reset(self, stream_id: int, code: ResetCode, text: str) -> None:
+        self.was_reset = True
+        self._later(self.far_end.break_off, ConnectionLost("the other end was aborted"))
+
+    def forget(self, stream_id: int) -> None:
         pass
 
-    async def write_eof(self) -> None:
-        await self.peer._incoming.put(b"")
+    def consumed(self, stream_id: int, size: int) -> None:
+        wire = self.far_end._wire
+        wire._credit += size
+        if wire._blocked:
+            self._later(self.far_end.deliver_room)
 
-    async def close(self) -> None:
-        self.closed = True
-
-    def abort(self, reason: str = "") -> None:
-        if not self.aborted:
-            self.aborted = True
-            peer = self.peer._incoming
-            while peer.full():
-                peer.get_nowait()
-            peer.put_nowait(None)
+    def _later(self, call: Callable[..., None], *arguments: object) -> None:
+        asyncio.get_running_loop().call_soon(call, *arguments)
 
 
-def stream_pair() -> tuple[MemoryStream, MemoryStream]:
-    left, right = MemoryStream(), MemoryStream()
-    left.peer, right.peer = right, left
+def stream_pair(window: int = 256 * 1024) -> tuple[MemoryStream, MemoryStream]:
+    """Return two ends, of which each may be so many bytes ahead of the other's consumer."""
+    left, right = MemoryStream(window), MemoryStream(window)
+    left._wire.far_end, right._wire.far_end = right, left
     return left, right
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.memory import keep_freed_memory
+from relay_core.net.session.open_streams import OpenStreams
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.transport import Transport
 from relay_core.net.tasks import run_together
@@ -35,24 +36,10 @@ from relay_core.tunnel.outcomes import ResetCode
 from relay_core.tunnel.payloads import Target
 from relay_core.tunnel.session import Session
 
-__all__ = ["SessionDriver", "StreamBroken"]
+__all__ = ["SessionDriver"]
 
 WRITE_SIZE = 128 * 1024
 """Bytes taken from the session at a time: enough to fill TLS records, little enough to be overtaken soon."""
-
-
-class StreamBroken(ConnectionLost):
-    """The peer reset one stream, or refused to open it.
-
-    Args:
-        reset: Why.
-        text: The peer's sentence, or "".
-    """
-
-    def __init__(self, reset: ResetCode, text: str) -> None:
-        what = text or reset.name.lower().replace("_", " ")
-        super().__init__(f"the other side ended the connection: {what}", reason=what)
-        self.reset = reset
 
 
 class SessionDriver:
@@ -86,16 +73,17 @@ class SessionDriver:
         self._on_open = on_open
         self._on_status = on_status
         self._on_round_trip = on_round_trip
-        self._on_streams = on_streams
         self._on_over = on_over
-        self._streams: dict[int, SessionStream] = {}
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
+        self._streams = OpenStreams(session, self, now=self._now, on_change=on_streams)
         self._work = asyncio.Event()
         """Set when a writing task should look again."""
         self._idle: tuple[Transport, int] | None = None
         """The transport whose writing task has nothing to do, and its epoch."""
         self._dispatching = False
+        self._more = False
+        """A handler of events has given the session more to send."""
         self._transports: dict[int, Transport] = {}
         self._deaths: dict[int, str] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -137,7 +125,7 @@ class SessionDriver:
             if self._idle == (transport, epoch):
                 self._idle = None
             self.session.transport_lost(epoch, self._now())
-            self._after()
+            self.follow_up()
             if self.session.over:
                 await transport.close()
             transport.abort()
@@ -158,7 +146,8 @@ class SessionDriver:
     def _fill(self, transport: Transport, epoch: int) -> None:
         """Send all that can leave now."""
         size = WRITE_SIZE
-        while size >= WRITE_SIZE and transport.has_room:
+        while (size >= WRITE_SIZE or self._more) and transport.has_room:
+            self._more = False
             buffers = self.session.data_to_send(epoch, self._now(), WRITE_SIZE)
             if buffers:
                 transport.write(buffers)
@@ -171,7 +160,7 @@ class SessionDriver:
     def _receive(self, epoch: int, data: bytes) -> None:
         self.heard_at = self._now()
         self.session.receive_data(epoch, data, self.heard_at)
-        self._after()
+        self.follow_up()
 
     # The owner:
 
@@ -182,39 +171,39 @@ class SessionDriver:
             ConnectionLost: the session is over.
             StreamLimitReached: too many are open.
         """
-        stream = self._add(self.session.streams.open(target, metadata))
-        self._after()
+        stream = self._streams.add(self.session.streams.open(target, metadata))
+        self.follow_up()
         return stream
 
     def accept(self, stream: SessionStream) -> None:
         """Accept a stream that the peer opened."""
         self.session.streams.accept(stream.id)
-        self._after()
+        self.follow_up()
 
     def refuse(self, stream: SessionStream, code: ResetCode, text: str) -> None:
         """Refuse a stream that the peer opened."""
-        self.forget(stream.id)
+        self._streams.forget(stream.id)
         self.session.streams.refuse(stream.id, code, text)
-        self._after()
+        self.follow_up()
 
     def send_status(self, status: Mapping[str, object]) -> None:
         """Tell the peer the present status."""
         self.session.send_status(status)
-        self._after()
+        self.follow_up()
 
     def catch_up(self) -> None:
         """Handle what a handshake did to the session: a refused resume may have ended it."""
-        self._after()
+        self.follow_up()
 
     def probe(self, seconds: float) -> None:
         """Ask the peer for a sign of life within `seconds`; otherwise the transport is dead."""
         self.session.probe(self._now(), seconds)
-        self._after()
+        self.follow_up()
 
     async def close(self, text: str, *, within: float) -> None:
         """End the session: in order if the peer confirms within so many seconds, else at once."""
         self.session.close(text)
-        self._after()
+        self.follow_up()
         if self.session.attached:
             with contextlib.suppress(*TIMEOUT_ERRORS):
                 async with timeout(within):
@@ -224,47 +213,14 @@ class SessionDriver:
     def abort(self, text: str) -> None:
         """End the session at once."""
         self.session.abort(text)
-        self._after()
-
-    # Streams:
-
-    def send(self, stream_id: int, data: bytes | memoryview, broken: ConnectionLost | None) -> int:
-        """Hand bytes of a stream to the session and return how many it took."""
-        if broken is not None:
-            raise broken
-        taken = self.session.streams.send(stream_id, data)
-        self._after()
-        return taken
-
-    def send_eof(self, stream_id: int, broken: ConnectionLost | None) -> None:
-        """End a stream's sending direction."""
-        if broken is not None:
-            raise broken
-        self.session.streams.send_eof(stream_id)
-        self._after()
-
-    def reset(self, stream_id: int, code: ResetCode, text: str) -> None:
-        """Reset a stream."""
-        self.forget(stream_id)
-        self.session.streams.reset(stream_id, code, text)
-        self._after()
-
-    def forget(self, stream_id: int) -> None:
-        """Both directions of a stream have ended; what was received is with its reader."""
-        self._streams.pop(stream_id, None)
-        self._on_streams()
-
-    def consumed(self, stream_id: int, size: int) -> None:
-        """Give back credit."""
-        if self.session.streams.consumed(stream_id, size, self._now()):
-            self._send()
+        self.follow_up()
 
     # Events and time:
 
-    def _after(self) -> None:
+    def follow_up(self) -> None:
         """Do what every call of the session asks for: hand out events, send, arm the timer."""
         self._dispatch()
-        self._send()
+        self.send_soon()
         self._arm()
 
     def _dispatch(self) -> None:
@@ -279,9 +235,10 @@ class SessionDriver:
         finally:
             self._dispatching = False
 
-    def _send(self) -> None:
+    def send_soon(self) -> None:
         """Send now what can leave now, once all events are handed out; leave the rest to the writing task."""
         if self._dispatching:
+            self._more = True
             return
         if self._idle is not None:
             transport, epoch = self._idle
@@ -291,20 +248,9 @@ class SessionDriver:
             self._idle = None
         self._work.set()
 
-    def _handle(self, event: Event) -> None:  # noqa: C901, PLR0912 - one line for each event
-        if isinstance(event, DataReceived):
-            if stream := self._streams.get(event.stream):
-                stream.deliver(event.data)
-        elif isinstance(event, StreamWritable):
-            if stream := self._streams.get(event.stream):
-                stream.deliver_room()
-        elif isinstance(event, EofReceived):
-            if stream := self._streams.get(event.stream):
-                stream.deliver_eof()
-        elif isinstance(event, StreamReset):
-            if stream := self._streams.get(event.stream):
-                self.forget(event.stream)
-                stream.break_off(StreamBroken(event.code, event.text))
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, (DataReceived, StreamWritable, EofReceived, StreamReset)):
+            self._streams.handle(event)
         elif isinstance(event, StreamOpened):
             self._opened(event)
         elif isinstance(event, StatusReceived):
@@ -319,7 +265,7 @@ class SessionDriver:
             self._finish(event)
 
     def _opened(self, event: StreamOpened) -> None:
-        stream = self._add(event.stream)
+        stream = self._streams.add(event.stream)
         if self._on_open is None:
             self.refuse(stream, ResetCode.NOT_ALLOWED, "this side accepts no streams")
         else:
@@ -327,19 +273,12 @@ class SessionDriver:
 
     def _finish(self, event: SessionOver) -> None:
         error = ConnectionLost(f"the tunnel session has ended: {event.text or event.reason.value}")
-        for stream in list(self._streams.values()):
-            stream.break_off(error)
-        self._streams.clear()
+        self._streams.break_all(error)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self.over.set()
         self._on_over()
-
-    def _add(self, stream_id: int) -> SessionStream:
-        stream = self._streams[stream_id] = SessionStream(self, stream_id)
-        self._on_streams()
-        return stream
 
     def _arm(self) -> None:
         """Have the session ticked at its next deadline; a timer that is early only looks again."""
@@ -355,4 +294,4 @@ class SessionDriver:
     def _tick(self) -> None:
         self._timer = None
         self.session.tick(self._now())
-        self._after()
+        self.follow_up()

@@ -1,20 +1,71 @@
-"""The seam between what carries bytes and what uses them.
+"""The seam between what carries bytes to the peer and what uses them.
 
-A `ByteStream` is one TCP connection's worth of bytes on its way to the other side: a stream inside a tunnel session
-(`relay_core.net.session.stream`), or a rendezvous websocket (`relay_core.net.rendezvous`). The pump, the agent and the
-client know only this.
+A stream is one TCP connection's worth of bytes on its way to the other side, such as a stream of a tunnel session
+(`relay_core.net.session.stream`). It has two faces:
+
+  * `PeerStream` pushes: bytes are handed over as they come, in the same turn of the event loop, and back-pressure is a
+    pair of calls. All bytes between a local socket and the peer take this way (`relay_core.net.streams.bridge`).
+  * `ByteStream` is pulled: for those who send a request and wait for its answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["ByteStream", "DirectStream"]
+from relay_core.errors import ConnectionLost
+
+__all__ = ["ByteStream", "PeerHandler", "PeerStream"]
+
+
+class PeerHandler(Protocol):
+    """Is given what happens on a stream; must not raise."""
+
+    def peer_data(self, data: bytes) -> None:
+        """Take bytes of the peer, at least one."""
+
+    def peer_eof(self) -> None:
+        """The peer has ended its direction; there will be no more bytes."""
+
+    def peer_lost(self, error: ConnectionLost) -> None:
+        """The stream is gone, in both directions; nothing else will be called."""
+
+    def peer_writing_paused(self) -> None:
+        """The stream takes more than it can send on: send it nothing else for now."""
+
+    def peer_writing_resumed(self) -> None:
+        """The stream can send on again."""
+
+
+class PeerStream(Protocol):
+    """A reliable, ordered, bidirectional stream of bytes with back-pressure, which pushes."""
+
+    def deliver_to(self, handler: PeerHandler) -> None:
+        """Hand over what has come so far, and from now on what comes, as it comes."""
+
+    def detach(self) -> None:
+        """Keep what comes for the next handler, or for `read`."""
+
+    def send(self, data: bytes) -> None:
+        """Send bytes, or drop them if the stream is lost; what cannot leave is kept, and the handler is paused."""
+
+    def send_eof(self) -> None:
+        """End this direction behind what was sent; the other one stays open."""
+
+    def pause_reading(self) -> None:
+        """Hand over nothing until `resume_reading`; the peer is slowed down once its window is full."""
+
+    def resume_reading(self) -> None:
+        """Hand over what has come meanwhile, and what comes."""
+
+    def abort(self, reason: str = "") -> None:
+        """Drop the stream at once; the peer sees a broken connection, not an end, and the reason if it can be told."""
+
+    async def close(self) -> None:
+        """End both directions in order: what was sent is delivered, what still comes is dropped."""
 
 
 class ByteStream(Protocol):
-    """A reliable, ordered, bidirectional stream of bytes with back-pressure."""
+    """A reliable, ordered, bidirectional stream of bytes with back-pressure, which is pulled."""
 
     async def read(self) -> bytes:
         """Return the next bytes, at least one, or b"" once the peer has ended its direction.
@@ -40,21 +91,3 @@ class ByteStream(Protocol):
 
     def abort(self, reason: str = "") -> None:
         """Drop the stream at once; the peer sees a broken connection, not an end, and the reason if it can be told."""
-
-
-class DirectStream(ByteStream, Protocol):
-    """A stream that can do without a task for each direction while there is nothing to wait for.
-
-    A task costs two turns of the event loop for each message: one to wake it, one to let it wait again. A carrier that
-    cannot do better takes nothing and offers nothing; then the tasks do it all.
-    """
-
-    def write_some(self, data: bytes) -> int:
-        """Send what can be sent without waiting, and return how many bytes that was."""
-
-    def offer_to(self, take: Callable[[bytes], bool]) -> None:
-        """Offer what arrives while somebody waits in `read`: `read` does not return what `take` has taken.
-
-        Args:
-            take: Takes all or nothing, and says which; `take(b"")` says whether it would take anything.
-        """

@@ -8,11 +8,11 @@ import struct
 import pytest
 
 from relay_agent.agent import dial
-from relay_agent.agent.adapter_greeting import GREETING_TIME
 from relay_agent.agent.dial import serve_stream
 from relay_agent.agent.port_targets import PortTarget
+from relay_core.dap.adapter_greeting import GREETING_LIMIT
 from relay_core.errors import ConnectionLost, ProtocolError
-from relay_core.net.streams.pump import Traffic
+from relay_core.net.streams.bridge import Traffic
 from tests.support.ports import free_port
 from tests.support.streams import echo, local_server, read_all, stream_pair
 
@@ -128,7 +128,7 @@ async def test_all_of_the_greeting_is_read_before_the_adapter_is_closed(how: str
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(reader.read(), 0.1)
         writer.write(b'Sockets"}')
-        assert b"" == await asyncio.wait_for(reader.read(), GREETING_TIME / 2)
+        assert b"" == await asyncio.wait_for(reader.read(), GREETING_LIMIT / 2)
         greeted.set()
 
     left, greeted = asyncio.Event(), asyncio.Event()

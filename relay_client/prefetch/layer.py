@@ -6,7 +6,6 @@ editor says anything else than a question or the debugger says that something ha
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 
 from relay_core.dap.framing import encode
@@ -26,10 +25,9 @@ from relay_core.dap.prefetch import (
     parse,
 )
 from relay_core.dap.splitter import MAX_WHOLE, Cutter
-from relay_core.net.streams.interposed import InterposedStream, Interposer
-from relay_core.net.streams.stream import DirectStream
+from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
 
-__all__ = ["AnswerAhead", "answering"]
+__all__ = ["PrefetchCacheLayer"]
 
 PROMPT = 1.0
 """Seconds between what an editor is told and its next question if it asks by itself; people are slower. VS Code lets
@@ -40,15 +38,8 @@ CHANGES = (b'"continued"', b'"exited"', b'"invalidated"', b'"stopped"', b'"termi
 """Events after which answers are not true any more."""
 
 
-def answering(stream: DirectStream, writer: asyncio.StreamWriter) -> DirectStream:
-    """Return a stream to a debugger, on which an agent asks ahead, for an editor that `writer` leads to."""
-    interposed = InterposedStream(stream, AnswerAhead())
-    interposed.inject_into(writer)
-    return interposed
-
-
-class AnswerAhead(Interposer):
-    """One editor's connection."""
+class PrefetchCacheLayer(Layer):
+    """One editor's connection: the editor is the local program, the agent is the peer."""
 
     def __init__(self) -> None:
         self._from_editor = Cutter()
@@ -71,9 +62,9 @@ class AnswerAhead(Interposer):
         """Number of the editor's last request that may change something."""
 
     def __repr__(self) -> str:
-        return f"<AnswerAhead plan={len(self._plan)} ahead={len(self._ahead)}>"
+        return f"<PrefetchCacheLayer plan={len(self._plan)} ahead={len(self._ahead)}>"
 
-    def written(self, data: bytes, now: float) -> tuple[bytes, bytes]:
+    def receive_local(self, data: bytes, now: float) -> list[Output]:
         """Take bytes of the editor; return those for the agent, and answers."""
         onward: list[bytes] = []
         back: list[bytes] = []
@@ -89,9 +80,11 @@ class AnswerAhead(Interposer):
             if request and request["command"] in RESUMING:
                 onward.append(self._tell_plan(now))
             onward.append(piece.raw)
-        return b"".join(onward), b"".join(back)
+        outputs: list[Output] = [ToPeer(b"".join(onward))] if onward else []
+        answers = b"".join(back)  # nothing is said to a question whose answer is under way
+        return [*outputs, ToLocal(answers)] if answers else outputs
 
-    def arrived(self, data: bytes, now: float) -> bytes:
+    def receive_peer(self, data: bytes, now: float) -> list[Output]:
         """Take bytes of the agent; return those for the editor."""
         told = []
         for piece in self._from_agent.feed(data):
@@ -102,15 +95,23 @@ class AnswerAhead(Interposer):
                 told.append(piece.raw)
             else:
                 told += self._learn(news, now)
-        return b"".join(told)
+        return [ToLocal(b"".join(told))] if told else []
 
-    def arrived_end(self) -> bytes:
-        """Return what the agent has begun to say."""
-        return self._from_agent.end()
+    def receive_peer_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
+        """Pass the end on, behind what the agent has begun to say."""
+        rest = self._from_agent.end()
+        return [ToLocal(rest), EndLocal()] if rest else [EndLocal()]
 
-    def written_end(self) -> bytes:
-        """Return what the editor has begun to say."""
-        return self._from_editor.end()
+    def receive_peer_lost(self, now: float) -> list[Output]:
+        """Pass on what the agent has begun to say, and then the loss."""
+        rest = self._from_agent.end()
+        outputs = super().receive_peer_lost(now)
+        return [ToLocal(rest), *outputs] if rest else outputs
+
+    def receive_local_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
+        """Pass the end on, behind what the editor has begun to say."""
+        rest = self._from_editor.end()
+        return [ToPeer(rest), EndPeer()] if rest else [EndPeer()]
 
     # From the editor:
 

@@ -1,4 +1,4 @@
-"""Facts about the pump between a local connection and a stream."""
+"""Facts about what joins a local connection and a stream."""
 
 import asyncio
 import contextlib
@@ -10,17 +10,18 @@ from collections.abc import AsyncIterator
 import pytest
 
 from relay_core.errors import ConnectionLost
-from relay_core.net.streams.pump import Traffic, pump, set_nodelay
+from relay_core.net.streams.bridge import Traffic, carry_bytes
+from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
 from tests.support.streams import echo, local_server, read_all, stream_pair
 
 
 @contextlib.asynccontextmanager
-async def connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+async def connected(port: int) -> AsyncIterator[LocalEndpoint]:
+    local = await connect_local("127.0.0.1", port)
     try:
-        yield reader, writer
+        yield local
     finally:
-        writer.transport.abort()
+        local.abort()
 
 
 async def test_half_close_goes_both_ways() -> None:
@@ -30,13 +31,13 @@ async def test_half_close_goes_both_ways() -> None:
         writer.write(str(len(await reader.read())).encode())
 
     ours, theirs = stream_pair()
-    async with local_server(answer_after_eof) as (port, _), connected(port) as (reader, writer):
-        pumping = asyncio.ensure_future(pump(reader, writer, theirs, Traffic()))
+    async with local_server(answer_after_eof) as (port, _), connected(port) as local:
+        carrying = asyncio.ensure_future(carry_bytes(local, theirs))
         for _ in range(100):
             await ours.write(bytes(1000))
         await ours.write_eof()
         assert await read_all(ours) == b"100000"
-        await pumping
+        await carrying
         assert theirs.closed
 
 
@@ -44,13 +45,13 @@ async def test_traffic_counts_both_directions() -> None:
     """The counters hold what was carried."""
     ours, theirs = stream_pair()
     data = os.urandom(200_000)
-    async with local_server(echo) as (port, _), connected(port) as (reader, writer):
+    async with local_server(echo) as (port, _), connected(port) as local:
         traffic = Traffic()
-        pumping = asyncio.ensure_future(pump(reader, writer, theirs, traffic))
+        carrying = asyncio.ensure_future(carry_bytes(local, theirs, traffic=traffic))
         await ours.write(data)
         await ours.write_eof()
         assert data == await read_all(ours)
-        await pumping
+        await carrying
     assert Traffic(sent=200_000, received=200_000) == traffic
 
 
@@ -64,10 +65,10 @@ async def test_a_broken_stream_resets_the_local_connection() -> None:
         ended.set()
 
     ours, theirs = stream_pair()
-    async with local_server(note_end) as (port, _), connected(port) as (reader, writer):
+    async with local_server(note_end) as (port, _), connected(port) as local:
         ours.abort()
         with pytest.raises(ConnectionLost):
-            await pump(reader, writer, theirs, Traffic())
+            await carry_bytes(local, theirs)
         await asyncio.wait_for(ended.wait(), 10)
 
 
@@ -80,33 +81,26 @@ async def test_a_reset_local_connection_aborts_the_stream() -> None:
         writer.transport.abort()
 
     ours, theirs = stream_pair()
-    async with local_server(reset) as (port, _), connected(port) as (reader, writer):
+    async with local_server(reset) as (port, _), connected(port) as local:
         await ours.write(b"x")
         with pytest.raises(ConnectionLost, match="local connection broke"):
-            await pump(reader, writer, theirs, Traffic())
+            await carry_bytes(local, theirs)
         with pytest.raises(ConnectionLost):
             await ours.read()
 
 
 async def test_cancelling_never_waits_for_a_reader() -> None:
-    """A pump whose target does not read can be cancelled at once."""
+    """A connection whose target does not read can be cancelled at once."""
 
     async def never_reads(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
     ours, theirs = stream_pair()
-    async with local_server(never_reads) as (port, _), connected(port) as (reader, writer):
-        pumping = asyncio.ensure_future(pump(reader, writer, theirs, Traffic()))
+    async with local_server(never_reads) as (port, _), connected(port) as local:
+        carrying = asyncio.ensure_future(carry_bytes(local, theirs))
         with contextlib.suppress(asyncio.TimeoutError):
             while True:
                 await asyncio.wait_for(ours.write(bytes(1 << 20)), 0.5)
-        pumping.cancel()
-        done, _ = await asyncio.wait({pumping}, timeout=5)
-        assert pumping in done
-
-
-async def test_nodelay_is_set() -> None:
-    """Small messages leave at once."""
-    async with local_server(echo) as (port, _), connected(port) as (_, writer):
-        set_nodelay(writer)
-        assert writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        carrying.cancel()
+        done, _ = await asyncio.wait({carrying}, timeout=5)
+        assert carrying in done

@@ -1,8 +1,8 @@
-"""The agent's part of `relay_core.dap.prefetch`, in the stream of one debugger.
+"""The agent's layer for prefetching (`relay_core.dap.prefetch`), in the stream of one debugger.
 
-It asks debugpy what the editor is going to ask; or a process that says it asks by itself gets the plan, and the agent
-only keeps to itself what the two tell each other (`relay_agent.prefetch.pydevd`). Nothing that editor and debugpy
-say is delayed, dropped or made different.
+It sends debugpy the requests of the client's prefetch set; or, beside a process that prefetches itself
+(`relay_agent.prefetch.pydevd`), it hands the set down and passes the results on. Nothing that editor and debugpy send
+each other is delayed, dropped or changed.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from relay_core.dap.framing import MAX_BODY, encode
 from relay_core.dap.messages import Arguments, Request
 from relay_core.dap.prefetch import arguments_of, parse
 from relay_core.dap.splitter import MAX_WHOLE, Cutter
-from relay_core.net.streams.interposed import Interposer
+from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
 
-__all__ = ["AskAhead"]
+__all__ = ["PrefetchLayer"]
 
-_HEARD = (b'"stopped"', b'"%b"' % prefetch.ASKS_ITSELF.encode())
+_EVENTS = (b'"stopped"', b'"%b"' % prefetch.ASKS_ITSELF.encode())
 """Events that mean something here, as they stand in JSON."""
 
 
-class AskAhead(Interposer):
-    """One debugger's connection."""
+class PrefetchLayer(Layer):
+    """One debugger's connection: debugpy is the local program, the client is the peer."""
 
     def __init__(self) -> None:
         self._from_editor = Cutter()
         self._from_debugger = Cutter()
         self._asking = Asking()
         self._job_asks = False
-        """Whether the process has said that it asks by itself."""
+        """Whether the process has said that it prefetches itself."""
         self._new_plan: Arguments = {}
-        """What a process that asks by itself has not been told."""
+        """The prefetch set, if a process that prefetches itself does not have it yet."""
         self._after = 0
         """Number of the last request of the editor that may change something."""
 
     def __repr__(self) -> str:
-        return f"<AskAhead {'by the job' if self._job_asks else self._asking!r}>"
+        return f"<PrefetchLayer {'by the job' if self._job_asks else self._asking!r}>"
 
-    def arrived(self, data: bytes, now: float) -> bytes:  # noqa: ARG002 - nothing here takes time
+    def receive_peer(self, data: bytes, now: float) -> list[Output]:  # noqa: ARG002 - nothing here takes time
         """Take bytes of the client; return those for debugpy."""
         onward: list[bytes] = []
         for piece in self._from_editor.feed(data):
@@ -54,9 +54,9 @@ class AskAhead(Interposer):
                 onward.append(encode(self._with_plan(request)))
             else:
                 onward.append(piece.raw)
-        return b"".join(onward)
+        return [ToLocal(b"".join(onward))] if onward else []
 
-    def written(self, data: bytes, now: float) -> tuple[bytes, bytes]:
+    def receive_local(self, data: bytes, now: float) -> list[Output]:
         """Take bytes of debugpy; return those for the client, and requests for debugpy."""
         onward, requests = [], b""
         # No answer of ours may slip through:
@@ -65,18 +65,27 @@ class AskAhead(Interposer):
             told, asked = self._hear(piece.raw, piece.body, now)
             onward.append(told)
             requests += asked
-        return b"".join(onward), requests
+        outputs: list[Output] = [ToPeer(to_peer)] if (to_peer := b"".join(onward)) else []
+        return [*outputs, ToLocal(requests)] if requests else outputs
 
-    def arrived_end(self) -> bytes:
-        """Return what the client has begun to say."""
-        return self._from_editor.end()
+    def receive_peer_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
+        """Pass the end on, behind what the client has begun to say."""
+        rest = self._from_editor.end()
+        return [ToLocal(rest), EndLocal()] if rest else [EndLocal()]
 
-    def written_end(self) -> bytes:
-        """Return what debugpy has begun to say."""
-        return self._from_debugger.end()
+    def receive_peer_lost(self, now: float) -> list[Output]:
+        """Pass on what the client has begun to say, and then the loss."""
+        rest = self._from_editor.end()
+        outputs = super().receive_peer_lost(now)
+        return [ToLocal(rest), *outputs] if rest else outputs
+
+    def receive_local_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
+        """Pass the end on, behind what debugpy has begun to say."""
+        rest = self._from_debugger.end()
+        return [ToPeer(rest), EndPeer()] if rest else [EndPeer()]
 
     def _with_plan(self, request: Request) -> Request:
-        """Return a request at which the process resumes, with what it must know to ask by itself at the next stop."""
+        """Return a request at which the process resumes, with what it needs to prefetch at the next stop."""
         plan, self._new_plan = {**self._new_plan, "after": self._after}, {}
         return {**request, "arguments": {**arguments_of(request), prefetch.PLAN: plan}}
 
@@ -87,7 +96,7 @@ class AskAhead(Interposer):
         if self._asking.is_waiting and b'"response"' in body and (response := parse(body, "response")):
             if self._asking.has_asked(response):
                 return self._send(self._asking.answered(response, len(body), now))
-        elif any(name in body for name in _HEARD) and (event := parse(body, "event")):
+        elif any(name in body for name in _EVENTS) and (event := parse(body, "event")):
             match event:
                 case {"event": "stopped", "body": {prefetch.NEWS: news, **stop}}:
                     event["body"] = stop

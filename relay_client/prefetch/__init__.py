@@ -1,0 +1,1 @@
+"""DAP requests of the editor that are answered from what the agent has prefetched."""
