@@ -3,7 +3,7 @@
     python -m tests.bench.rendezvous agent|client CONNECTION_FILE CA_FILE PORT
 
 The agent carries what it is offered to 127.0.0.1:PORT; the client carries what connects to a port of its own, printed
-first. It has what the tunnel has below it: the same relay, credentials, pump and outer TLS. It has no inner TLS.
+first. It has what the tunnel has below it: the same relay, credentials, local sockets and outer TLS. It has no inner TLS.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import sys
 from relay_core.auth import credential_from_connection_string, find_connection_string
 from relay_core.errors import RelayDebugError
 from relay_core.net import HybridConnectionListener, connect
-from relay_core.net.streams.pump import READ_SIZE, Traffic, pump, set_nodelay
+from relay_core.net.streams.bridge import carry_bytes
+from relay_core.net.streams.endpoint import LocalEndpoint, connect_local, listen_local
 from relay_core.net.tasks import TaskSet
 from relay_core.net.tls import client_tls
 from relay_core.program.run import run_until_stopped
@@ -29,9 +30,7 @@ async def agent(connection_file: str, ca_file: str, port: int) -> None:
     async def serve(offer) -> None:
         with contextlib.suppress(RelayDebugError):
             websocket = await offer.accept()
-            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=READ_SIZE)
-            set_nodelay(writer)
-            await pump(reader, writer, RendezvousStream(websocket), Traffic())
+            await carry_bytes(await connect_local("127.0.0.1", port), RendezvousStream(websocket))
 
     credential = credential_from_connection_string(found)
     async with (
@@ -49,19 +48,13 @@ async def client(connection_file: str, ca_file: str) -> None:
     found = find_connection_string(file=connection_file)
     credential, tls = credential_from_connection_string(found), client_tls(ca_file)
 
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        set_nodelay(writer)
+    async def carry(local: LocalEndpoint) -> None:
         with contextlib.suppress(RelayDebugError):
             websocket = await connect(found.endpoint(), credential, tls=tls)
-            await pump(reader, writer, RendezvousStream(websocket), Traffic())
+            await carry_bytes(local, RendezvousStream(websocket))
 
     async with TaskSet() as tasks:
-        server = await asyncio.start_server(
-            lambda reader, writer: tasks.spawn(carry(reader, writer), name="connection") and None,
-            "127.0.0.1",
-            0,
-            limit=READ_SIZE,
-        )
+        server = await listen_local(lambda local: tasks.spawn(carry(local), name="connection") and None, "127.0.0.1", 0)
         print(server.sockets[0].getsockname()[1], flush=True)
         await asyncio.Event().wait()
 

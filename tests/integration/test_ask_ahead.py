@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_agent.prefetch.stream import AskAhead
+from relay_agent.prefetch.layer import PrefetchLayer
 from relay_client.agents.tunnels import Tunnels
 from relay_client.demo.chaos import ChaosProxy
 from relay_client.ports.forwarder import Forwarder
-from relay_client.ports.prefetch import AnswerAhead
+from relay_client.prefetch.layer import PrefetchCacheLayer
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.dap.prefetch import ASKS_ITSELF, NEWS, PLAN
 from relay_core.dap.splitter import MAX_WHOLE
@@ -29,7 +29,7 @@ from tests.support.ports import free_port
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import running_job
 from tests.support.scripted_adapter import ScriptedAdapter, ScriptedJob
-from tests.support.streams import echo, local_server
+from tests.support.streams import echo, local_server, split
 from tests.support.tunnel import tunnelled, tunnelled_to
 
 STOPS = 8
@@ -41,7 +41,7 @@ class Wire:
 
     def __init__(self, adapter: ScriptedAdapter) -> None:
         self.now = 100.0
-        self.client, self.agent, self.adapter = AnswerAhead(), AskAhead(), adapter
+        self.client, self.agent, self.adapter = PrefetchCacheLayer(), PrefetchLayer(), adapter
         self.up, self.down = bytearray(), bytearray()
         self.decoder = MessageDecoder()
         self.heard: deque[Message] = deque()
@@ -51,7 +51,7 @@ class Wire:
         """The editor sends a request; its number is returned."""
         self.seq += 1
         request = {"seq": self.seq, "type": "request", "command": command, "arguments": arguments}
-        onward, back = self.client.written(encode(request), self.now)
+        onward, back = split(self.client.receive_local(encode(request), self.now))
         self.up += onward
         self.hear(back)
         return self.seq
@@ -61,14 +61,14 @@ class Wire:
 
     def move_up(self, size: int) -> None:
         data, self.up = bytes(self.up[:size]), self.up[size:]
-        self.adapter.receive(self.agent.arrived(data, self.now))
+        self.adapter.receive(split(self.agent.receive_peer(data, self.now))[1])
 
     def move_down(self, size: int) -> None:
         data, self.down = bytes(self.down[:size]), self.down[size:]
-        self.hear(self.client.arrived(data, self.now))
+        self.hear(split(self.client.receive_peer(data, self.now))[1])
 
     def work(self) -> None:
-        onward, requests = self.agent.written(self.adapter.work(), self.now)
+        onward, requests = split(self.agent.receive_local(self.adapter.work(), self.now))
         self.down += onward
         self.adapter.receive(requests)
 
@@ -137,14 +137,14 @@ messages = st.builds(
 @given(st.lists(st.tuples(st.booleans(), messages), max_size=12))
 def test_any_messages_through_client_and_agent(said):
     """Nothing that an editor or a debugger says breaks either of them, however strange it is."""
-    client, agent = AnswerAhead(), AskAhead()
+    client, agent = PrefetchCacheLayer(), PrefetchLayer()
     for from_editor, message in said:
         if from_editor:
-            onward, _ = client.written(encode(message), 0)
-            agent.arrived(onward, 0)
+            onward, _ = split(client.receive_local(encode(message), 0))
+            agent.receive_peer(onward, 0)
         else:
-            onward, _ = agent.written(encode(message), 0)
-            client.arrived(onward, 0)
+            onward, _ = split(agent.receive_local(encode(message), 0))
+            client.receive_peer(onward, 0)
 
 
 async def look(session: Stopped) -> dict[str, str]:
@@ -160,7 +160,7 @@ async def look(session: Stopped) -> dict[str, str]:
 async def test_real_debugger(relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the second stop no question of the editor leaves the laptop: it is answered while nothing can."""
     for limit in ("PROMPT", "KEPT"):  # a slow machine is no person
-        monkeypatch.setattr(f"relay_client.ports.prefetch.{limit}", 60.0)
+        monkeypatch.setattr(f"relay_client.prefetch.layer.{limit}", 60.0)
     async with (
         debuggee(tmp_path) as (_, debugger_port, script),
         tunnelled_to(relay, debugger_port, dap_only=True, settings=Settings()) as path,
@@ -196,7 +196,7 @@ async def test_job_that_asks_by_itself(
 ) -> None:
     """The same with a job that we have made debuggable, whichever side connects."""
     for limit in ("PROMPT", "KEPT"):
-        monkeypatch.setattr(f"relay_client.ports.prefetch.{limit}", 60.0)
+        monkeypatch.setattr(f"relay_client.prefetch.layer.{limit}", 60.0)
     port, script = free_port(), tmp_path / "counting.py"
     script.write_text(PROGRAM)
     async with (

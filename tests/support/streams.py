@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from relay_core.errors import ConnectionLost
+from relay_core.layers.layer import Output, ToLocal, ToPeer
 from relay_core.net.session.stream import SessionStream, StreamOwner
 from relay_core.net.streams.stream import ByteStream
 from relay_core.net.tasks import TaskSet
@@ -113,3 +114,36 @@ async def read_all(stream: ByteStream) -> bytes:
     while data := await stream.read():
         received += data
     return bytes(received)
+
+
+def split(outputs: list[Output]) -> tuple[bytes, bytes]:
+    """Return what layers want to send to the peer, and what to the local program."""
+    to_peer = b"".join(output.data for output in outputs if isinstance(output, ToPeer))
+    return to_peer, b"".join(output.data for output in outputs if isinstance(output, ToLocal))
+
+
+class Sink:
+    """Is given what happens on a stream, and remembers it."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.pieces: list[bytes] = []
+        self.happened: list[str] = []
+        self.error: ConnectionLost | None = None
+
+    def peer_data(self, data: bytes) -> None:
+        self.data += data
+        self.pieces.append(bytes(data))
+
+    def peer_eof(self) -> None:
+        self.happened.append("eof")
+
+    def peer_lost(self, error: ConnectionLost) -> None:
+        self.error = error
+        self.happened.append("lost")
+
+    def peer_writing_paused(self) -> None:
+        self.happened.append("paused")
+
+    def peer_writing_resumed(self) -> None:
+        self.happened.append("resumed")

@@ -1,13 +1,15 @@
-"""Facts about what an agent asks a debugger ahead."""
+"""Facts about what an agent prefetches from a debugger."""
 
 import json
 
 import pytest
 
-from relay_agent.prefetch.stream import AskAhead
+from relay_agent.prefetch.layer import PrefetchLayer
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.dap.prefetch import ASKS_ITSELF, NEWS, PLAN, Question
 from relay_core.dap.splitter import MAX_WHOLE
+from relay_core.layers.layer import EndLocal, EndPeer, ResetLocal, ToLocal, ToPeer
+from tests.support.streams import split
 
 STACK = Question("stackTrace", 0, {"startFrame": 0, "levels": 1})
 STOPPED = encode({"seq": 9, "type": "event", "event": "stopped", "body": {"threadId": 1, "reason": "step"}})
@@ -33,33 +35,33 @@ def news(onward: bytes) -> tuple[list[str], list[str], int]:
 
 
 @pytest.fixture
-def asker() -> AskAhead:
+def asker() -> PrefetchLayer:
     """An agent whose client has a plan."""
-    asker = AskAhead()
-    assert asker.arrived(THE_PLAN, 0) == b""
+    asker = PrefetchLayer()
+    assert asker.receive_peer(THE_PLAN, 0) == []
     return asker
 
 
 @pytest.fixture
-def job() -> AskAhead:
+def job() -> PrefetchLayer:
     """The same beside a process that asks by itself."""
-    asker = AskAhead()
+    asker = PrefetchLayer()
     willing = encode({"seq": 3, "type": "event", "event": ASKS_ITSELF, "body": {}})
-    assert asker.written(willing, 0) == (b"", b"")
-    assert asker.arrived(THE_PLAN, 0) == b""
+    assert asker.receive_local(willing, 0) == []
+    assert asker.receive_peer(THE_PLAN, 0) == []
     return asker
 
 
-def tell(asker: AskAhead, data: bytes) -> tuple[bytes, list[Message]]:
+def tell(asker: PrefetchLayer, data: bytes) -> tuple[bytes, list[Message]]:
     """Let debugpy say something; return what goes on to the client, and what debugpy is asked."""
-    onward, requests = asker.written(data, 0)
+    onward, requests = split(asker.receive_local(data, 0))
     return onward, parse(requests)
 
 
-def step(asker: AskAhead) -> None:
+def step(asker: PrefetchLayer) -> None:
     """The editor resumes, with request 6."""
     request = encode({"seq": 6, "type": "request", "command": "next", "arguments": {"threadId": 1}})
-    assert asker.arrived(request, 0) == request
+    assert asker.receive_peer(request, 0) == [ToLocal(request)]
 
 
 def test_questions_are_asked_at_a_stop(asker):
@@ -90,21 +92,30 @@ def test_what_a_job_is_told(job):
     """A request that lets it go on has a new plan among its arguments, and always its number."""
     resuming = {"seq": 6, "type": "request", "command": "next", "arguments": {"threadId": 1}}
     for plan in ({**QUESTIONS, "after": 6}, {"after": 6}):
-        (told,) = parse(job.arrived(encode(resuming), 0))
+        (told,) = parse(split(job.receive_peer(encode(resuming), 0))[1])
         assert told == {**resuming, "arguments": {"threadId": 1, PLAN: plan}}
     other = encode({"seq": 7, "type": "request", "command": "evaluate", "arguments": {"expression": "x"}})
-    assert job.arrived(other, 0) == other
+    assert job.receive_peer(other, 0) == [ToLocal(other)]
     assert tell(job, STOPPED) == (STOPPED, [])  # it has nothing to ask
 
 
 def test_nobody_has_a_plan():
     """Without a plan every byte goes on, and nothing is asked."""
-    asker = AskAhead()
-    assert asker.written(STOPPED + STOPPED[:20], 0) == (STOPPED, b"")
-    assert asker.written_end() == STOPPED[:20]
+    asker = PrefetchLayer()
+    assert asker.receive_local(STOPPED + STOPPED[:20], 0) == [ToPeer(STOPPED)]
+    assert asker.receive_local_eof(0) == [ToPeer(STOPPED[:20]), EndPeer()]
     request = encode({"seq": 1, "type": "request", "command": "next"})
-    assert asker.arrived(request + request[:3], 0) == request
-    assert asker.arrived_end() == request[:3]
+    assert asker.receive_peer(request + request[:3], 0) == [ToLocal(request)]
+    assert asker.receive_peer_eof(0) == [ToLocal(request[:3]), EndLocal()]
+
+
+def test_ends():
+    """An end without the beginning of a message is an end only, and what was begun comes before a loss."""
+    asker = PrefetchLayer()
+    assert ([EndPeer()], [EndLocal()]) == (asker.receive_local_eof(0), asker.receive_peer_eof(0))
+    assert [ResetLocal()] == asker.receive_peer_lost(0)
+    asker.receive_peer(b"Content", 0)
+    assert [ToLocal(b"Content"), ResetLocal()] == asker.receive_peer_lost(0)
 
 
 def test_answers_to_the_editor_go_on(asker):
@@ -126,7 +137,7 @@ def test_watch_expression_does_not_end_the_round(asker):
     """What an editor evaluates by itself stops nothing."""
     _, (stack,) = tell(asker, STOPPED)
     arguments = {"expression": "x", "context": "watch"}
-    asker.arrived(encode({"seq": 6, "type": "request", "command": "evaluate", "arguments": arguments}), 0)
+    asker.receive_peer(encode({"seq": 6, "type": "request", "command": "evaluate", "arguments": arguments}), 0)
     assert 1 == len(tell(asker, response(stack, {"stackFrames": [{"id": 7}]}))[1])
 
 
@@ -136,7 +147,7 @@ def test_nothing_is_put_into_a_long_request(asker, when):
     long = encode({"seq": 6, "type": "request", "command": "evaluate", "arguments": {"expression": "x" * 300_000}})
     if when == "after it":
         _, (stack,) = tell(asker, STOPPED)
-    assert asker.arrived(long[:1000], 0) == long[:1000]
+    assert asker.receive_peer(long[:1000], 0) == [ToLocal(long[:1000])]
     if when == "after it":
         onward, requests = tell(asker, response(stack, {"stackFrames": [{"id": 7}]}))
         assert (([], ["stackTrace"], 0), []) == (news(onward), requests)
@@ -149,7 +160,7 @@ def test_what_only_looks_like_it(asker, text):
     output = encode({"seq": 9, "type": "event", "event": "output", "body": {"output": json.dumps(text)}})
     assert tell(asker, output) == (output, [])
     evaluation = encode({"seq": 6, "type": "request", "command": "evaluate", "arguments": {"expression": text}})
-    assert asker.arrived(evaluation, 0) == evaluation
+    assert asker.receive_peer(evaluation, 0) == [ToLocal(evaluation)]
 
 
 def test_long_answer(asker):

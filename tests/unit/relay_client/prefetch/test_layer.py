@@ -1,11 +1,13 @@
-"""Facts about answers that a client gives its editor by itself."""
+"""Facts about requests of an editor that a client answers from what was prefetched."""
 
 import pytest
 
-from relay_client.ports.prefetch import KEPT, PROMPT, AnswerAhead
+from relay_client.prefetch.layer import KEPT, PROMPT, PrefetchCacheLayer
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.dap.prefetch import NEWS, PLAN
 from relay_core.dap.splitter import MAX_WHOLE
+from relay_core.layers.layer import EndLocal, EndPeer, ResetLocal, ToLocal, ToPeer
+from tests.support.streams import split
 
 THREADS = {"threads": [{"id": 1, "name": "main"}]}
 
@@ -15,19 +17,19 @@ class Editor:
 
     def __init__(self) -> None:
         self.now = 10.0
-        self.client = AnswerAhead()
+        self.client = PrefetchCacheLayer()
         self.seq = 0
 
     def send(self, command: str, **arguments: object) -> tuple[list[Message], list[Message]]:
         """Send a request; return what goes on to the agent, and what comes back at once."""
         self.seq += 1
         request = {"seq": self.seq, "type": "request", "command": command, "arguments": arguments}
-        onward, back = self.client.written(encode(request), self.now)
+        onward, back = split(self.client.receive_local(encode(request), self.now))
         return parse(onward), parse(back)
 
     def hear(self, *messages: Message) -> list[Message]:
         """Let the agent say something; return what the editor hears."""
-        return parse(self.client.arrived(b"".join(map(encode, messages)), self.now))
+        return parse(split(self.client.receive_peer(b"".join(map(encode, messages)), self.now))[1])
 
 
 def parse(data: bytes) -> list[Message]:
@@ -193,7 +195,7 @@ def test_nothing_is_put_into_a_long_message(editor):
     editor.hear(stopped(), asking(editor, "threads"), answered())
     editor.client._from_agent.max_whole = MAX_WHOLE
     long = encode({"seq": 2, "type": "event", "event": "output", "body": {"output": "x" * MAX_WHOLE}})
-    assert editor.client.arrived(long[:1000], editor.now) == long[:1000]
+    assert editor.client.receive_peer(long[:1000], editor.now) == [ToLocal(long[:1000])]
     assert 1 == len(editor.send("threads")[0])
 
 
@@ -226,10 +228,20 @@ def test_people_are_slow():
 
 def test_end(editor):
     """Nothing that editor or agent have begun to say is lost."""
-    assert editor.client.arrived(encode(stopped()) + b"Content", editor.now) == encode(stopped())
-    assert editor.client.arrived_end() == b"Content"
-    editor.client.written(b"Content", editor.now)
-    assert editor.client.written_end() == b"Content"
+    client = editor.client
+    assert client.receive_peer(encode(stopped()) + b"Content", editor.now) == [ToLocal(encode(stopped()))]
+    assert client.receive_peer_eof(editor.now) == [ToLocal(b"Content"), EndLocal()]
+    assert client.receive_local(b"Content", editor.now) == []
+    assert client.receive_local_eof(editor.now) == [ToPeer(b"Content"), EndPeer()]
+
+
+def test_ends(editor):
+    """An end without the beginning of a message is an end only, and what was begun comes before a loss."""
+    client = editor.client
+    assert ([EndPeer()], [EndLocal()]) == (client.receive_local_eof(0), client.receive_peer_eof(0))
+    assert [ResetLocal()] == client.receive_peer_lost(0)
+    client.receive_peer(b"Content", 0)
+    assert [ToLocal(b"Content"), ResetLocal()] == client.receive_peer_lost(0)
 
 
 @pytest.mark.parametrize("size", [MAX_WHOLE + 1, 3_000_000])

@@ -10,6 +10,7 @@ from relay_core.errors import ConnectionLost
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.tasks import TaskSet
+from tests.support.streams import Sink
 from tests.support.tunnel_link import connected
 
 EPOCH = 1
@@ -87,31 +88,12 @@ async def pair() -> AsyncIterator[Pair]:
 async def test_bytes_leave_in_the_call_that_hands_them_over(pair: Pair) -> None:
     """While the transport has room, no turn of the event loop passes between the two ends."""
     stream, far_end = pair.open()
-    taken = []
-    far_end.offer_to(lambda data: not taken.append(data))
-    reading = asyncio.ensure_future(far_end.read())
-    await asyncio.sleep(0)
+    sink = Sink()
+    far_end.deliver_to(sink)
     writes = pair.up.writes
-    assert 5 == stream.write_some(b"hello")
-    assert [b"hello"] == taken
+    stream.send(b"hello")
+    assert [b"hello"] == sink.pieces
     assert writes + 1 == pair.up.writes
-    assert not reading.done()
-    reading.cancel()
-
-
-async def test_what_nobody_waits_for_is_kept(pair: Pair) -> None:
-    """Bytes are offered to who waits in `read` only, and never past bytes that wait themselves."""
-    stream, far_end = pair.open()
-    taken = []
-    far_end.offer_to(lambda data: data != b"1" and not taken.append(data))
-    stream.write_some(b"0")
-    assert b"0" == await far_end.read()
-    reading = asyncio.ensure_future(far_end.read())
-    await asyncio.sleep(0)
-    stream.write_some(b"1")
-    stream.write_some(b"2")
-    assert [] == taken
-    assert [b"1", b"2"] == [await reading, await far_end.read()]
 
 
 async def test_without_room_bytes_wait_and_leave_together(pair: Pair) -> None:
@@ -119,7 +101,7 @@ async def test_without_room_bytes_wait_and_leave_together(pair: Pair) -> None:
     stream, far_end = pair.open()
     pair.up.room.clear()
     for piece in (b"a", b"b", b"c"):
-        assert 1 == stream.write_some(piece)
+        stream.send(piece)
     writes = pair.up.writes
     reading = asyncio.ensure_future(far_end.read())
     for _ in range(5):
@@ -130,40 +112,46 @@ async def test_without_room_bytes_wait_and_leave_together(pair: Pair) -> None:
     assert writes + 1 == pair.up.writes
 
 
-async def test_credit_comes_back_for_what_was_taken(pair: Pair) -> None:
-    """Many windows pass through a reader that never wakes up."""
+async def test_credit_comes_back_for_what_was_handed_over(pair: Pair) -> None:
+    """Many windows pass through a handler that takes everything at once."""
     stream, far_end = pair.open()
-    size = 0
-
-    def take(data: bytes) -> bool:
-        nonlocal size
-        size += len(data)
-        return True
-
-    far_end.offer_to(take)
-    reading = asyncio.ensure_future(far_end.read())
-    await asyncio.sleep(0)
+    sink = Sink()
+    far_end.deliver_to(sink)
     piece = bytes(64 * 1024)
     for _ in range(100):
         await stream.write(piece)
-    assert 100 * len(piece) == size
-    reading.cancel()
+    assert 100 * len(piece) == len(sink.data)
 
 
-async def test_a_broken_stream_takes_nothing(pair: Pair) -> None:
-    """`write_some` leaves the bad news to `write`."""
+async def test_room_that_is_found_while_events_are_handed_out(pair: Pair) -> None:
+    """What waited for room leaves as soon as there is some, without anybody asking again."""
     stream, far_end = pair.open()
-    far_end.abort("enough")
-    assert 0 == stream.write_some(b"x")
-    with pytest.raises(ConnectionLost, match="enough"):
-        await stream.write(b"x")
+    near, far = Sink(), Sink()
+    stream.deliver_to(near)
+    far_end.deliver_to(far)
+    sent = bytes(range(256)) * 64 * 1024  # more than the window and the queue hold
+    pair.up.room.clear()
+    stream.send(sent)
+    stream.send(b"end")
+    stream.send_eof()
+    assert ["paused"] == near.happened
+    pair.up.room.set()
+    while "eof" not in far.happened:
+        await asyncio.sleep(0)
+    assert sent + b"end" == far.data
+    assert ["paused", "resumed"] == near.happened
 
 
 async def test_an_ended_session_takes_nothing(pair: Pair) -> None:
-    """Nor does it raise where nobody could catch it."""
+    """Handler and writer learn why; bytes that are sent nevertheless are dropped, where nobody could catch an error."""
     stream, _ = pair.open()
+    sink = Sink()
+    stream.deliver_to(sink)
     pair.client.abort("over")
-    assert 0 == stream.write_some(b"x")
+    stream.send(b"x")
+    assert ["lost"] == sink.happened
+    with pytest.raises(ConnectionLost, match="over"):
+        await stream.write(b"x")
 
 
 @pytest.mark.parametrize("turns", range(6))

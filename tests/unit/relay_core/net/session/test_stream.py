@@ -1,0 +1,122 @@
+"""Facts about a stream of a session: pushing, pulling, and from one to the other."""
+
+import asyncio
+
+import pytest
+
+from relay_core.errors import ConnectionLost
+from tests.support.streams import Sink, stream_pair
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_what_came_early_comes_first() -> None:
+    """What came before there was a handler is handed over first, then what comes, then the end."""
+    ours, theirs = stream_pair()
+    ours.send(b"one ")
+    ours.send(b"two ")
+    await settle()
+    assert b"one " == await theirs.read()
+    sink = Sink()
+    theirs.deliver_to(sink)
+    assert b"two " == sink.data
+    ours.send(b"three")
+    ours.send_eof()
+    await settle()
+    assert (b"two three", ["eof"]) == (sink.data, sink.happened)
+
+
+async def test_detached_it_is_read() -> None:
+    """Without a handler what comes waits for `read`."""
+    ours, theirs = stream_pair()
+    sink = Sink()
+    theirs.deliver_to(sink)
+    theirs.detach()
+    ours.send(b"for the reader")
+    assert b"for the reader" == await theirs.read()
+    assert b"" == sink.data
+
+
+async def test_a_paused_handler_stops_the_peer_after_one_window() -> None:
+    """While the handler wants nothing the sender is paused when the window is full, and nothing is lost."""
+    ours, theirs = stream_pair(window=1000)
+    near, far = Sink(), Sink()
+    ours.deliver_to(near)
+    theirs.deliver_to(far)
+    theirs.pause_reading()
+    ours.send(bytes(600))
+    ours.send(bytes(600))
+    ours.send(b"last")
+    ours.send_eof()
+    await settle()
+    assert (["paused"], 0) == (near.happened, len(far.data))
+    theirs.resume_reading()
+    await settle()
+    assert (bytes(1200) + b"last", ["eof"]) == (far.data, far.happened)
+    assert ["paused", "resumed"] == near.happened
+
+
+async def test_a_handler_that_comes_late_is_paused() -> None:
+    """A handler of a stream that cannot send on is paused at once."""
+    ours, theirs = stream_pair(window=10)
+    ours.send(bytes(20))
+    sink = Sink()
+    ours.deliver_to(sink)
+    assert ["paused"] == sink.happened
+    assert 10 == len(await theirs.read())
+    assert 10 == len(await theirs.read())
+    assert ["paused", "resumed"] == sink.happened
+
+
+async def test_a_write_waits_for_room() -> None:
+    """Somebody who writes waits until everything has been taken."""
+    ours, theirs = stream_pair(window=10)
+    writing = asyncio.ensure_future(ours.write(bytes(25)))
+    await settle()
+    assert not writing.done()
+    size = 0
+    while size < 25:
+        size += len(await theirs.read())
+    await writing
+
+
+async def test_a_loss_comes_behind_what_was_received() -> None:
+    """The last words of a peer are handed over before the loss, once the handler wants them."""
+    ours, theirs = stream_pair()
+    sink = Sink()
+    theirs.deliver_to(sink)
+    theirs.pause_reading()
+    ours.send(b"last words")
+    ours.abort()
+    await settle()
+    assert [] == sink.happened
+    theirs.resume_reading()
+    assert (b"last words", ["lost"]) == (sink.data, sink.happened)
+
+
+async def test_who_still_writes_to_a_lost_stream_learns_it() -> None:
+    """A handler that wants nothing and writes on is told the loss, instead of being held up for good."""
+    ours, theirs = stream_pair()
+    sink = Sink()
+    theirs.deliver_to(sink)
+    theirs.pause_reading()
+    ours.send(b"nobody takes this")
+    ours.abort()
+    await settle()
+    theirs.send(b"hello?")
+    assert (b"", ["lost"]) == (sink.data, sink.happened)
+
+
+async def test_a_writer_is_woken_by_a_loss() -> None:
+    """A write that waits for room ends with the stream."""
+    ours, theirs = stream_pair(window=10)
+    writing = asyncio.ensure_future(ours.write(bytes(25)))
+    await settle()
+    theirs.abort()
+    with pytest.raises(ConnectionLost):
+        await writing
+    with pytest.raises(ConnectionLost):
+        await ours.read()
