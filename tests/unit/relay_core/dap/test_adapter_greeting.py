@@ -1,0 +1,69 @@
+"""Facts about the layer that waits for debugpy's greeting."""
+
+import pytest
+
+from relay_core.dap.adapter_greeting import FIRST_BYTES_LIMIT, GREETING_LIMIT, GreetingGuard
+from relay_core.layers.layer import Abort, EndLocal, EndPeer, ResetLocal, ToLocal, ToPeer
+
+GREETING = b'{"event": "output"} {"event": "output"} {"event": "debugpySockets"}'
+START = 100.0
+
+
+@pytest.fixture
+def guard():
+    return GreetingGuard(START)
+
+
+@pytest.mark.parametrize("end", ["receive_peer_eof", "receive_peer_lost"])
+@pytest.mark.parametrize("cut", range(1, len(GREETING) - 1))
+def test_the_end_of_the_client_comes_behind_the_greeting(guard, end, cut):
+    """However the greeting is cut, the adapter does not see its client's end before the last event."""
+    held = {"receive_peer_eof": EndLocal(), "receive_peer_lost": ResetLocal()}[end]
+    assert [ToPeer(GREETING[:cut])] == guard.receive_local(GREETING[:cut], START)
+    outputs = getattr(guard, end)(START)
+    complete = b'"debugpySockets"' in GREETING[:cut]
+    assert ([held] if complete else []) == outputs
+    rest = guard.receive_local(GREETING[cut:], START)
+    assert [ToPeer(GREETING[cut:]), *([] if complete else [held])] == rest
+    assert guard.is_finished
+
+
+def test_bytes_are_never_held(guard):
+    """Requests of the client reach the adapter while it greets."""
+    assert [ToLocal(b"initialize")] == guard.receive_peer(b"initialize", START)
+    guard.receive_local(GREETING[:5], START)
+    assert [ToLocal(b"attach")] == guard.receive_peer(b"attach", START)
+
+
+def test_there_is_a_limit_to_the_greeting(guard):
+    """Of several connections only one gets the last event; the others end a moment after their first bytes."""
+    guard.receive_local(GREETING[:5], START + 1)
+    guard.receive_peer_eof(START + 1)
+    assert (START + 1 + GREETING_LIMIT, []) == (guard.next_deadline(), guard.tick(START + 1.1))
+    assert [EndLocal()] == guard.tick(START + 1 + GREETING_LIMIT)
+    assert (True, None) == (guard.is_finished, guard.next_deadline())
+
+
+def test_an_adapter_that_does_not_greet(guard):
+    """One that stays silent, or leaves at once, is an error for both sides."""
+    guard.receive_peer_lost(START)
+    assert (START + FIRST_BYTES_LIMIT, []) == (guard.next_deadline(), guard.tick(START + 1))
+    silent = [Abort("debugpy took the connection and did not answer")]
+    assert silent == guard.tick(START + FIRST_BYTES_LIMIT)
+    assert silent == GreetingGuard(START).receive_local_eof(START)
+
+
+def test_an_adapter_that_leaves_while_it_greets(guard):
+    """Its end is passed on, and that of the client then has nothing to wait for."""
+    guard.receive_local(GREETING[:5], START)
+    guard.receive_peer_eof(START)
+    assert [EndPeer(), EndLocal()] == guard.receive_local_eof(START)
+
+
+def test_repr(guard):
+    """It says how far the adapter is."""
+    assert repr(guard) == "<GreetingGuard waiting>"
+    guard.receive_local(GREETING[:5], START)
+    assert repr(guard) == "<GreetingGuard greeting>"
+    guard.receive_local(GREETING[5:], START)
+    assert repr(guard) == "<GreetingGuard greeted>"
