@@ -1,10 +1,6 @@
-"""One upgraded connection: frames in and out, ping and pong, and at most one Close in each direction.
+"""One upgraded connection: a driver for `relay_core.ws.machine`, which knows the protocol.
 
 What the messages mean is its owner's business: a control channel reads them, a relayed pair passes them on.
-
-Liveness: a peer that is silent for `ping_interval` gets a ping and `ping_timeout` to show life, then it is dropped.
-A peer is not judged while its bytes are not being read (its pong may be waiting in line) or while it takes none
-(the ping has not reached it): TCP itself notices if such a peer is gone.
 """
 
 from __future__ import annotations
@@ -13,20 +9,8 @@ import asyncio
 import logging
 from typing import Protocol
 
-from relay_core.ws.frames import (
-    CLOSE,
-    PING,
-    PONG,
-    Chunk,
-    Close,
-    FrameDecoder,
-    Ping,
-    Violation,
-    close_payload,
-    encode_chunks,
-    encode_frame,
-    encode_message,
-)
+from relay_core.ws.frames import Chunk, Close, Violation, close_payload
+from relay_core.ws.machine import WebSocketMachine
 from relay_server.connection.tcp import Connection
 
 __all__ = ["Owner", "WebSocket"]
@@ -74,19 +58,18 @@ class WebSocket:
         ping_timeout: float,
     ) -> None:
         self.connection = connection
-        self.close_sent = False
-        self.close_received = False
         self.bytes_received = 0
         """Payload of data messages."""
         self._owner = owner
-        self._decoder = FrameDecoder(extensions_agreed=extensions_agreed)
-        self._ping_interval = ping_interval
-        self._ping_timeout = ping_timeout
         self._loop = asyncio.get_running_loop()
-        self._heard_at = self._loop.time()
+        self._machine = WebSocketMachine(
+            now=self._loop.time(),
+            ping_interval=ping_interval,
+            ping_timeout=ping_timeout,
+            extensions_agreed=extensions_agreed,
+        )
         self._lost = False
-        self._pong_owed: bytes | None = None
-        self._timer = self._loop.call_later(ping_interval, self._check_silence)
+        self._timer = self._loop.call_at(self._machine.next_deadline(), self._tick)
         connection.handler = self
 
     def __repr__(self) -> str:
@@ -95,21 +78,30 @@ class WebSocket:
 
     # What the owner does:
 
+    @property
+    def close_sent(self) -> bool:
+        """Whether our direction has ended."""
+        return self._machine.close_sent is not None
+
+    @property
+    def close_received(self) -> bool:
+        """Whether the peer's direction has ended."""
+        return self._machine.close_received is not None
+
     def send_chunks(self, chunks: list[Chunk]) -> None:
         """Send pieces of messages, in one write."""
-        if not self.close_sent:
-            self.connection.write(encode_chunks(chunks))
+        if frames := self._machine.send_chunks(chunks):
+            self.connection.write(frames)
 
     def send_message(self, opcode: int, payload: bytes) -> None:
         """Send one message."""
-        if not self.close_sent:
-            self.connection.write(encode_message(opcode, payload))
+        if frames := self._machine.send_message(opcode, payload):
+            self.connection.write(frames)
 
     def send_close(self, payload: bytes) -> None:
         """End our direction; the connection stays for the peer's."""
-        if not self.close_sent:
-            self.connection.write(encode_frame(CLOSE, payload))
-            self.close_sent = True
+        if frame := self._machine.send_close(payload, self._loop.time()):
+            self.connection.write(frame)
 
     def fail(self, code: int, reason: str) -> None:
         """Say why and hang up, without waiting for the peer."""
@@ -120,27 +112,17 @@ class WebSocket:
 
     def received(self, data: memoryview) -> None:
         """Decode and hand over."""
-        self._heard_at = self._loop.time()
-        if self.close_received:
-            return
-        chunks: list[Chunk] = []
-        last: Close | Violation | None = None
-        for event in self._decoder.feed(data):
-            if isinstance(event, Chunk):
-                chunks.append(event)
-                self.bytes_received += len(event.payload)
-            elif isinstance(event, Ping):
-                self._answer_ping(event.payload)
-            elif isinstance(event, (Close, Violation)):
-                last = event
+        chunks, end = self._machine.receive_data(data, self._loop.time())
+        self._flush()
         if chunks:
+            for chunk in chunks:
+                self.bytes_received += len(chunk.payload)
             self._owner.chunks_received(self, chunks)
-        if isinstance(last, Close):
-            self.close_received = True
-            self._owner.close_received(self, last.payload)
-        elif isinstance(last, Violation):
-            logger.info("%s:%d broke the protocol: %s", *self.connection.remote, last.reason)
-            self.fail(last.code, last.reason)
+        if isinstance(end, Close):
+            self._owner.close_received(self, end.payload)
+        elif isinstance(end, Violation):
+            logger.info("%s:%d broke the protocol: %s", *self.connection.remote, end.reason)
+            self.fail(end.code, end.reason)
             self.lost()
 
     def writing_paused(self) -> None:
@@ -149,8 +131,7 @@ class WebSocket:
 
     def writing_resumed(self) -> None:
         """Tell the owner, and send the pong that had to wait."""
-        if self._pong_owed is not None:
-            self._answer_ping(self._pong_owed)
+        self._flush()
         self._owner.writing_resumed(self)
 
     def lost(self) -> None:
@@ -160,32 +141,18 @@ class WebSocket:
             self._lost = True
             self._owner.lost(self)
 
-    def _answer_ping(self, payload: bytes) -> None:
-        # A peer that pings and does not read would make us store pongs; RFC 6455 5.5.3 wants the latest one only.
-        if self.connection.writing_paused:
-            self._pong_owed = payload
+    def _flush(self) -> None:
+        """Send pings and pongs, unless the peer takes nothing: then the last of them is sent when it does."""
+        if not self.connection.writing_paused and (frames := self._machine.data_to_send()):
+            self.connection.write(frames)
+
+    def _tick(self) -> None:
+        """Look whether the peer lives; a timer that is early only looks again."""
+        held_up = self.connection.reading_paused or self.connection.buffered > 0
+        self._machine.tick(self._loop.time(), held_up=held_up)
+        if self._machine.is_dead:
+            logger.info("%s:%d does not answer a ping: dropped", *self.connection.remote)
+            self.connection.abort()
             return
-        self._pong_owed = None
-        if not self.close_sent:
-            self.connection.write(encode_frame(PONG, payload))
-
-    def _check_silence(self) -> None:
-        due = self._heard_at + self._ping_interval
-        if self._loop.time() < due:
-            self._timer = self._loop.call_at(due, self._check_silence)
-        elif self._is_held_up():
-            self._timer = self._loop.call_later(self._ping_interval, self._check_silence)
-        else:
-            self.connection.write(encode_frame(PING, b""))
-            self._timer = self._loop.call_later(self._ping_timeout, self._check_life, self._loop.time())
-
-    def _check_life(self, pinged_at: float) -> None:
-        if self._heard_at >= pinged_at or self._is_held_up():
-            self._check_silence()
-            return
-        logger.info("%s:%d does not answer a ping: dropped", *self.connection.remote)
-        self.connection.abort()
-
-    def _is_held_up(self) -> bool:
-        # After our Close no ping may follow; the owner limits how long the peer's Close may take.
-        return self.close_sent or self.connection.reading_paused or self.connection.buffered > 0
+        self._flush()
+        self._timer = self._loop.call_at(self._machine.next_deadline(), self._tick)

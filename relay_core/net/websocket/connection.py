@@ -1,38 +1,24 @@
-"""An open client websocket on an asyncio transport: frames in and out, liveness, and the closing handshake.
+"""An open client websocket on an asyncio transport: a driver for `relay_core.ws.machine`, which knows the protocol.
 
 It reads into one buffer and hands on whatever has arrived, so one wake-up of its user serves many frames, and it sends
 each message as one frame in one write. Its user asks for what has arrived, or has it delivered, which spares a turn of
 the event loop. Back-pressure goes both ways: beyond `UNREAD_HIGH` bytes that nobody has asked for the socket is not
 read, beyond `WRITE_HIGH` that the kernel has not taken `send` waits.
-
-A peer that is silent for `PING_INTERVAL` gets a ping, and `PING_TIMEOUT` to show life. Ours are not judged by silence
-while we do not read.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 from collections import deque
 from collections.abc import Callable
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost
-from relay_core.ws.frames import (
-    BINARY,
-    CLOSE,
-    PING,
-    PONG,
-    TEXT,
-    Chunk,
-    Close,
-    FrameDecoder,
-    Ping,
-    Violation,
-    close_payload,
-    encode_masked,
-)
+from relay_core.ws.frames import BINARY, TEXT, Chunk, Close, Violation, close_payload
+from relay_core.ws.machine import WebSocketMachine
 
 __all__ = ["WebSocket"]
 
@@ -61,7 +47,13 @@ class WebSocket(asyncio.BufferedProtocol):
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._buffer = memoryview(bytearray(READ_BYTES))
-        self._decoder = FrameDecoder(from_client=False)
+        self._machine = WebSocketMachine(
+            now=self._loop.time(),
+            ping_interval=PING_INTERVAL,
+            ping_timeout=PING_TIMEOUT,
+            close_timeout=CLOSE_TIMEOUT,
+            new_mask=functools.partial(os.urandom, 4),
+        )
         self._chunks: deque[Chunk] = deque()
         self._unread = 0
         self._message: list[Chunk] = []
@@ -73,10 +65,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._gone = asyncio.Event()
-        self._close_sent: Close | None = None
-        self._close_received: Close | None = None
-        self._heard_at = self._loop.time()
-        self._timer = self._loop.call_later(PING_INTERVAL, self._check_silence)
+        self._timer = self._loop.call_at(self._machine.next_deadline(), self._tick)
         transport.set_write_buffer_limits(high=WRITE_HIGH)
         transport.set_protocol(self)
         if early:
@@ -85,7 +74,7 @@ class WebSocket(asyncio.BufferedProtocol):
             self.connection_lost(None)
 
     def __repr__(self) -> str:
-        closing = self._close_sent or self._close_received
+        closing = self._machine.close_sent or self._machine.close_received
         return f"<WebSocket {'closed' if self._gone.is_set() else 'closing' if closing else 'open'}>"
 
     # What the owner does:
@@ -138,7 +127,7 @@ class WebSocket(asyncio.BufferedProtocol):
     def write(self, message: bytes) -> None:
         """Send one message, or drop it if the socket has ended; whoever sends much looks at `has_room` first."""
         if not self._is_ending:
-            self._write(BINARY, message)
+            self._transport.write(self._machine.send_message(BINARY, message))
 
     async def drain(self) -> None:
         """Wait until there is room.
@@ -158,22 +147,20 @@ class WebSocket(asyncio.BufferedProtocol):
         """
         if self._is_ending:
             raise self._lost()
-        if isinstance(message, str):
-            self._write(TEXT, message.encode())
-        else:
-            self._write(BINARY, message)
+        opcode, payload = (TEXT, message.encode()) if isinstance(message, str) else (BINARY, message)
+        self._transport.write(self._machine.send_message(opcode, payload))
         await self.drain()
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """Say goodbye and wait, at most `CLOSE_TIMEOUT` seconds, for the peer's."""
-        self._say_goodbye(close_payload(code, reason))
+        """Send a Close and wait, at most `CLOSE_TIMEOUT` seconds, for the peer's and the end of TCP."""
+        self._send_close(close_payload(code, reason))
         with contextlib.suppress(*TIMEOUT_ERRORS):
             async with timeout(CLOSE_TIMEOUT):
                 await self._gone.wait()
         self.abort()
 
     def abort(self) -> None:
-        """Drop the TCP connection without a goodbye; the relay tells the peer so."""
+        """Drop the TCP connection without a Close; the relay lets the peer see that."""
         if not self._gone.is_set():  # Python 3.11.0 to 3.11.2 fail when TLS has ended already
             self._transport.abort()
 
@@ -208,19 +195,15 @@ class WebSocket(asyncio.BufferedProtocol):
     # Receiving:
 
     def _received(self, data: memoryview) -> None:
-        self._heard_at = self._loop.time()
-        for event in self._decoder.feed(data):
-            if isinstance(event, Chunk):
-                self._chunks.append(event)
-                self._unread += len(event.payload)
-            elif isinstance(event, Ping):
-                if not self._close_sent:
-                    self._write(PONG, event.payload)
-            elif isinstance(event, Close):
-                self._close_received = event
-                self._say_goodbye(event.payload)
-            elif isinstance(event, Violation):
-                self._fail(event.code, event.reason)
+        chunks, end = self._machine.receive_data(data, self._loop.time())
+        for chunk in chunks:
+            self._chunks.append(chunk)
+            self._unread += len(chunk.payload)
+        self._flush()
+        if isinstance(end, Close):
+            self._send_close(end.payload)
+        elif isinstance(end, Violation):
+            self._fail(end.code, end.reason)
         if self._deliver is not None:
             self._hand_over()
         elif self._chunks:
@@ -243,7 +226,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._unread -= size
         if self._reading_paused and self._unread <= UNREAD_HIGH // 2:
             self._reading_paused = False
-            self._heard_at = self._loop.time()  # silence counts from here: nobody listened
+            self._machine.reading_resumed(self._loop.time())
             self._transport.resume_reading()
 
     async def _until_readable(self) -> None:
@@ -267,43 +250,38 @@ class WebSocket(asyncio.BufferedProtocol):
 
     @property
     def _is_ending(self) -> bool:
-        return self._close_sent is not None or self._gone.is_set()
+        return self._machine.close_sent is not None or self._gone.is_set()
 
-    def _write(self, opcode: int, payload: bytes) -> None:
-        self._transport.write(encode_masked(opcode, payload, os.urandom(4)))
+    def _flush(self) -> None:
+        """Send what the protocol itself has to send."""
+        if (frames := self._machine.data_to_send()) and not self._gone.is_set():
+            self._transport.write(frames)
 
-    def _say_goodbye(self, payload: bytes) -> None:
-        """Send a close frame, once; from then on the server has so long to end TCP."""
-        if not self._close_sent and not self._gone.is_set():
-            self._write(CLOSE, payload)
-            self._close_sent = Close(payload)
-            self._timer.cancel()
-            self._timer = self._loop.call_later(CLOSE_TIMEOUT, self.abort)
+    def _send_close(self, payload: bytes) -> None:
+        """Send a Close, once; from then on the server has so long to end TCP."""
+        if not self._gone.is_set() and (frame := self._machine.send_close(payload, self._loop.time())):
+            self._transport.write(frame)
+            self._arm()
 
     def _fail(self, code: int, reason: str) -> None:
         """Say why and hang up, without waiting for the peer."""
-        self._say_goodbye(close_payload(code, reason))
+        self._send_close(close_payload(code, reason))
         self.abort()
 
     def _lost(self) -> ConnectionLost:
-        close = self._close_received or self._close_sent
+        close = self._machine.close_received or self._machine.close_sent
         code, reason = (close.code, close.reason) if close else (1006, "")
         return ConnectionLost("the websocket has ended", code=code, reason=reason)
 
-    # Liveness:
+    def _arm(self) -> None:
+        self._timer.cancel()
+        self._timer = self._loop.call_at(self._machine.next_deadline(), self._tick)
 
-    def _check_silence(self) -> None:
-        due = self._heard_at + PING_INTERVAL
-        if self._loop.time() < due:
-            self._timer = self._loop.call_at(due, self._check_silence)
-        elif self._reading_paused:
-            self._timer = self._loop.call_later(PING_INTERVAL, self._check_silence)
-        else:
-            self._write(PING, b"")
-            self._timer = self._loop.call_later(PING_TIMEOUT, self._check_life, self._loop.time())
-
-    def _check_life(self, pinged_at: float) -> None:
-        if self._heard_at >= pinged_at or self._reading_paused:
-            self._check_silence()
-        else:
+    def _tick(self) -> None:
+        """Look whether the peer lives; a timer that is early only looks again."""
+        self._machine.tick(self._loop.time(), held_up=self._reading_paused)
+        self._flush()
+        if self._machine.is_dead:
             self._fail(1011, "keepalive ping timeout")
+        else:
+            self._arm()
