@@ -8,7 +8,6 @@ Some teams have such configurations from the azure-debug-relay package. The clie
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable

@@ -3,11 +3,11 @@
     bytes --receive_data--> Received(chunks, end)              send_* --> bytes for the socket
     time  --tick----------> is_dead, or a ping to be sent      data_to_send --> pings and pongs for the socket
 
-Client and relay share it; each has a thin driver for its sockets. What the messages mean, and what follows a Close of the
-peer, is up to the driver: a client answers it at once, a relay passes it on first.
+Client and relay share it; each has a thin driver for its sockets. What the messages mean, and what follows a Close of
+the peer, is up to the driver: a client answers it at once, a relay passes it on first.
 
-Liveness: a peer that is silent for `ping_interval` gets a ping and `ping_timeout` to show life. It is not judged while it
-is held up: while its bytes are not read (its pong may be waiting in line), or while it takes none (the ping has not
+Liveness: a peer that is silent for `ping_interval` gets a ping and `ping_timeout` to show life. It is not judged while
+it is held up: while its bytes are not read (its pong may be waiting in line), or while it takes none (the ping has not
 reached it). TCP notices if such a peer is gone.
 """
 

@@ -3,7 +3,7 @@
     python -m tests.bench.rendezvous agent|client CONNECTION_FILE CA_FILE PORT
 
 The agent carries what it is offered to 127.0.0.1:PORT; the client carries what connects to a port of its own, printed
-first. It has what the tunnel has below it: the same relay, credentials, local sockets and outer TLS. It has no inner TLS.
+first. It has what the tunnel has below it: the same relay, credentials, local sockets and outer TLS; no inner TLS.
 """
 
 from __future__ import annotations
