@@ -10,7 +10,7 @@ from relay_core.errors import ProtocolError
 __all__ = ["MAX_WHOLE", "Cutter", "Piece"]
 
 MAX_WHOLE = 256 * 1024
-"""Bytes of JSON; of longer messages nobody here wants to know what is in them, as a rule."""
+"""Bytes of JSON; longer messages are passed on without a look at their content."""
 
 
 class Piece(NamedTuple):

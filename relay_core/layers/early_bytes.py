@@ -42,10 +42,10 @@ class EarlyBytes(Layer):
         return super().receive_local(data, now)
 
     def receive_local_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Pass the end on, unless nothing was ever said: then there is no reason to keep the peer waiting."""
+        """Pass the end on; without any byte before it, drop the stream, because nobody waits for an answer."""
         if self.is_finished or self._kept:
             return [EndPeer()]
-        return [Abort("left before it said anything")]
+        return [Abort("left before it sent anything")]
 
     def receive_peer(self, data: bytes, now: float) -> list[Output]:
         """Pass the answer on; from now on there is nothing to keep."""

@@ -77,9 +77,9 @@ class WebSocketMachine:
         self._ping_timeout = ping_timeout
         self._close_timeout = close_timeout
         self._close_deadline: float | None = None
-        self._heard_at = now
+        self._received_at = now
         self._silent_since = now
-        """Like `_heard_at`, or the last time at which the peer was held up."""
+        """Like `_received_at`, or the last time at which the peer was held up."""
         self._pinged_at: float | None = None
         """When the ping was due whose answer is waited for."""
         self._ping_owed = False
@@ -90,8 +90,8 @@ class WebSocketMachine:
         return f"<WebSocketMachine {'dead' if self.is_dead else 'closing' if closes else 'open'}{closes}>"
 
     def receive_data(self, data: bytes | memoryview, now: float) -> Received:
-        """Take bytes of the peer, which may be overwritten afterwards; look at `data_to_send` then."""
-        self._heard_at = self._silent_since = now
+        """Take bytes of the peer, which may be overwritten later; look at `data_to_send` then."""
+        self._received_at = self._silent_since = now
         chunks: list[Chunk] = []
         end: Close | Violation | None = None
         for event in self._decoder.feed(data):
@@ -109,7 +109,7 @@ class WebSocketMachine:
 
     def reading_resumed(self, now: float) -> None:
         """Note that the peer was not read until now, so its silence means nothing."""
-        self._heard_at = self._silent_since = now
+        self._received_at = self._silent_since = now
 
     def send_message(self, opcode: int, payload: bytes) -> bytes:
         """Return one message as it goes over the wire; b"" after our Close."""
@@ -162,7 +162,7 @@ class WebSocketMachine:
             return
         held_up = held_up or self.close_sent is not None  # no ping may follow our Close
         if self._pinged_at is not None:
-            if self._heard_at < self._pinged_at and not held_up:
+            if self._received_at < self._pinged_at and not held_up:
                 self.is_dead = True
                 return
             self._pinged_at = None

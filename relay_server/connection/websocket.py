@@ -34,7 +34,7 @@ class Owner(Protocol):
         """The peer has caught up."""
 
     def lost(self, websocket: WebSocket) -> None:
-        """The connection is gone, or about to go because the peer broke the protocol; said once."""
+        """The connection is gone, or about to go because the peer broke the protocol; called once."""
 
 
 class WebSocket:
@@ -126,16 +126,16 @@ class WebSocket:
             self.lost()
 
     def writing_paused(self) -> None:
-        """Tell the owner."""
+        """Pass it on to the owner."""
         self._owner.writing_paused(self)
 
     def writing_resumed(self) -> None:
-        """Tell the owner, and send the pong that had to wait."""
+        """Send the pong that had to wait, and pass it on to the owner."""
         self._flush()
         self._owner.writing_resumed(self)
 
     def lost(self) -> None:
-        """Tell the owner, once."""
+        """Pass the end on to the owner, once."""
         self._timer.cancel()
         if not self._lost:
             self._lost = True

@@ -82,7 +82,7 @@ class OpenStreams:
     # What a stream does:
 
     def send(self, stream_id: int, data: bytes | memoryview) -> int:
-        """Hand bytes to the session and return how many it took; `StreamWritable` says when it takes more.
+        """Hand bytes to the session and return how many it took; `StreamWritable` follows when it takes more.
 
         Raises:
             ConnectionLost: the session has no such stream any more.

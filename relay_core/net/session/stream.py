@@ -36,7 +36,7 @@ class StreamOwner(Protocol):
     """What a stream needs of its session's driver."""
 
     def send(self, stream_id: int, data: bytes | memoryview) -> int:
-        """Hand bytes to the session and return how many it took; it says later that it takes more.
+        """Hand bytes to the session and return how many it took; `deliver_room` follows when it takes more.
 
         Raises:
             ConnectionLost: the session has no such stream any more.
@@ -68,7 +68,7 @@ class SessionStream:
         self._unconsumed = 0
         """Bytes that the last `read` returned."""
         self._unsent: deque[bytes | memoryview] = deque()
-        """What the session did not take; it says when it takes more."""
+        """What the session did not take; `deliver_room` is called when it takes more."""
         self._flushing = False
         self._has_room = True
         self._writing_paused = False

@@ -146,7 +146,7 @@ class Bridge:
         self._peer.pause_reading()
 
     def local_writing_resumed(self) -> None:
-        """Let the peer go on."""
+        """Let the peer continue."""
         self._peer.resume_reading()
 
     # What the stream does:
@@ -173,7 +173,7 @@ class Bridge:
         self._local.pause_reading()
 
     def peer_writing_resumed(self) -> None:
-        """Let the local program go on."""
+        """Let the local program continue."""
         self._local.resume_reading()
 
     # What the layers want:

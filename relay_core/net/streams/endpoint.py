@@ -62,7 +62,7 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         self._buffer = _shared_buffer()
         self._handler: LocalHandler | None = None
         self._unread: deque[bytes] = deque()
-        """What came while there was no handler."""
+        """What came while nothing handled it."""
         self._unread_size = 0
         self._held = False
         """The handler wants nothing for now."""
@@ -151,7 +151,7 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         """Bytes were read."""
         if self._quick is not None and nbytes < BURST:
             # debugpy's adapter leaves Nagle's algorithm on: its next message waits until our kernel acknowledges this
-            # one, which it puts off for 40 ms unless told to do it now.
+            # one, which it delays by 40 ms unless asked to do it now.
             with contextlib.suppress(OSError):
                 self._quick.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         for start in range(0, nbytes, READ_SIZE):

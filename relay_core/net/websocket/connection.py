@@ -59,7 +59,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._message: list[Chunk] = []
         """The beginning of a message that `receive` waits for the end of."""
         self._deliver: Callable[[bytes], None] | None = None
-        self._tell: Callable[[ConnectionLost], None] | None = None
+        self._on_lost: Callable[[ConnectionLost], None] | None = None
         self._reading_paused = False
         self._readable = asyncio.Event()
         self._writable = asyncio.Event()
@@ -114,7 +114,7 @@ class WebSocket(asyncio.BufferedProtocol):
             receiver: Takes everything, and must not raise.
             lost: Called once.
         """
-        self._deliver, self._tell = receiver, lost
+        self._deliver, self._on_lost = receiver, lost
         self._hand_over()
         if self._gone.is_set():
             lost(self._lost())
@@ -179,18 +179,18 @@ class WebSocket(asyncio.BufferedProtocol):
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Let them go on."""
+        """Let them continue."""
         self._writable.set()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - a close frame says more, nothing else does
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - only a close frame holds a reason
         """Let everybody know; what was received before can still be read."""
         self._transport.close()  # it is over, but Python 3.10 complains about transports that nobody closed
         self._timer.cancel()
         self._gone.set()
         self._readable.set()
         self._writable.set()
-        if self._tell is not None:
-            self._tell(self._lost())
+        if self._on_lost is not None:
+            self._on_lost(self._lost())
 
     # Receiving:
 
