@@ -58,7 +58,7 @@ class PeerStream(Protocol):
         """Hand over what has come meanwhile, and what comes."""
 
     def abort(self, reason: str = "") -> None:
-        """Drop the stream at once; the peer sees a broken connection, not an end, and the reason if the carrier can send one."""
+        """Drop the stream at once: the peer sees a broken connection, and the reason if the carrier can send one."""
 
     async def close(self) -> None:
         """End both directions in order: what was sent is delivered, what still comes is dropped."""
@@ -90,4 +90,4 @@ class ByteStream(Protocol):
         """End both directions in order: what was written is delivered."""
 
     def abort(self, reason: str = "") -> None:
-        """Drop the stream at once; the peer sees a broken connection, not an end, and the reason if the carrier can send one."""
+        """Drop the stream at once: the peer sees a broken connection, and the reason if the carrier can send one."""
