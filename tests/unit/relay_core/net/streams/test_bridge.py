@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from relay_core.errors import ConnectionLost
+from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.net.streams.bridge import Traffic, carry_bytes
 from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
 from tests.support.streams import echo, local_server, read_all, stream_pair
@@ -104,3 +105,106 @@ async def test_cancelling_never_waits_for_a_reader() -> None:
         carrying.cancel()
         done, _ = await asyncio.wait({carrying}, timeout=5)
         assert carrying in done
+
+
+async def test_a_slow_local_program_slows_the_peer_down() -> None:
+    """A peer can send no more than the window and the socket hold while the local program does not read."""
+    reads = asyncio.Event()
+
+    async def read_late(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await reads.wait()
+        await reader.read()
+
+    ours, theirs = stream_pair()
+    async with local_server(read_late) as (port, _), connected(port) as local:
+        carrying = asyncio.ensure_future(carry_bytes(local, theirs))
+        writing = asyncio.ensure_future(ours.write(bytes(64 << 20)))  # more than any socket holds
+        done, _ = await asyncio.wait({writing}, timeout=0.5)
+        assert set() == done
+        reads.set()
+        await writing
+        await ours.write_eof()
+        await carrying
+
+
+async def test_a_slow_peer_slows_the_local_program_down() -> None:
+    """While the peer takes nothing the local program's socket is not read, and nothing is lost."""
+    size = 64 << 20
+    sent = asyncio.Event()
+
+    async def send(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(bytes(size))
+        await writer.drain()
+        sent.set()
+
+    ours, theirs = stream_pair()
+    async with local_server(send) as (port, _), connected(port) as local:
+        carrying = asyncio.ensure_future(carry_bytes(local, theirs))
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(sent.wait(), 0.5)
+        assert size == len(await read_all(ours))
+        await ours.write_eof()
+        await carrying
+
+
+async def test_first_bytes_come_first() -> None:
+    """Bytes that were taken from the stream before are written before all others, and counted."""
+    ours, theirs = stream_pair()
+    traffic = Traffic()
+    await ours.write(b"second")
+    await ours.write_eof()
+    async with local_server(echo) as (port, _), connected(port) as local:
+        await carry_bytes(local, theirs, traffic=traffic, first=b"first ")
+    assert (b"first second", Traffic(sent=12, received=12)) == (await read_all(ours), traffic)
+
+
+class Alarm(Layer):
+    """Asks to be called in a moment, and then speaks to both sides."""
+
+    def __init__(self) -> None:
+        self.deadline: float | None = None
+
+    def start(self, now: float) -> list[Output]:
+        self.deadline = now + 0.05
+        return []
+
+    def next_deadline(self) -> float | None:
+        return self.deadline
+
+    def tick(self, now: float) -> list[Output]:
+        if self.deadline is None or now < self.deadline:
+            return []
+        self.deadline = None
+        return [ToLocal(b"echo this"), ToPeer(b"alarm ")]
+
+
+async def test_layers_are_called_at_their_deadline() -> None:
+    """Time passes for layers while no byte does."""
+    ours, theirs = stream_pair()
+    async with local_server(echo) as (port, _), connected(port) as local:
+        carrying = asyncio.ensure_future(carry_bytes(local, theirs, [Alarm()]))
+        received = b""
+        while len(received) < len(b"alarm echo this"):
+            received += await ours.read()
+        assert received == b"alarm echo this"
+        await ours.write_eof()
+        await carrying
+
+
+class Defect(Layer):
+    """Fails at the first byte."""
+
+    def receive_peer(self, data: bytes, now: float) -> list[Output]:
+        raise ZeroDivisionError
+
+
+async def test_a_defect_costs_one_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """A layer that fails ends its connection with an error and a traceback, and nothing reaches who called it."""
+    ours, theirs = stream_pair()
+    async with local_server(echo) as (port, _), connected(port) as local:
+        await ours.write(b"x")
+        with pytest.raises(ConnectionLost, match="a defect"):
+            await carry_bytes(local, theirs, [Defect()])
+    assert "ZeroDivisionError" in caplog.text
+    with pytest.raises(ConnectionLost):
+        await ours.read()
