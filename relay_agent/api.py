@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from relay_agent.settings.arguments import parse_step_arguments
 from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_WAIT, DebugSettings
 from relay_agent.stderr import say_it_goes_on
+from relay_core.access_settings import AccessSettings
 from relay_core.errors import RelayDebugError, TimedOut
 
 if TYPE_CHECKING:
@@ -79,20 +80,20 @@ def start_remote_debugging(
             reads it, and this process never sees it.
         debugpy_connect_timeout: Older name of `wait`.
     """
-    access = {
-        "hc": debug_relay_connection_name,
-        "connection_string": connection_string,
-        "connection_string_file": connection_string_file,
-        "connection_string_secret": debug_relay_connection_string_secret,
-        "key_vault": key_vault,
-        "namespace": namespace,
-        "identity": identity,
-        "tunnel_key_file": tunnel_key_file,
-        "tunnel_key_secret": tunnel_key_secret,
-        "ca_file": ca_file,
-    }
+    access = AccessSettings(
+        hc=debug_relay_connection_name,
+        connection_string=connection_string,
+        connection_string_file=connection_string_file,
+        connection_string_secret=debug_relay_connection_string_secret,
+        key_vault=key_vault,
+        namespace=namespace,
+        identity=identity,
+        tunnel_key_file=tunnel_key_file,
+        tunnel_key_secret=tunnel_key_secret,
+        ca_file=ca_file,
+    )
     settings = DebugSettings(
-        access={name: value for name, value in access.items() if value is not None},
+        access,
         port=debug_port,
         ranks=debug_ranks,
         wait=wait if debugpy_connect_timeout is None else debugpy_connect_timeout,

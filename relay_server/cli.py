@@ -7,8 +7,9 @@ import shlex
 import sys
 from pathlib import Path
 
-from relay_core.errors import UsageError
 from relay_core.program.console import configure_logging, run_program
+from relay_core.program.options import argument_type
+from relay_core.values import parse_port
 
 __all__ = ["main", "run"]
 
@@ -57,11 +58,22 @@ def _parser() -> argparse.ArgumentParser:
     init = commands.add_parser("init", help="write a configuration, keys, connection strings and a certificate")
     init.add_argument("directory", type=Path, metavar="DIR", help="where to write; may exist, nothing is overwritten")
     init.add_argument("--hc", action="extend", nargs="+", required=True, metavar="NAME", help="hybrid connections")
-    init.add_argument("--port", type=int, default=8443, help="port the relay will listen on (default: %(default)s)")
+    init.add_argument(
+        "--port",
+        type=argument_type(parse_port),
+        default=8443,
+        metavar="PORT",
+        help="port that the relay will listen on (default: %(default)s)",
+    )
     init.add_argument("--namespace", default="localhost", metavar="HOST", help="host name clients will use")
     serve = commands.add_parser("serve", help="run the relay (the default if only --config is given)")
     serve.add_argument("--config", type=Path, required=True, metavar="FILE", help="configuration, see `init`")
-    serve.add_argument("--port", type=int, help="instead of the configuration's; 0 for a free one")
+    serve.add_argument(
+        "--port",
+        type=argument_type(_port_or_any),
+        metavar="PORT",
+        help="override the port in the configuration; 0 for any free port",
+    )
     serve.add_argument(
         "--ready-file", type=Path, metavar="FILE", help="once serving, write JSON here: port, address, ca_file"
     )
@@ -76,11 +88,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _port_or_any(text: str) -> int:
+    return 0 if text.strip() == "0" else parse_port(text)
+
+
 def _init(arguments: argparse.Namespace) -> int:
     from relay_server.config.provisioning import provision
 
-    if not 1 <= arguments.port <= 65535:
-        raise UsageError("--port must be 1 to 65535")
     made = provision(arguments.directory, arguments.hc, namespace=arguments.namespace, port=arguments.port)
     print(f"made a configuration, a certificate and connection strings for: {', '.join(arguments.hc)}")
     print("start the relay:")

@@ -14,6 +14,7 @@ from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.requests import Ready, Stacks, Wake
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import ConfigurationError, UsageError
+from relay_core.values import MAX_PORT, is_port_text
 
 __all__ = ["PortTarget", "PortTargets", "parse_targets"]
 
@@ -98,14 +99,12 @@ def parse_targets(texts: Iterable[str], *, dap_only: bool = False) -> dict[int, 
     targets: dict[int, PortTarget] = {}
     for text in texts:
         logical, _, local = text.partition(":")
-        target = PortTarget(_port(logical, text), _port(local or logical, text), dap_only=dap_only)
+        if not (is_port_text(logical) and is_port_text(local or logical)):
+            raise UsageError(
+                f"invalid port: '{text}'", hint=f"use a number from 1 to {MAX_PORT}, or PORT:LOCAL as in 5678:40123"
+            )
+        target = PortTarget(int(logical), int(local or logical), dap_only=dap_only)
         if target.logical_port in targets:
             raise UsageError(f"port {target.logical_port} is offered twice", hint="give each --port once")
         targets[target.logical_port] = target
     return targets
-
-
-def _port(text: str, whole: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65535):
-        raise UsageError(f"'{whole}' is no port", hint="use a number from 1 to 65535, or PORT:LOCAL as in 5678:40123")
-    return int(text)

@@ -1,8 +1,8 @@
 """`relay-agent run -- COMMAND...`: the command, made debuggable without a change of its code.
 
-This process becomes the command (exec), so exit status, signals, stdin and stdout are the command's own. What changes
-is its environment: the settings (`relay_agent.settings.environment`), and a directory in front of PYTHONPATH with the
-`sitecustomize` by which every Python process of the job looks at them.
+This process replaces itself with the command (exec), so exit status, signals, stdin and stdout are the command's own.
+What changes is its environment: the settings (`relay_agent.settings.environment`), and a directory at the beginning of
+PYTHONPATH whose `sitecustomize` reads them in every Python process of the job.
 """
 
 from __future__ import annotations
@@ -15,95 +15,86 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from relay_agent import inject
+from relay_agent.cli.common import PROGRAM, Commands, explain
 from relay_agent.collective_timeouts import timeout_variables
+from relay_agent.inject.eligibility import REGISTERED
 from relay_agent.python_path import in_front
-from relay_agent.settings.environment import (
-    ACCESS_FIELDS,
-    HC,
-    MODE,
-    REGISTERED,
-    access_variable,
-    from_environment,
-)
-from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_TIMEOUTS, DEFAULT_WAIT, DebugSettings
+from relay_agent.settings.environment import ACCESS_VARIABLES, HC, MODE, ON_DEMAND, WAIT, from_environment
+from relay_agent.settings.model import DebugSettings
+from relay_agent.settings.table import SETTINGS, Setting
+from relay_core.access_settings import ACCESS_OPTIONS, CONNECTION_STRING_VARIABLE
 from relay_core.errors import ConfigurationError, RelayDebugError, UsageError
 from relay_core.program.console import print_error
 from relay_core.program.options import access_settings, add_access_options
+from relay_core.values import read_flag
 
-__all__ = ["add_run_options", "job_environment", "run"]
+__all__ = ["add_parser", "job_environment", "run"]
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """Exit statuses of a shell for a command that it cannot start (POSIX, Shell Command Language, 2.8.2)."""
 
 
-class _Option(NamedTuple):
-    flag: str
-    metavar: str | None
-    """None for a flag without a value."""
-    text: str
-    repeatable: bool = False
-    bare: str | None = None
-    """What the option means without a value; None if it needs one."""
-
-    @property
-    def name(self) -> str:
-        """Its name in the parser's result."""
-        return self.flag[2:].replace("-", "_")
-
-
-_OPTIONS = {
-    "RELAY_DEBUG_PORT": _Option(
-        "--port", "PORT", f"logical port of rank 0 (default {DEFAULT_PORT}); rank n has n more"
-    ),
-    "RELAY_DEBUG_RANKS": _Option("--debug-ranks", "LIST", "ranks that wait: 0,3-5, all, master or none (default 0)"),
-    "RELAY_DEBUG_WAIT": _Option("--wait", "SECONDS", f"how long they wait (default {DEFAULT_WAIT:g}; 0: not at all)"),
-    "RELAY_DEBUG_ON_TIMEOUT": _Option("--on-timeout", "POLICY", "when nobody came: continue (default) or abort"),
-    "RELAY_DEBUG_ON_CRASH": _Option("--debug-on-crash", None, "hold a process at its first uncaught exception"),
-    "RELAY_DEBUG_HOLD": _Option("--hold", "TIME", f"for how long, e.g. 90 or 2h (default {DEFAULT_HOLD / 60:g}m)"),
-    "RELAY_DEBUG_TIMEOUTS": _Option(
-        "--debug-timeouts",
-        "SECONDS",
-        "raise the watchdogs of torch.distributed, NCCL, gloo, DeepSpeed and Horovod (bare: to a day)",
-        bare=f"{DEFAULT_TIMEOUTS:g}",
-    ),
-    "RELAY_DEBUG_FORWARD": _Option(
-        "--forward", "PORT", "a further port of this machine that clients may reach; repeatable", repeatable=True
-    ),
-    "RELAY_DEBUG_FOLLOW_CHILDREN": _Option("--follow-children", None, "offer child processes to the debugger too"),
-}
-"""By variable."""
-
-
-def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Define what `run` reads."""
-    for option in _OPTIONS.values():
-        if option.metavar is None:
-            parser.add_argument(option.flag, action="store_const", const="1", help=option.text)
-        elif option.repeatable:
-            parser.add_argument(option.flag, action="append", metavar=option.metavar, help=option.text)
-        elif option.bare is not None:
-            parser.add_argument(option.flag, nargs="?", const=option.bare, metavar=option.metavar, help=option.text)
-        else:
-            parser.add_argument(option.flag, metavar=option.metavar, help=option.text)
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "run",
+        help="run a command whose Python processes can be debugged, without changing their code",
+        usage="%(prog)s [options] -- COMMAND ...",
+        description="Replaces itself (exec) with the command. Every Python program that the command starts, such as "
+        "the ranks of torchrun, registers with this node's agent and can be debugged on demand. Exit status, signals "
+        "and output are those of the command.",
+    )
+    for setting in SETTINGS:
+        _add_option(parser, setting)
     add_access_options(parser)
     parser.add_argument(
-        "program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run, e.g. torchrun ..."
+        "program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run, such as torchrun ..."
     )
+    parser.set_defaults(command=run, typed={})
 
 
-def run(arguments: argparse.Namespace) -> NoReturn:
-    """Become the command; its exit status is this process's.
+def _add_option(parser: argparse.ArgumentParser, setting: Setting) -> None:
+    """Add a setting's option; a flag takes no value here, because the command may follow it."""
+    names = [setting.option, *([setting.alias] if setting.alias else [])]
+    shown = f"{setting.help} (default: {setting.default})" if setting.default and not setting.is_flag else setting.help
+    options: dict[str, Any] = {"nargs": 0} if setting.is_flag else {"metavar": setting.metavar}
+    if setting.bare and not setting.is_flag:
+        options["nargs"] = "?"
+    options |= {"dest": setting.destination, "const": setting.bare, "help": shown, "setting": setting}
+    parser.add_argument(*names, action=_StoreAction, **options)
+
+
+class _StoreAction(argparse.Action):
+    """Keeps the text of a setting, and the name of the option as it was typed, for errors."""
+
+    def __init__(self, *arguments: Any, setting: Setting, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._setting = setting
+
+    def __call__(
+        self, _parser: object, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        text = self.const if self._setting.is_flag else values
+        earlier = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, f"{earlier},{text}" if earlier and self._setting.is_list else text)
+        namespace.typed = {**namespace.typed, self._setting.field: option_string}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replace this process with the command; it returns for `--explain-auth` only.
 
     Raises:
-        UsageError: an option or a variable cannot be understood, or no command is given.
+        UsageError: an option or a variable is invalid, or there is no command.
         SystemExit: the command cannot be started (status 126 or 127).
     """
-    program: list[str] = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
-    if not program:
-        raise UsageError("no command is given", hint="for example: relay-agent run --hc myhc -- python train.py")
+    return explain(arguments) if arguments.explain_auth else _execute(arguments)
+
+
+def _execute(arguments: argparse.Namespace) -> NoReturn:
+    program = _program(arguments.program)
     environ = job_environment(arguments, os.environ)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -113,23 +104,37 @@ def run(arguments: argparse.Namespace) -> NoReturn:
         os.execvpe(program[0], program, environ)  # noqa: S606 - what the user typed, word for word
     except OSError as error:
         failure, status = _explain(error, program, environ)
-    print_error("relay-agent", failure)
+    print_error(PROGRAM, failure)
     sys.exit(status)
+
+
+def _program(rest: list[str]) -> list[str]:
+    """Return the command, which `--` may introduce."""
+    program = rest[1:] if rest[:1] == ["--"] else rest
+    if not program:
+        raise UsageError("no command given", hint="for example: relay-agent run --hc myhc -- python train.py")
+    if program is rest and "--" in rest and read_flag(program[0]) is not None:
+        # `--debug-on-crash true -- python train.py`, as a job's own command line would have it, would run /bin/true.
+        raise UsageError(
+            f"the command would be '{program[0]}'",
+            hint="flags of relay-agent run take no value, as in: --debug-on-crash -- python train.py",
+        )
+    return program
 
 
 def job_environment(arguments: argparse.Namespace, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the command; with RELAY_DEBUG=off it is the given one.
 
     Raises:
-        UsageError: an option or a variable cannot be understood.
+        UsageError: an option or a variable is invalid.
     """
-    said = {variable: _text(getattr(arguments, option.name)) for variable, option in _OPTIONS.items()}
-    said |= _access(arguments)
-    job = {**environ, **{variable: text for variable, text in said.items() if text is not None}}
-    job[MODE] = environ.get(MODE) or "wait"
-    if job[MODE] == "on-demand" and said["RELAY_DEBUG_RANKS"] is not None:
-        job[MODE] = "wait"
-    settings = from_environment(job, options={variable: option.flag for variable, option in _OPTIONS.items()})
+    texts = {setting.variable: getattr(arguments, setting.destination) for setting in SETTINGS}
+    texts |= _access(arguments)
+    job = {**environ, **{variable: text for variable, text in texts.items() if text is not None}}
+    job[MODE] = environ.get(MODE) or WAIT
+    if job[MODE] == ON_DEMAND and arguments.debug_ranks is not None:
+        job[MODE] = WAIT
+    settings = from_environment(job, name_of=lambda setting: arguments.typed.get(setting.field, setting.variable))
     if settings is None:
         return dict(environ)
     job.pop(REGISTERED, None)
@@ -140,17 +145,14 @@ def job_environment(arguments: argparse.Namespace, environ: Mapping[str, str]) -
     return job
 
 
-def _text(value: str | list[str] | None) -> str | None:
-    return ",".join(value) if isinstance(value, list) else value
-
-
 def _access(arguments: argparse.Namespace) -> dict[str, str | None]:
     """Return what the command line says about credentials; the job may change its directory, so paths are absolute."""
-    settings = access_settings(arguments)
-    found: dict[str, str | None] = {"RELAY_CONNECTION_STRING": settings.connection_string, HC: settings.hc}
-    for field in ACCESS_FIELDS:
-        value = getattr(arguments, field)
-        found[access_variable(field)] = str(Path(value).absolute()) if value and field.endswith("_file") else value
+    given = access_settings(arguments)._asdict()
+    found = {CONNECTION_STRING_VARIABLE: given["connection_string"]}
+    for option in ACCESS_OPTIONS:
+        text = given[option.field]
+        if variable := ACCESS_VARIABLES.get(option.field):
+            found[variable] = str(Path(text).absolute()) if text and option.is_file else text
     return found
 
 
@@ -158,27 +160,26 @@ def _hybrid_connection(settings: DebugSettings, connection_string: str | None, e
     """Return the name, which may be in the connection string; the processes of the job do not read that."""
     from relay_core.auth import find_connection_string
 
-    name: str | None = settings.access.get("hc")
-    if name is None and not settings.access.keys() & {"namespace", "connection_string_secret"}:
-        file = settings.access.get("connection_string_file")
+    access = settings.access
+    name = access.hc
+    if name is None and not (access.namespace or access.connection_string_secret):
+        file = access.connection_string_file
         with contextlib.suppress(ConfigurationError):  # the agent will say what is wrong with it
             name = find_connection_string(text=connection_string, file=file, environ=environ).entity_path
     if name is None:
-        raise UsageError("the hybrid connection is not named", hint=f"add --hc NAME, or set {HC}")
+        raise UsageError("no hybrid connection given", hint=f"add --hc NAME, or set {HC}")
     return name
 
 
 def _explain(error: OSError, program: Sequence[str], environ: Mapping[str, str]) -> tuple[RelayDebugError, int]:
-    """Return what to say when the command cannot be started, and the status that a shell would end with."""
+    """Return why the command cannot be started, and the exit status that a shell would have."""
     name = program[0]
     found = shutil.which(name, mode=os.F_OK, path=environ.get("PATH"))
-    hint = f"say: relay-agent run -- python {name}" if name.endswith(".py") else ""
+    hint = f"try: relay-agent run -- python {name}" if name.endswith(".py") else ""
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         if found is not None:
-            return ConfigurationError(f"the interpreter that the first line of '{found}' names is missing"), NOT_FOUND
-        return ConfigurationError(
-            f"there is no command '{name}'", hint=hint or "look at its name and at PATH"
-        ), NOT_FOUND
+            return ConfigurationError(f"the interpreter named in the first line of '{found}' is missing"), NOT_FOUND
+        return ConfigurationError(f"command not found: '{name}'", hint=hint or "check the spelling and PATH"), NOT_FOUND
     if isinstance(error, PermissionError):
-        hint = hint or f"is it a program? chmod +x {name} makes it one"
-    return ConfigurationError(f"'{name}' cannot be started: {error.strerror}", hint=hint), NOT_EXECUTABLE
+        hint = hint or f"if it is a program: chmod +x {name}"
+    return ConfigurationError(f"cannot start '{name}': {error.strerror}", hint=hint), NOT_EXECUTABLE

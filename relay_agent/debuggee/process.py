@@ -13,13 +13,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from relay_agent.debuggee.debugger import debugger
 from relay_agent.ranks.identity import ProcessIdentity, identify
 from relay_agent.settings.model import DebugSettings
 from relay_agent.stderr import say
+from relay_core.access_settings import KEY_VAULT_VARIABLE, AccessSettings
 from relay_core.errors import ConfigurationError, RelayDebugError
 
 if TYPE_CHECKING:
@@ -27,15 +27,6 @@ if TYPE_CHECKING:
     from relay_agent.node.protocol import AnswerFields, Ask, TargetRecord
 
 __all__ = ["DebuggedProcess", "begin", "current"]
-
-_VAULT_VARIABLE = "KEY_VAULT_URL"
-_OTHER_SOURCES = (
-    "RELAY_CONNECTION_STRING",
-    "RELAY_CONNECTION_STRING_FILE",
-    "AZRELAY_CONNECTION_STRING",
-    "RELAY_NAMESPACE",
-)
-"""What an agent can use instead of a secret; repeated from `relay_core.auth`, whose import a job need not pay for."""
 
 
 def current() -> DebuggedProcess | None:
@@ -56,7 +47,7 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
     """
     found = current()
     if found is None or found.node_client.hopeless.is_set():
-        if not settings.access.get("hc"):
+        if not settings.access.hc:
             raise ConfigurationError("the hybrid connection has no name", hint="add --debug-relay-connection-name")
         _refuse_secret_without_vault(settings.access)
         if debugger.is_armed() and debugger.find_port() is None:
@@ -97,7 +88,7 @@ class DebuggedProcess:
         """Taken by who tells it, and never given back."""
         self.port = settings.port + identity.rank
         self.node_client: NodeClient = NodeClient(
-            settings.access,
+            settings.access.given(),
             self._record(),
             forwards=list(settings.forwards),
             answers={
@@ -115,7 +106,7 @@ class DebuggedProcess:
     @property
     def where(self) -> str:
         """What to tell a developer who wants to attach."""
-        return f"port {self.port} of '{self.settings.access.get('hc')}'"
+        return f"port {self.port} of '{self.settings.access.hc}'"
 
     def say(self, text: str) -> None:
         """Print a line to the job's stderr; with several ranks it says which one speaks."""
@@ -220,12 +211,10 @@ def _script() -> str:
     return os.path.basename(script or (sys.argv[0] if sys.argv else ""))  # noqa: PTH119 - pathlib costs 10 ms here
 
 
-def _refuse_secret_without_vault(access: Mapping[str, Any]) -> None:
+def _refuse_secret_without_vault(access: AccessSettings) -> None:
     """Refuse, before anything is started, a secret's name without a Key Vault to look in."""
-    secret = access.get("connection_string_secret")
-    if any(access.get(name) for name in ("connection_string", "connection_string_file", "key_vault", "namespace")):
-        return
-    if secret and not any(os.environ.get(variable) for variable in (_VAULT_VARIABLE, *_OTHER_SOURCES)):
+    if access.lacks_key_vault(os.environ):
         raise ConfigurationError(
-            f"secret '{secret}' is named, but no Key Vault", hint=f"set {_VAULT_VARIABLE} in the job's environment"
+            f"secret '{access.connection_string_secret}' is named, but no Key Vault",
+            hint=f"set {KEY_VAULT_VARIABLE} in the job's environment",
         )

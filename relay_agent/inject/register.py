@@ -1,4 +1,4 @@
-"""A process's part in the debugging of its `relay-agent run` job: decided in `sitecustomize`, taken a little later."""
+"""Registers a process of a `relay-agent run` job: decided in `sitecustomize`, done just before its program begins."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import signal
 import sys
 from typing import NoReturn
 
+from relay_agent.inject.eligibility import register_environment, should_register
 from relay_agent.inject.startup_hook import call_before_program
-from relay_agent.settings.environment import from_environment, register_environment, should_register
+from relay_agent.settings.environment import from_environment
 from relay_agent.settings.model import DebugSettings
 from relay_agent.stderr import say, say_it_goes_on
 from relay_core.errors import RelayDebugError
 
-__all__ = ["take_part"]
+__all__ = ["register_process"]
 
 _done = False
-"""Whether this process has taken part: with two installations on PYTHONPATH it comes by here twice."""
+"""Whether `register_process` has run: with two installations on PYTHONPATH it is called twice."""
 
 
-def take_part(*, is_child: bool) -> None:
+def register_process(*, is_child: bool) -> None:
     """Let this process register before its program begins, if that is one to debug; some wait then for a debugger.
 
     Nothing is raised, for nobody could do more than report it.

@@ -36,16 +36,16 @@ def _why_not() -> "str | None":
     return "off" if is_off(mode) else helper_reason(sys.orig_argv)
 
 
-def _take_part(why_not: "str | None") -> None:
+def _register(why_not: "str | None") -> None:
     is_child = bool(why_not) and "multiprocessing" in str(why_not) and "RELAY_DEBUG_TIMEOUTS" in os.environ
     if why_not is not None and not is_child:
         return
     try:
-        from relay_agent.inject.register import take_part  # noqa: PLC0415 - for programs to debug only
+        from relay_agent.inject.register import register_process  # noqa: PLC0415 - for programs to debug only
     except Exception as error:  # noqa: BLE001 - in a Python that we know nothing of
         _say("{} is without relay-debug, so this process cannot be debugged: {}".format(sys.executable, error))  # noqa: UP032 - for old Pythons
     else:
-        take_part(is_child=is_child)
+        register_process(is_child=is_child)
 
 
 def _say(text: str) -> None:
@@ -62,9 +62,9 @@ def _run() -> None:
     try:
         _chain()
     except Exception:
-        _take_part(why_not)
+        _register(why_not)
         raise
-    _take_part(why_not)
+    _register(why_not)
 
 
 if __name__ == "sitecustomize":

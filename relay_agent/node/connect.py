@@ -104,7 +104,7 @@ def _start(directory: NodeDirectory, lock: int) -> subprocess.Popen[bytes]:
             sys.executable,
             "-m",
             "relay_agent",
-            "attend",
+            "node-agent",
             *map(str, (directory.root, directory.name, *descriptors)),
         )
         try:

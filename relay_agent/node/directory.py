@@ -23,6 +23,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from relay_core.access_settings import ACCESS_VARIABLES
 from relay_core.errors import ConfigurationError
 
 __all__ = ["NODE_DIR_VARIABLE", "NodeDirectory"]
@@ -30,16 +31,6 @@ __all__ = ["NODE_DIR_VARIABLE", "NodeDirectory"]
 NODE_DIR_VARIABLE = "RELAY_NODE_DIR"
 MAX_SOCKET_PATH = 103
 """Bytes; with the zero behind it, a Unix socket's address holds 108 on Linux and 104 on macOS."""
-_ACCESS_VARIABLES = (
-    "RELAY_CONNECTION_STRING",
-    "RELAY_NAMESPACE",
-    "RELAY_IDENTITY",
-    "RELAY_TUNNEL_KEY",
-    "RELAY_CA_FILE",
-    "AZRELAY_",
-    "KEY_VAULT_URL",
-)
-"""Beginnings of the variables that an agent finds its relay and its credentials with (`relay_core.auth`)."""
 _OLD_CONFIG_FILE = ".azrelay.json"
 
 
@@ -69,7 +60,7 @@ class NodeDirectory:
     def of(cls, access: Mapping[str, object]) -> NodeDirectory:
         """Return where the agent with this access is met."""
         root = os.environ.get(NODE_DIR_VARIABLE) or Path(tempfile.gettempdir()) / f"relay-debug-{_user_id()}"
-        inherited = {name: value for name, value in os.environ.items() if name.startswith(_ACCESS_VARIABLES)}
+        inherited = {name: value for name, value in os.environ.items() if name in ACCESS_VARIABLES}
         here = os.getcwd() if os.path.exists(_OLD_CONFIG_FILE) else ""  # noqa: PTH109, PTH110 - as cheap as can be
         text = json.dumps([dict(access), inherited, here], sort_keys=True, default=str)
         return cls(Path(root), hashlib.sha256(text.encode()).hexdigest()[:12])

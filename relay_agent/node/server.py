@@ -92,10 +92,10 @@ async def _until_starter_gone() -> None:
 async def _serve_clients(processes: ProcessTable, node_server: _NodeServer) -> RelayDebugError | None:
     """Listen with the access that the first process sends; return what made that impossible."""
     await processes.any.wait()
-    access_fields = dict(processes.access)
+    settings = AccessSettings(**processes.access)
     try:
-        tls = client_tls(access_fields.pop("ca_file", None))
-        access = await find_access(AccessSettings(**access_fields), side="agent", tls=tls)
+        tls = client_tls(settings.ca_file)
+        access = await find_access(settings, side="agent", tls=tls)
         agent = Agent(
             access.endpoint,
             access.credential,

@@ -1,8 +1,10 @@
-"""How a process is to be debugged, wherever that was said: in a call, on the command line or in the environment."""
+"""How a process is to be debugged, whether a call, the command line or the environment sets it."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from relay_core.access_settings import AccessSettings
 
 __all__ = ["DEFAULT_HOLD", "DEFAULT_PORT", "DEFAULT_TIMEOUTS", "DEFAULT_WAIT", "DebugSettings"]
 
@@ -18,30 +20,29 @@ DEFAULT_TIMEOUTS = 86400.0
 
 
 class DebugSettings(NamedTuple):
-    """One run's settings; the same for all its processes."""
+    """One run's settings, the same for all its processes; `relay_agent.settings.table` says where they come from."""
 
-    access: dict[str, Any] = {}  # noqa: RUF012 - never changed
-    """What the agent needs in order to listen: the fields of `relay_core.auth.AccessSettings`, and `ca_file`. What is
-    left out the agent looks up in its environment."""
+    access: AccessSettings = AccessSettings()
+    """What the agent needs in order to listen; it looks up in its environment what is not set here."""
     port: int = DEFAULT_PORT
     """Logical port of rank 0; that of rank n is n more."""
     ranks: str = "0"
     """Which ranks wait for a debugger, in the grammar of `relay_agent.settings.rank_selection`; the others are debugged
     on demand."""
     wait: float = DEFAULT_WAIT
-    """Seconds; 0 means that nobody waits."""
+    """Seconds; 0 means that no rank waits."""
     abort_on_timeout: bool = False
-    """Whether a process for which no debugger came in time ends."""
+    """Whether a process to which no debugger attached in time exits."""
     on_crash: bool = False
     """Whether the first uncaught exception holds its process."""
     hold: float = DEFAULT_HOLD
     """Seconds that a crashed process, or one at `relay_agent.breakpoint()`, waits for a debugger."""
     timeouts: float | None = None
-    """Seconds to which the watchdogs of collective communication are raised; None leaves them alone."""
+    """Seconds to which the timeouts of collective communication are raised; None leaves them alone."""
     forwards: tuple[int, ...] = ()
     """Ports on this machine that clients may reach besides the debuggers."""
     follow_children: bool = False
     """Whether a debugger is offered child processes too."""
 
     def __repr__(self) -> str:
-        return f"<DebugSettings '{self.access.get('hc')}' port {self.port} ranks {self.ranks}>"
+        return f"<DebugSettings '{self.access.hc}' port {self.port} ranks {self.ranks}>"

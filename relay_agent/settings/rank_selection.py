@@ -5,16 +5,16 @@
            all      every rank
            master   the first rank, by the name that it has elsewhere
            none     no rank: all are on demand
-    bad:   5-3      (from high to low)    -1, 1.5, last, "" (no numbers)
+    bad:   5-3      (start above end)    -1, 1.5, last, "" (not numbers)
 
-A rank that is not selected is debuggable all the same, when somebody asks for it.
+A rank that is not selected can still be debugged on demand.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from relay_core.errors import UsageError
+from relay_core.ranges import parse_ranges
 
 if TYPE_CHECKING:
     from relay_agent.ranks.identity import ProcessIdentity
@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_RANKS", "RankSelection", "parse_ranks"]
 
 DEFAULT_RANKS = "0"
-"""One process to attach to, as a job that nobody distributed has; the others are a click away and cost nothing."""
-
-_LONGEST_NUMBER = 9
-"""Digits; no job has a rank with more of them."""
-_HINT = "say for example 0 or 0,3-5, or all, master or none"
+"""One process to attach to, as in a job that is not distributed; the others are a click away and cost nothing."""
 
 
 class RankSelection(NamedTuple):
@@ -51,18 +47,19 @@ def parse_ranks(text: str = DEFAULT_RANKS) -> RankSelection:
     """Return the ranks that `text` names.
 
     Raises:
-        UsageError: it names none in this way.
+        UsageError: the text does not follow the grammar.
     """
     word = text.strip().lower()
     if word in _WORDS:
         return _WORDS[word]
-    ranges: list[tuple[int, int]] = []
-    for first, last in sorted(_range(part, text) for part in word.split(",")):
-        if ranges and first <= ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], max(last, ranges[-1][1]))
+    merged: list[tuple[int, int]] = []
+    found = parse_ranges(text, what="list of ranks", example="0 or 0,3-5, or all, master or none")
+    for first, last in sorted((part[0], part[-1]) for part in found):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
         else:
-            ranges.append((first, last))
-    return RankSelection(tuple(ranges))
+            merged.append((first, last))
+    return RankSelection(tuple(merged))
 
 
 _WORDS = {
@@ -70,15 +67,3 @@ _WORDS = {
     "master": RankSelection(((0, 0),)),
     "none": RankSelection(),
 }
-
-
-def _range(part: str, text: str) -> tuple[int, int]:
-    """Read "3" or "3-5"."""
-    first, dash, last = (piece.strip() for piece in part.partition("-"))
-    numbers = [first, last] if dash else [first, first]
-    if not all(number.isascii() and number.isdecimal() and len(number) <= _LONGEST_NUMBER for number in numbers):
-        raise UsageError(f"--debug-ranks '{text}' does not name ranks", hint=_HINT)
-    low, high = map(int, numbers)
-    if low > high:
-        raise UsageError(f"--debug-ranks '{text}' has a range from high to low", hint=_HINT)
-    return low, high

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from relay_client.agents.roster import Conflict
-from relay_client.cli.port_ranges import format_ports
 from relay_client.ui.text import MINUTE, duration
 from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo
+from relay_core.ranges import format_ranges
 
 __all__ = ["News", "conflict_text", "describe_agent", "describe_state", "held_texts", "news_of"]
 
@@ -58,7 +58,7 @@ def news_of(before: AgentInfo | None, after: AgentInfo, now: float) -> Iterator[
         if _wants_somebody(target):
             yield _crashed(target, after, now)
     if after.forwards != before.forwards:
-        yield News(f"{after.host} forwards {format_ports(after.forwards) or 'nothing'}")
+        yield News(f"{after.host} forwards {format_ranges(after.forwards) or 'nothing'}")
 
 
 def _changes(old: TargetInfo, new: TargetInfo, agent: AgentInfo, now: float) -> Iterator[News]:
@@ -107,7 +107,7 @@ def describe_agent(agent: AgentInfo, now: float) -> str:
     node = "" if agent.node_rank is None else f" (node {agent.node_rank})"
     targets = f" serves {_ports(agent.targets)}{_notes(agent.targets, now)}" if agent.targets else ""
     forwards = sorted(set(agent.forwards) - {target.port for target in agent.targets})
-    forwarded = f" forwards {format_ports(forwards)}" if forwards else ""
+    forwarded = f" forwards {format_ranges(forwards)}" if forwards else ""
     serves = " and".join(filter(None, [targets, forwarded])) or " serves nothing"
     return f"{agent.name}{node}{serves}"
 
@@ -152,14 +152,14 @@ def _pid(target: TargetInfo) -> str:
 
 
 def _ports(targets: Iterable[TargetInfo]) -> str:
-    return format_ports(sorted(target.port for target in targets))
+    return format_ranges(sorted(target.port for target in targets))
 
 
 def _notes(targets: Iterable[TargetInfo], now: float) -> str:
     """Return ranks and states in brackets, of all or, if they are many, of those that are held or want somebody."""
     shown = [target for target in targets if target.rank is not None or target.attachment is not None]
     if len(shown) > MANY:
-        ranks = format_ports(sorted(target.rank for target in shown if target.rank is not None))
+        ranks = format_ranges(sorted(target.rank for target in shown if target.rank is not None))
         special = [target for target in shown if target.attachment is not None or target.state is State.CRASHED]
         texts = [f"ranks {ranks}"] if ranks else []
     else:

@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands, add_command, add_prefetch_option, run_with_tunnels
-from relay_client.ui.ranks import format_ranks, parse_ranks
+from relay_client.cli.rank_ranges import parse_ranks
+from relay_client.ui.text import format_ranks
 from relay_core.errors import ConnectionLost, UsageError
+from relay_core.program.options import argument_type
+from relay_core.values import named, parse_port
 
 if TYPE_CHECKING:
     from relay_client.agents.roster import Claim
@@ -36,17 +39,21 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--rank", action="append", required=True, metavar="LIST", help="global rank, or several as in 4-5; repeatable"
     )
-    parser.add_argument("--port", default=None, metavar="PORT", help="local port (default: the rank's logical port)")
+    parser.add_argument(
+        "--port",
+        type=argument_type(parse_port),
+        default=None,
+        metavar="PORT",
+        help="local port (default: the rank's logical port)",
+    )
     add_prefetch_option(parser, default=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Attach to the ranks."""
-    from relay_client.cli.port_ranges import parse_ports
-
-    ranks = parse_ranks(",".join(arguments.rank))
-    port = parse_ports(arguments.port)[0] if arguments.port else None
-    return run_with_tunnels(arguments, lambda tunnels: _attach_all(tunnels, ranks, port=port))
+    with named("--rank"):
+        ranks = parse_ranks(",".join(arguments.rank))
+    return run_with_tunnels(arguments, lambda tunnels: _attach_all(tunnels, ranks, port=arguments.port))
 
 
 async def _attach_all(tunnels: Tunnels, ranks: Sequence[int], *, port: int | None) -> None:

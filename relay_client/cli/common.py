@@ -23,7 +23,6 @@ __all__ = [
     "make_tunnels",
     "quiet_logging",
     "run_with_tunnels",
-    "seconds",
 ]
 
 PROGRAM = "relay-client"
@@ -66,14 +65,6 @@ def add_prefetch_option(parser: argparse.ArgumentParser, *, default: object) -> 
         default=default,
         help="do not prefetch debugger state at stops",
     )
-
-
-def seconds(text: str) -> float:
-    """Read a positive number of seconds, for argparse."""
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise ValueError
-    return value
 
 
 def quiet_logging(arguments: argparse.Namespace) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from relay_client.cli.common import add_prefetch_option, run_with_tunnels
 from relay_core.errors import NoListener, UsageError
+from relay_core.ranges import format_ranges
+from relay_core.values import named
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -46,8 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     if not (arguments.ports or arguments.forward):
         raise UsageError("no ports given", hint="add --ports 5678, or see relay-client --help")
-    debuggers = debugger_ports(parse_ports(arguments.ports) if arguments.ports else [])
-    forwards = parse_forwards(arguments.forward)
+    with named("--ports"):
+        debuggers = debugger_ports(parse_ports(arguments.ports) if arguments.ports else [])
+    with named("--forward"):
+        forwards = parse_forwards(arguments.forward)
     if twice := {local.port for local in debuggers} & {local.port for local in forwards}:
         raise UsageError(
             f"local port {min(twice)} is in both --ports and --forward",
@@ -68,7 +72,6 @@ async def forward(tunnels: Tunnels, ports: Sequence[int | LocalPort], *, may_rev
     Raises:
         RelayDebugError: the relay, the credentials or the ports are unusable.
     """
-    from relay_client.cli.port_ranges import format_ports
     from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
     from relay_client.ui.live_table import live_table
 
@@ -80,7 +83,7 @@ async def forward(tunnels: Tunnels, ports: Sequence[int | LocalPort], *, may_rev
         except NoListener as error:
             seen = f"{error.sentence}; waiting for one ({error.hint})"
         async with Forwarder(tunnels, ports, may_reverse=may_reverse) as forwarder:
-            opened = f"port {format_ports(forwarder.opened)}" if forwarder.opened else "no port"
+            opened = f"port {format_ranges(forwarder.opened)}" if forwarder.opened else "no port"
             logger.info("ready on %s, %s: %s", LOCAL_HOST, opened, seen)
             tunnels.keep_looking()
             async with live_table(tunnels.roster):

@@ -61,7 +61,7 @@ async def _session_of_rank(connect_to_relay: Callable[[], Awaitable[Tunnels]], r
     from relay_client.agents.roster import Destination
     from relay_client.dap.client import DapClient
     from relay_client.pdb import Reached
-    from relay_client.ui.ranks import format_ranks
+    from relay_client.ui.text import format_ranks
     from relay_core.agent_api.announcement import State
 
     async with await connect_to_relay() as tunnels:

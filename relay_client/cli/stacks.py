@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands, add_command, quiet_logging, run_with_tunnels
 from relay_core.errors import RelayDebugError
+from relay_core.values import named
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -43,10 +44,11 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the stacks."""
+    from relay_client.cli.rank_ranges import parse_ranks
     from relay_client.stacks.render import show_stacks, stacks_as_json
-    from relay_client.ui.ranks import parse_ranks
 
-    ranks = None if arguments.ranks == "all" else set(parse_ranks(arguments.ranks))
+    with named("--ranks"):
+        ranks = None if arguments.ranks == "all" else set(parse_ranks(arguments.ranks))
 
     async def show(tunnels: Tunnels) -> None:
         replies = await _collect_stacks(tunnels, with_locals=arguments.locals)

@@ -8,6 +8,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands, add_command, run_with_tunnels
+from relay_core.values import named
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -34,7 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Forward the port."""
     from relay_client.ports.local_port import parse_forwards
 
-    (local,) = parse_forwards([arguments.port])
+    with named("--port"):
+        (local,) = parse_forwards([arguments.port])
     return run_with_tunnels(arguments, lambda tunnels: _forward_and_print_url(tunnels, local))
 
 

@@ -7,11 +7,14 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import INTERRUPTED, Commands, add_command, run_with_tunnels, seconds
-from relay_client.ui.ranks import format_ranks, parse_ranks
+from relay_client.cli.common import INTERRUPTED, Commands, add_command, run_with_tunnels
+from relay_client.cli.rank_ranges import parse_ranks
+from relay_client.ui.text import format_ranks
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.errors import RelayDebugError, TimedOut
+from relay_core.errors import RelayDebugError, TimedOut, UsageError
+from relay_core.program.options import argument_type
+from relay_core.values import named, parse_duration
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -41,12 +44,19 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         default=ANY,
         help="state to wait for: waiting for a debugger, attached, or held at an exception (default: %(default)s)",
     )
-    parser.add_argument("--timeout", type=seconds, default=600.0, metavar="SECONDS", help="default: 600")
+    parser.add_argument(
+        "--timeout",
+        type=argument_type(_parse_timeout),
+        default="10m",
+        metavar="TIME",
+        help="how long to wait, as in 90, 90s, 10m or 2h (default: %(default)s)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Wait, and return the exit status."""
-    ranks = parse_ranks(arguments.ranks)
+    with named("--ranks"):
+        ranks = parse_ranks(arguments.ranks)
     done = False
 
     async def wait(tunnels: Tunnels) -> None:
@@ -56,6 +66,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     run_with_tunnels(arguments, wait)
     return 0 if done else INTERRUPTED
+
+
+def _parse_timeout(text: str) -> float:
+    seconds = parse_duration(text)
+    if not seconds:
+        raise UsageError(f"invalid duration: '{text}'", hint="use more than 0, such as 10m")
+    return seconds
 
 
 def missing_ranks(ranks: Sequence[int], targets: Sequence[TargetInfo], state: str) -> list[int]:

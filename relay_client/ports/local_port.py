@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from relay_client.agents.roster import Destination
 from relay_core.errors import UsageError
+from relay_core.values import is_port
 
 __all__ = ["LocalPort", "debugger_ports", "parse_forwards"]
 
 _FORWARD = re.compile(r"(?:([0-9]{1,5})/)?([0-9]{1,5})(?::([0-9]{1,5}))?", re.ASCII)
-MAX_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ def parse_forwards(texts: Iterable[str]) -> list[LocalPort]:
     """Read the values of `--forward`.
 
     Raises:
-        UsageError: one is no forward, or a local port is used twice.
+        UsageError: one is invalid, or a local port is used twice.
     """
     found: dict[int, LocalPort] = {}
     for text in texts:
         local = _parse(text)
         if local.port in found:
             raise UsageError(
-                f"local port {local.port} is used twice by --forward", hint="give each its own, as in 6006:16006"
+                f"local port {local.port} is used twice", hint="use another one for each, as in 6006:16006"
             )
         found[local.port] = local
     return list(found.values())
@@ -56,7 +56,7 @@ def _parse(text: str) -> LocalPort:
     match = _FORWARD.fullmatch(text.strip())
     if match:
         remote, local = int(match[2]), int(match[3] or match[2])
-        if 1 <= remote <= MAX_PORT and 1 <= local <= MAX_PORT:
+        if is_port(remote) and is_port(local):
             node_rank = int(match[1]) if match[1] else None
             return LocalPort(local, Destination(remote, is_forward=True, node_rank=node_rank))
-    raise UsageError(f"--forward {text} is no port", hint="write 6006, 6006:16006 (remote:local) or 1/6006 (node 1)")
+    raise UsageError(f"invalid port: '{text}'", hint="use 6006, 6006:16006 (remote:local) or 1/6006 (node 1)")

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from relay_client.cli.port_ranges import format_ports
 from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
+from relay_core.ranges import format_ranges
 
 __all__ = ["Group", "Process", "Reply", "group", "is_library", "label", "read_replies"]
 
@@ -77,7 +77,7 @@ class Group:
         ranks = [process.rank for process in self.processes if process.rank is not None]
         others = [label(process) for process in self.processes if process.rank is None]
         if len(ranks) > 1:
-            others.insert(0, f"{len(ranks)} ranks ({format_ports(ranks)})")
+            others.insert(0, f"{len(ranks)} ranks ({format_ranges(ranks)})")
         elif ranks:
             others.insert(0, f"rank {ranks[0]}")
         return ", ".join(others)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
-__all__ = ["MAX_TEXT", "MINUTE", "clock", "duration", "printable"]
+from relay_core.ranges import format_ranges
+
+__all__ = ["MAX_TEXT", "MINUTE", "clock", "duration", "format_ranks", "printable"]
 
 MAX_TEXT = 200
 """Characters of a text that came from somewhere else, e.g. the message of an exception."""
@@ -32,6 +35,12 @@ def duration(seconds: float) -> str:
 def clock(unix_seconds: float) -> str:
     """Return a time of day, local, as in `12:03`."""
     return time.strftime("%H:%M", time.localtime(unix_seconds))
+
+
+def format_ranks(ranks: Iterable[int]) -> str:
+    """Return ranks in words: `rank 3`, `ranks 0-3,5`."""
+    ordered = sorted(ranks)
+    return f"rank{'s' if len(ordered) != 1 else ''} {format_ranges(ordered)}"
 
 
 def printable(value: object, limit: int = MAX_TEXT) -> str:

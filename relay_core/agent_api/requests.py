@@ -17,7 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from relay_core.agent_api.values import MAX_PORT, Clean, as_is, mapping, text
+from relay_core.agent_api.values import Clean, as_is, mapping, text
+from relay_core.values import is_port_text
 
 __all__ = ["Failure", "Listen", "Ready", "Request", "Stacks", "Wake", "parse_request"]
 
@@ -87,11 +88,7 @@ def parse_request(target: str) -> Request | None:
 
 def _port_after(target: str, name: str) -> int | None:
     found, _, digits = target.partition("/")
-    # Five digits hold any port. Python would also read "٣" as a number, and may refuse thousands of digits.
-    if found != name or not (digits.isascii() and digits.isdigit() and len(digits) <= 5):
-        return None
-    port = int(digits)
-    return port if 1 <= port <= MAX_PORT else None
+    return int(digits) if found == name and is_port_text(digits) else None
 
 
 @dataclass(frozen=True)

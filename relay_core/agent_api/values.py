@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-__all__ = ["MAX_PORT", "Clean", "as_is", "count", "items", "mapping", "port", "seconds", "text"]
+from relay_core.values import is_port
 
-MAX_PORT = 65535
+__all__ = ["Clean", "as_is", "count", "items", "mapping", "port", "seconds", "text"]
+
 MAX_COUNT = 2**63
 """Larger numbers are no ranks, process ids or thread ids."""
 MAX_SECONDS = 1e11
@@ -36,7 +37,7 @@ def count(value: object) -> int | None:
 def port(value: object) -> int | None:
     """Return a port from 1 to 65535, or None."""
     number = count(value)
-    return number if number is not None and 1 <= number <= MAX_PORT else None
+    return number if number is not None and is_port(number) else None
 
 
 def seconds(value: object) -> float | None:

@@ -4,11 +4,11 @@
 has them; `explain_access` shows all sources.
 """
 
+from relay_core.access_settings import AccessSettings, Side
 from relay_core.auth.access import Access, Search, find_access
 from relay_core.auth.entra import EntraCredential, TokenSource
 from relay_core.auth.explain import explain_access
 from relay_core.auth.sas import credential_from_connection_string
-from relay_core.auth.settings import AccessSettings, Side
 from relay_core.auth.sources import find_connection_string
 
 __all__ = [

@@ -14,13 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from relay_core.auth.address import parse_namespace
-from relay_core.auth.choice import Source, choose
-from relay_core.auth.entra import CLIENT_REUSE, DEADLINE, EntraCredential, TokenSource
-from relay_core.auth.key_vault import KeyVault, parse_vault_url
-from relay_core.auth.sas import credential_from_connection_string
-from relay_core.auth.secret_file import read_secret_file
-from relay_core.auth.settings import (
+from relay_core.access_settings import (
     CONNECTION_STRING_SECRET_VARIABLE,
     KEY_VAULT_VARIABLE,
     NAMESPACE_VARIABLE,
@@ -30,6 +24,12 @@ from relay_core.auth.settings import (
     AccessSettings,
     Side,
 )
+from relay_core.auth.address import parse_namespace
+from relay_core.auth.choice import Source, choose
+from relay_core.auth.entra import CLIENT_REUSE, DEADLINE, EntraCredential, TokenSource
+from relay_core.auth.key_vault import KeyVault, parse_vault_url
+from relay_core.auth.sas import credential_from_connection_string
+from relay_core.auth.secret_file import read_secret_file
 from relay_core.auth.sources import ConnectionText, TextSource, local_sources, nothing_configured
 from relay_core.auth.tunnel_key import parse_tunnel_key
 from relay_core.errors import ConfigurationError, UsageError

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from relay_core.access_settings import Side
 from relay_core.auth.azure_sdk import Failure, IdentityFailed, IssuedToken, acquire
 from relay_core.auth.identity import Identity, choose_identities
-from relay_core.auth.settings import Side
 from relay_core.errors import ConfigurationError, RelayDebugError, RelayUnreachable, Unauthorized
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Token

@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from relay_core.auth.settings import IDENTITY_VARIABLE, Side
+from relay_core.access_settings import IDENTITY_VARIABLE, Side
 from relay_core.errors import ConfigurationError
 
 __all__ = ["IDENTITIES", "Identity", "choose_identities", "managed_client_id"]

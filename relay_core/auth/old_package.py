@@ -14,14 +14,13 @@ import os
 import stat
 from pathlib import Path
 
+from relay_core.access_settings import OLD_NAME_VARIABLE, OLD_STRING_VARIABLE
 from relay_core.auth.secret_file import MAX_SECRET_BYTES
 from relay_core.errors import ConfigurationError
 
-__all__ = ["CONFIG_FILE", "NAME_VARIABLE", "STRING_VARIABLE", "read_config_file"]
+__all__ = ["CONFIG_FILE", "read_config_file"]
 
 CONFIG_FILE = ".azrelay.json"
-STRING_VARIABLE = "AZRELAY_CONNECTION_STRING"
-NAME_VARIABLE = "AZRELAY_CONNECTION_NAME"
 _OLDER_NAME_VARIABLE = "AZRELAY_NAME"
 """What releases before 0.3 called it."""
 
@@ -45,11 +44,12 @@ def read_config_file(path: Path) -> tuple[str, str | None]:
         fields = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         fields = None
-    if not isinstance(fields, dict) or not _text(fields, STRING_VARIABLE):
+    if not isinstance(fields, dict) or not _text(fields, OLD_STRING_VARIABLE):
         raise ConfigurationError(
-            f"{path} holds no {STRING_VARIABLE}", hint=f'it looks like {{"{STRING_VARIABLE}": "Endpoint=..."}}'
+            f"{path} holds no {OLD_STRING_VARIABLE}", hint=f'it looks like {{"{OLD_STRING_VARIABLE}": "Endpoint=..."}}'
         )
-    return _text(fields, STRING_VARIABLE), _text(fields, NAME_VARIABLE) or _text(fields, _OLDER_NAME_VARIABLE) or None
+    name = _text(fields, OLD_NAME_VARIABLE) or _text(fields, _OLDER_NAME_VARIABLE)
+    return _text(fields, OLD_STRING_VARIABLE), name or None
 
 
 def _check_owner(path: Path, facts: os.stat_result) -> None:

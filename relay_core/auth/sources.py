@@ -19,13 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from relay_core.auth import old_package
-from relay_core.auth.secret_file import read_secret_file
-from relay_core.auth.settings import (
+from relay_core.access_settings import (
     CONNECTION_STRING_FILE_VARIABLE,
     CONNECTION_STRING_VARIABLE,
+    OLD_NAME_VARIABLE,
+    OLD_STRING_VARIABLE,
     AccessSettings,
 )
+from relay_core.auth import old_package
+from relay_core.auth.secret_file import read_secret_file
 from relay_core.errors import ConfigurationError
 from relay_core.hyco.connection_string import ConnectionString
 
@@ -86,7 +88,7 @@ def local_sources(settings: AccessSettings, environ: Mapping[str, str]) -> list[
         _variable(CONNECTION_STRING_VARIABLE, environ),
         _file_variable(CONNECTION_STRING_FILE_VARIABLE, environ),
         _config_file(Path(old_package.CONFIG_FILE)),
-        _variable(old_package.STRING_VARIABLE, environ, hc=environ.get(old_package.NAME_VARIABLE)),
+        _variable(OLD_STRING_VARIABLE, environ, hc=environ.get(OLD_NAME_VARIABLE)),
     ]
 
 

@@ -6,11 +6,10 @@ import os
 import ssl
 from collections.abc import Mapping
 
+from relay_core.access_settings import CA_FILE_VARIABLE
 from relay_core.errors import ConfigurationError
 
-__all__ = ["CA_FILE_VARIABLE", "client_tls"]
-
-CA_FILE_VARIABLE = "RELAY_CA_FILE"
+__all__ = ["client_tls"]
 
 
 def client_tls(ca_file: str | None = None, *, environ: Mapping[str, str] | None = None) -> ssl.SSLContext:

@@ -6,9 +6,9 @@ import argparse
 import asyncio
 import ssl
 
+from relay_core.access_settings import Side
 from relay_core.auth.access import Search
 from relay_core.auth.explain import explain_access
-from relay_core.auth.settings import Side
 from relay_core.errors import ConfigurationError
 from relay_core.program.console import print_error
 from relay_core.program.options import access_settings

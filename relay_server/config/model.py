@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relay_core.errors import ConfigurationError
+from relay_core.values import MAX_PORT, is_port, is_port_text
 
 __all__ = [
     "AZURE_ROLES",
@@ -229,11 +230,11 @@ class RelayConfig:
         for name in (self.namespace, *self.aliases):
             if not _HOST.fullmatch(name):
                 raise ConfigurationError("'namespace' and 'aliases' must be host names without a scheme or port")
-        if not 0 <= self.port <= 65535:
-            raise ConfigurationError("'port' must be 0 to 65535")
+        if self.port != 0 and not is_port(self.port):
+            raise ConfigurationError(f"'port' must be 0 to {MAX_PORT}")
         if self.public_address is not None:
             host, _, port = self.public_address.rpartition(":")
-            if not (_HOST.fullmatch(host.strip("[]")) and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+            if not (_HOST.fullmatch(host.strip("[]")) and is_port_text(port)):
                 raise ConfigurationError("'public_address' must be host:port")
         paths = [connection.path.lower() for connection in self.hybrid_connections]
         if twice := next((path for path in paths if paths.count(path) > 1), None):

@@ -252,7 +252,7 @@ async def test_tensorboard_shows_its_url_when_it_is_there(relay: LocalRelay, env
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["--forward", "x"], "is no port"),
+        (["--forward", "x"], "invalid port"),
         (["--forward", "6006", "--forward", "1/6006"], "local port 6006 is used twice"),
         (["--ports", "5678", "--forward", "6006:5678"], "local port 5678 is in both --ports and --forward"),
     ],

@@ -34,9 +34,9 @@ def good(relay: LocalRelay) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("ports", "part"),
     [
-        ("5680-5678", "runs backwards"),
+        ("5680-5678", "starts above its end"),
         ("80-70000", "outside 1-65535"),
-        ("abc", "no list of ports"),
+        ("abc", "invalid list of ports"),
     ],
 )
 async def test_nonsense_ports(ports: str, part: str) -> None:

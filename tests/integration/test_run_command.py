@@ -58,17 +58,23 @@ async def test_signals_mean_to_the_command_what_they_always_mean(stage: Stage, n
 @pytest.mark.parametrize(
     ("name", "content", "mode", "status", "sentence"),
     [
-        ("./missing", None, 0, 127, "there is no command './missing'"),
-        ("missing-command", None, 0, 127, "there is no command 'missing-command'"),
+        ("./missing", None, 0, 127, "command not found: './missing'"),
+        ("missing-command", None, 0, 127, "command not found: 'missing-command'"),
         (
             "./train.py",
             "print()",
             0o644,
             126,
-            "'./train.py' cannot be started: Permission denied. hint: say: relay-agent",
+            "cannot start './train.py': Permission denied. hint: try: relay-agent",
         ),
-        ("./broken", "#!/no/such/interpreter\n", 0o755, 127, "the interpreter that the first line of './broken' names"),
-        ("./text", "no program\n", 0o755, 126, "'./text' cannot be started: Exec format error"),
+        (
+            "./broken",
+            "#!/no/such/interpreter\n",
+            0o755,
+            127,
+            "the interpreter named in the first line of './broken'",
+        ),
+        ("./text", "no program\n", 0o755, 126, "cannot start './text': Exec format error"),
     ],
 )
 async def test_a_command_that_cannot_be_started_is_told(
@@ -146,7 +152,7 @@ async def test_a_broken_setting_is_told_and_never_breaks_the_job(stage: Stage):
     status, out, err = await stage.python(stage.write("train.py", "print('ran')"), under_run=False, **environ)
     assert (0, ["ran"]) == (status, out)
     expected = (
-        "relay-agent: error: RELAY_DEBUG_PORT 'x' is not a port. hint: use a number from 1 to 65535, such as 5678\n"
+        "relay-agent: error: RELAY_DEBUG_PORT: invalid port: 'x'. hint: use a number from 1 to 65535, such as 5678\n"
         "relay-agent: the job goes on without a debugger\n"
     )
     assert expected == err

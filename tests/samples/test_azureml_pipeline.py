@@ -13,6 +13,7 @@ import pytest
 from relay_agent.azureml import DEBUG_ARGUMENTS, Step, find_problems, read_steps
 from relay_agent.settings.arguments import parse_step_arguments
 from relay_agent.settings.model import DebugSettings
+from relay_core.access_settings import AccessSettings
 from tests.samples.kit import SAMPLES, environment, load, needs_sdk, needs_torch, wheel
 
 SAMPLE = SAMPLES / "azureml_pipeline"
@@ -279,7 +280,7 @@ def test_steps_understand_their_command(ordinary, debug, name, is_debug, tmp_pat
         "-c", REACHED, str(STEPS / f"{name}.py"), kind, *arguments, cwd=STEPS, AZ_BATCH_IS_CURRENT_NODE_MASTER="true"
     )
     assert (0, ["reached", str(arguments)]) == (done.returncode, done.stdout.splitlines()), done.stderr
-    access = {"hc": "myhc", "connection_string_secret": "relay-myhc-agent"}
+    access = AccessSettings(hc="myhc", connection_string_secret="relay-myhc-agent")
     expected = DebugSettings(access=access, port=step.ports[0]) if is_debug == "True" else None
     assert expected == parse_step_arguments(arguments)
 

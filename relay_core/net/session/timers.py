@@ -1,9 +1,11 @@
 """The tunnel's timers, as the environment sets them.
 
-RELAY_PING_AFTER   seconds of silence before the other side is asked for a sign of life (10)
-RELAY_DEAD_AFTER   seconds of silence after which a connection is given up and made anew (25)
-RELAY_KEEP         seconds that a lost session is kept: 3 hours on the client; on the agent 30 minutes while a
-                   debugger is attached (2 minutes otherwise)
+RELAY_PING_AFTER   silence after which the peer is pinged (default: 10s)
+RELAY_DEAD_AFTER   silence after which a connection is given up and replaced (default: 25s)
+RELAY_KEEP         how long a lost session is kept (default: 3h on the client; on the agent 30m while a debugger is
+                   attached, 2m otherwise)
+
+Each is a duration of at most a day, such as 90, 90s or 10m.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
-from relay_core.errors import ConfigurationError
+from relay_core.errors import ConfigurationError, UsageError
 from relay_core.tunnel.limits import Settings
+from relay_core.values import parse_duration
 
 __all__ = ["keep_seconds", "tunnel_settings"]
 
@@ -29,7 +32,7 @@ def tunnel_settings(environ: Mapping[str, str] | None = None, *, grace: float) -
         grace: Seconds a lost session is kept unless `RELAY_KEEP` says otherwise.
 
     Raises:
-        ConfigurationError: a variable is no sensible number of seconds.
+        ConfigurationError: a variable is not a duration of at most a day.
     """
     environ = os.environ if environ is None else environ
     defaults = Settings()
@@ -47,21 +50,22 @@ def keep_seconds(environ: Mapping[str, str] | None = None, *, default: float) ->
     """Return how long a lost session is kept.
 
     Raises:
-        ConfigurationError: `RELAY_KEEP` is no sensible number of seconds.
+        ConfigurationError: `RELAY_KEEP` is not a duration of at most a day.
     """
     return _seconds(os.environ if environ is None else environ, "RELAY_KEEP", default)
 
 
 def _seconds(environ: Mapping[str, str], name: str, default: float) -> float:
-    text = environ.get(name)
+    text = environ.get(name, "").strip()
     if not text:
         return default
     try:
-        value = float(text)
-    except ValueError:
+        value = parse_duration(text)
+    except UsageError:
         value = 0.0
     if not 0 < value <= MAX_SECONDS:
         raise ConfigurationError(
-            f"{name} is no number of seconds between 0 and {MAX_SECONDS:g}", hint=f"the default is {default:g}"
+            f"{name}: invalid duration: '{text}'",
+            hint=f"use 90, 90s or 10m, above 0 and at most {MAX_SECONDS / 3600:g}h; the default is {default:g}",
         )
     return value

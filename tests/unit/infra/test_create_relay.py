@@ -10,7 +10,7 @@ from relay_agent.settings.arguments import parse_step_arguments
 from relay_agent.settings.model import DebugSettings
 from relay_client import cli
 from relay_client.cli.port_ranges import parse_ports
-from relay_core.auth.settings import AccessSettings
+from relay_core.access_settings import AccessSettings
 from relay_core.hyco.connection_string import ConnectionString
 from relay_core.program.options import access_settings
 from tests.support.az_shim.kit import AGENT, CLIENT, PRINCIPAL, TUNNEL_KEY, field
@@ -105,7 +105,7 @@ def test_what_it_prints_is_understood(azure, names, how, client, step):
     parsed = cli.make_parser().parse_args(words_after("relay-client", out))
     assert client == access_settings(parsed)
     assert [5678] == list(parse_ports(parsed.ports))
-    assert DebugSettings(access=step) == parse_step_arguments(words_after("arguments:", out))
+    assert DebugSettings(AccessSettings(**step)) == parse_step_arguments(words_after("arguments:", out))
 
 
 def test_variables_that_it_prints(azure, names):

@@ -35,14 +35,14 @@ async def test_import_is_light():
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--is-debug", "maybe"], "error: --is-debug 'maybe' is neither true nor false. hint: say --is-debug true"),
+        (["--is-debug", "maybe"], "error: --is-debug: neither true nor false: 'maybe'. hint: use true or false"),
         (
             ["--is-debug", "--debug-relay-connection-name", "none"],
             "error: the hybrid connection has no name. hint: add --debug-relay-connection-name",
         ),
         (
             ["--is-debug", "--debug-relay-connection-name=x", "--debug-port=five"],
-            "error: --debug-port 'five' is not a port. hint: use a number from 1 to 65535, such as 5678",
+            "error: --debug-port: invalid port: 'five'. hint: use a number from 1 to 65535, such as 5678",
         ),
     ],
 )

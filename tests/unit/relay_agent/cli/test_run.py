@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from relay_agent import inject
-from relay_agent.cli.run import add_run_options, job_environment, run
+from relay_agent.cli.run import add_parser, job_environment, run
 from relay_agent.settings.environment import from_environment
 from relay_agent.settings.model import DebugSettings
+from relay_core.access_settings import AccessSettings
 from relay_core.errors import UsageError
 from tests.support import secrets
 
@@ -19,7 +20,7 @@ INJECTED = str(Path(inject.__file__).parent)
 
 def parse(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    add_run_options(parser.add_subparsers().add_parser("run"))
+    add_parser(parser.add_subparsers())
     return parser.parse_args(["run", *arguments])
 
 
@@ -67,7 +68,7 @@ def test_what_follows_the_options_is_the_command(line: str, program: list[str], 
 def test_an_ordinary_run_needs_few_variables():
     """Defaults are not written down."""
     assert ALWAYS == changes()
-    assert DebugSettings(access={"hc": "myhc"}) == from_environment(environment())
+    assert DebugSettings(AccessSettings(hc="myhc")) == from_environment(environment())
 
 
 def test_every_option_has_its_variable():
@@ -78,14 +79,14 @@ def test_every_option_has_its_variable():
         " --connection-string-secret c --tunnel-key-secret s"
     )
     expected = DebugSettings(
-        access={
-            "hc": "myhc",
-            "connection_string_secret": "c",
-            "key_vault": "v",
-            "namespace": "contoso",
-            "identity": "managed",
-            "tunnel_key_secret": "s",
-        },
+        access=AccessSettings(
+            hc="myhc",
+            connection_string_secret="c",
+            key_vault="v",
+            namespace="contoso",
+            identity="managed",
+            tunnel_key_secret="s",
+        ),
         port=6000,
         ranks="1-2",
         wait=600.0,
@@ -104,7 +105,7 @@ def test_an_option_comes_before_its_variable():
     environ = {"RELAY_DEBUG_PORT": "6000", "RELAY_DEBUG_WAIT": "5", "RELAY_DEBUG_HC": "other"}
     settings = from_environment(environment("--port", "7000", environ=environ))
     assert settings is not None
-    assert ({"hc": "myhc"}, 7000, 5.0) == (settings.access, settings.port, settings.wait)
+    assert (AccessSettings(hc="myhc"), 7000, 5.0) == (settings.access, settings.port, settings.wait)
 
 
 def test_files_are_found_from_every_directory():
@@ -138,18 +139,20 @@ def test_a_connection_string_may_name_the_hybrid_connection():
 )
 def test_a_hybrid_connection_without_a_name_is_an_error(arguments: tuple[str, ...], environ: dict[str, str]):
     """Before the job starts, for a debug run without it makes no sense."""
-    with pytest.raises(UsageError, match="the hybrid connection is not named"):
+    with pytest.raises(UsageError, match="no hybrid connection given"):
         job_environment(parse(*arguments, "--", "true"), environ)
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--port", "x"), "--port 'x' is not a port"),
-        (("--debug-ranks", "x"), "--debug-ranks 'x' does not name ranks"),
-        (("--wait", "x"), "--wait 'x' is not a number of seconds"),
-        (("--on-timeout", "x"), "--on-timeout 'x' is neither continue nor abort"),
-        (("--forward", "0"), "--forward '0' is not a port"),
+        (("--port", "x"), "--port: invalid port: 'x'"),
+        (("--debug-port", "x"), "--debug-port: invalid port: 'x'"),
+        (("--debug-ranks", "x"), "--debug-ranks: invalid list of ranks: 'x'"),
+        (("--wait", "x"), "--wait: invalid duration: 'x'"),
+        (("--debug-wait=x",), "--debug-wait: invalid duration: 'x'"),
+        (("--on-timeout", "x"), "--on-timeout: neither continue nor abort: 'x'"),
+        (("--forward", "0"), "--forward: invalid port: '0'"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_an_error(arguments: tuple[str, ...], sentence: str):
@@ -192,7 +195,13 @@ def test_a_run_within_a_run_is_one_of_its_own():
     assert "RELAY_DEBUG_REGISTERED" not in environment(environ={"RELAY_DEBUG_REGISTERED": "1 single"})
 
 
+def test_the_value_of_a_flag_is_not_taken_for_the_command():
+    """A job's own command line may say `--debug-on-crash true`; /bin/true is not what should run."""
+    with pytest.raises(UsageError, match="the command would be 'true'"):
+        run(parse("--hc", "myhc", "--debug-on-crash", "true", "--", "python", "train.py"))
+
+
 def test_a_command_is_needed():
     """An empty line is a mistake."""
-    with pytest.raises(UsageError, match="no command is given"):
+    with pytest.raises(UsageError, match="no command given"):
         run(parse("--hc", "myhc", "--"))

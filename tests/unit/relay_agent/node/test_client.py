@@ -151,7 +151,7 @@ async def test_secrets_go_through_the_socket(relay, node):
         assert running.process.stdin is not None
         running.process.stdin.write(relay.connection_string("listen").encode() + b"\n")
         agent = psutil.Process(agent_of(await running.line()))
-        assert agent.cmdline()[1:5] == ["-m", "relay_agent", "attend", str(node)]
+        assert agent.cmdline()[1:5] == ["-m", "relay_agent", "node-agent", str(node)]
         assert relay.listen_key not in " ".join([*agent.cmdline(), *agent.environ().values()])
         status, out, err = await running.finish()
         assert (status, out) == (0, [])
@@ -196,7 +196,7 @@ async def test_agent_is_not_debugged(relay, node):
     code += "print(open(f'/proc/{client.agent_pid}/cmdline').read().split(chr(0))[1:4])"
     status, out, _ = await run_job(code, PYDEVD_DISABLE_FILE_VALIDATION="1", **settings(relay, node))
     assert status == 0
-    assert out[1] == "['-m', 'relay_agent', 'attend']"
+    assert out[1] == "['-m', 'relay_agent', 'node-agent']"
 
 
 async def test_files_of_the_job_do_not_get_in_the_way(tmp_path, node):

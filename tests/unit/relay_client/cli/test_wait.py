@@ -2,6 +2,7 @@
 
 import pytest
 
+from relay_client.cli import make_parser
 from relay_client.cli.wait import missing_ranks
 from relay_core.agent_api.announcement import Attachment, State, TargetInfo
 
@@ -21,3 +22,18 @@ TARGETS = [
 def test_the_state_that_is_wanted_counts(state: str, missing: list[int]) -> None:
     """A rank that is there in another state is missing, and so is one that is not there; rank 3 is in two states."""
     assert missing == missing_ranks(range(5), TARGETS, state)
+
+
+@pytest.mark.parametrize(("words", "seconds"), [([], 600), (["--timeout", "10m"], 600), (["--timeout", "2.5"], 2.5)])
+def test_a_timeout_is_a_duration(words: list[str], seconds: float) -> None:
+    """It is in seconds unless a unit follows."""
+    assert seconds == make_parser().parse_args(["wait", "--ranks", "0", *words]).timeout
+
+
+@pytest.mark.parametrize("text", ["0", "soon", "-1"])
+def test_a_timeout_is_above_zero(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    """Anything else is a usage error that names the option."""
+    with pytest.raises(SystemExit) as ended:
+        make_parser().parse_args(["wait", "--ranks", "0", f"--timeout={text}"])
+    assert 2 == ended.value.code
+    assert f"argument --timeout: invalid duration: '{text}'. hint: use" in capsys.readouterr().err

@@ -19,7 +19,7 @@ def test_good_forwards(text: str, local: int, remote: int, node: int | None) -> 
 @pytest.mark.parametrize("text", ["", "0", "70000", "6006:", "6006:70000", "x/6006", "1:2:3", "6006-6007", "٥"])
 def test_bad_forwards(text: str) -> None:
     """Nonsense is refused with one sentence and a hint."""
-    with pytest.raises(UsageError, match="is no port") as caught:
+    with pytest.raises(UsageError, match="invalid port") as caught:
         parse_forwards([text])
     assert caught.value.hint
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_client.ui.text import MAX_TEXT, duration, printable
+from relay_client.ui.text import MAX_TEXT, duration, format_ranks, printable
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,8 @@ def test_a_terminal_escape_does_not_pass() -> None:
 def test_what_is_no_text_is_empty() -> None:
     """Numbers and null are no text."""
     assert ["", "", ""] == [printable(None), printable(5), printable(["a"])]
+
+
+def test_ranks_in_words() -> None:
+    """One rank is a rank; several are joined to ranges."""
+    assert ["rank 3", "ranks 0-2,5"] == [format_ranks([3]), format_ranks([5, 1, 0, 2])]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_core.auth.settings import AccessSettings
+from relay_core.access_settings import AccessSettings
 from relay_core.auth.sources import find_connection_string, local_sources
 from relay_core.errors import ConfigurationError
 from tests.support import secrets

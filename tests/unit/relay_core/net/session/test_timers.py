@@ -19,11 +19,17 @@ def test_variables() -> None:
     assert keep_seconds({"RELAY_KEEP": "60"}, default=7.0) == 60.0
 
 
+def test_durations_with_units() -> None:
+    """A timer may be written with a unit, and an empty variable counts as absent."""
+    settings = tunnel_settings({"RELAY_DEAD_AFTER": "1m", "RELAY_KEEP": "2h", "RELAY_PING_AFTER": " "}, grace=7.0)
+    assert (10.0, 60.0, 7200.0) == (settings.ping_after, settings.dead_after, settings.grace)
+
+
 @pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "inf", "86401"])
 @pytest.mark.parametrize("name", ["RELAY_PING_AFTER", "RELAY_DEAD_AFTER", "RELAY_KEEP"])
 def test_nonsense_is_refused(name: str, text: str) -> None:
-    """What is no sensible number of seconds is refused with the variable's name."""
-    with pytest.raises(ConfigurationError, match=f"{name} is no number of seconds"):
+    """What is not a duration of at most a day is refused with the variable's name."""
+    with pytest.raises(ConfigurationError, match=f"{name}: invalid duration: '{text}'"):
         tunnel_settings({name: text}, grace=7.0)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_client.ui.ranks import MAX_RANKS, format_ranks, parse_ranks
+from relay_client.cli.rank_ranges import MAX_RANKS, parse_ranks
 from relay_core.errors import UsageError
 
 
@@ -18,22 +18,18 @@ def test_good_lists(text: str, ranks: list[int]) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("7-0", "runs backwards"),
-        ("all", "no list of ranks"),
-        ("", "no list of ranks"),
-        ("1,", "no list of ranks"),
-        ("1,0-1", "twice"),
-        (f"0-{MAX_RANKS}", "more than 1024 ranks"),
-        ("0-999999", "more than 1024 ranks"),
+        ("7-0", "invalid list of ranks: '7-0' starts above its end"),
+        ("all", "invalid list of ranks: 'all'"),
+        ("", "invalid list of ranks: ''"),
+        ("1,", "invalid list of ranks: '1,'"),
+        ("1,0-1", "invalid list of ranks: 1 is listed twice"),
+        (f"0-{MAX_RANKS}", "invalid list of ranks: more than 1024 numbers"),
+        ("0-999999", "invalid list of ranks: more than 1024 numbers"),
     ],
 )
 def test_bad_lists(text: str, sentence: str) -> None:
     """Nonsense is refused with one sentence and a hint."""
-    with pytest.raises(UsageError, match=sentence) as caught:
+    with pytest.raises(UsageError) as caught:
         parse_ranks(text)
+    assert sentence == caught.value.sentence
     assert caught.value.hint
-
-
-def test_ranks_are_told_in_runs() -> None:
-    """One rank is a rank, several are joined to runs."""
-    assert ["rank 3", "ranks 0-2,5"] == [format_ranks([3]), format_ranks([5, 1, 0, 2])]

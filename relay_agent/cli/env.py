@@ -1,0 +1,38 @@
+"""`relay-agent env`: which rank the environment of a process stands for."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from relay_agent.cli.common import Commands
+from relay_agent.settings.model import DEFAULT_PORT
+from relay_core.program.options import argument_type
+from relay_core.values import parse_port
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "env",
+        help="print which rank this environment stands for, and why",
+        description="Prints which launcher's variables decide about the rank of a process started here.",
+    )
+    parser.add_argument(
+        "--port",
+        type=argument_type(parse_port),
+        default=DEFAULT_PORT,
+        metavar="PORT",
+        help="logical port of rank 0 (default: %(default)s)",
+    )
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the rank and what decides about it."""
+    from relay_agent.ranks.identity import explain
+
+    print(*explain(os.environ, arguments.port), sep="\n")
+    return 0

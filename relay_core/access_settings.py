@@ -1,0 +1,155 @@
+"""Which hybrid connection a program uses and where its credentials are: one row per setting, for all programs.
+
+From `ACCESS_OPTIONS` follow the options of relay-client and relay-agent, the variables RELAY_DEBUG_* in which
+`relay-agent run` passes them on, the node's agent that a process shares with others, and the reference page. Where an
+option is absent, its `variable` counts. Jobs import this module, and never `relay_core.auth`, which reads the secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+__all__ = [
+    "ACCESS_OPTIONS",
+    "ACCESS_VARIABLES",
+    "CA_FILE_VARIABLE",
+    "CONNECTION_STRING_FILE_VARIABLE",
+    "CONNECTION_STRING_SECRET_VARIABLE",
+    "CONNECTION_STRING_VARIABLE",
+    "IDENTITY_VARIABLE",
+    "KEY_VAULT_VARIABLE",
+    "NAMESPACE_VARIABLE",
+    "OLD_NAME_VARIABLE",
+    "OLD_STRING_VARIABLE",
+    "TUNNEL_KEY_FILE_VARIABLE",
+    "TUNNEL_KEY_SECRET_VARIABLE",
+    "TUNNEL_KEY_VARIABLE",
+    "AccessOption",
+    "AccessSettings",
+    "Side",
+]
+
+Side = Literal["agent", "client"]
+"""Who asks: an agent runs on cloud compute and a client on a developer's machine, so their identities differ."""
+
+CONNECTION_STRING_VARIABLE = "RELAY_CONNECTION_STRING"
+CONNECTION_STRING_FILE_VARIABLE = "RELAY_CONNECTION_STRING_FILE"
+CONNECTION_STRING_SECRET_VARIABLE = "RELAY_CONNECTION_STRING_SECRET"  # noqa: S105 - a variable's name
+KEY_VAULT_VARIABLE = "KEY_VAULT_URL"
+"""The name that Microsoft's guide to secrets in Azure ML jobs uses."""
+NAMESPACE_VARIABLE = "RELAY_NAMESPACE"
+IDENTITY_VARIABLE = "RELAY_IDENTITY"
+TUNNEL_KEY_VARIABLE = "RELAY_TUNNEL_KEY"
+"""The key itself; there is no option for it, because other users can read command lines."""
+TUNNEL_KEY_FILE_VARIABLE = "RELAY_TUNNEL_KEY_FILE"
+TUNNEL_KEY_SECRET_VARIABLE = "RELAY_TUNNEL_KEY_SECRET"  # noqa: S105 - a variable's name
+CA_FILE_VARIABLE = "RELAY_CA_FILE"
+OLD_STRING_VARIABLE = "AZRELAY_CONNECTION_STRING"
+"""A name of the azure-debug-relay package, like the next one."""
+OLD_NAME_VARIABLE = "AZRELAY_CONNECTION_NAME"
+
+
+class AccessSettings(NamedTuple):
+    """What a command line or a call sets explicitly; None where the environment may decide."""
+
+    hc: str | None = None
+    """Hybrid connection; a connection string may name it as well."""
+    connection_string: str | None = None
+    connection_string_file: str | None = None
+    connection_string_secret: str | None = None
+    """Name of a Key Vault secret."""
+    key_vault: str | None = None
+    """URL or bare name of the vault that named secrets are in."""
+    namespace: str | None = None
+    """Host or bare name of a relay's namespace, for tokens of Entra ID."""
+    identity: str | None = None
+    """The Entra identity to use, see `relay_core.auth.identity`."""
+    tunnel_key_file: str | None = None
+    tunnel_key_secret: str | None = None
+    """Name of a Key Vault secret that holds the tunnel key alone."""
+    ca_file: str | None = None
+    """PEM file of a certificate authority to trust besides the system's."""
+
+    def __repr__(self) -> str:
+        """Show what is set, but not the key in a connection string."""
+        shown = {name: "..." if name == "connection_string" else text for name, text in self.given().items()}
+        return f"<AccessSettings{''.join(f' {name}={text}' for name, text in shown.items())}>"
+
+    def given(self) -> dict[str, str]:
+        """Return the fields that are set."""
+        return {name: text for name, text in self._asdict().items() if text is not None}
+
+    def lacks_key_vault(self, environ: Mapping[str, str]) -> bool:
+        """Return whether these settings name a Key Vault secret, but neither they nor the environment name a vault.
+
+        It does not count as missing where there is another way to the relay.
+        """
+        if not self.connection_string_secret:
+            return False
+        ways = [option for option in ACCESS_OPTIONS if option.field in _WAYS_WITHOUT_SECRET]
+        variables = [OLD_STRING_VARIABLE, *(option.variable for option in ways if option.variable)]
+        given = any(getattr(self, option.field) for option in ways)
+        return not given and not any(environ.get(variable) for variable in variables)
+
+
+class AccessOption(NamedTuple):
+    """One row of the table."""
+
+    field: str
+    """Of `AccessSettings`."""
+    metavar: str
+    help: str
+    variable: str | None = None
+    """What counts where the option is absent."""
+    default: str = ""
+    """What counts where neither is given, if that is not nothing."""
+
+    @property
+    def option(self) -> str:
+        """The option of relay-client, `relay-agent serve` and `relay-agent run`."""
+        return f"--{self.field.replace('_', '-')}"
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the value is a path."""
+        return self.field.endswith("_file")
+
+
+ACCESS_OPTIONS = (
+    AccessOption("hc", "NAME", "hybrid connection", default="EntityPath of the connection string"),
+    AccessOption(
+        "connection_string_file", "FILE", "file (mode 0600) with the connection string", CONNECTION_STRING_FILE_VARIABLE
+    ),
+    AccessOption(
+        "connection_string", "TEXT", "connection string; other users can see it in 'ps'", CONNECTION_STRING_VARIABLE
+    ),
+    AccessOption(
+        "connection_string_secret",
+        "NAME",
+        "Key Vault secret with the connection string",
+        CONNECTION_STRING_SECRET_VARIABLE,
+    ),
+    AccessOption("key_vault", "URL", "Key Vault of the named secrets, URL or name", KEY_VAULT_VARIABLE),
+    AccessOption(
+        "namespace",
+        "HOST",
+        "namespace of the relay, to use tokens of Entra ID instead of a connection string",
+        NAMESPACE_VARIABLE,
+    ),
+    AccessOption("identity", "NAME", "use only this Entra identity, such as dev, prod or azure-cli", IDENTITY_VARIABLE),
+    AccessOption("tunnel_key_file", "FILE", "file (mode 0600) with the tunnel key", TUNNEL_KEY_FILE_VARIABLE),
+    AccessOption("tunnel_key_secret", "NAME", "Key Vault secret with the tunnel key", TUNNEL_KEY_SECRET_VARIABLE),
+    AccessOption("ca_file", "FILE", "certificate authority to trust besides the system's", CA_FILE_VARIABLE),
+)
+"""In the order of `--help`."""
+
+_WAYS_WITHOUT_SECRET = frozenset({"connection_string", "connection_string_file", "key_vault", "namespace"})
+
+ACCESS_VARIABLES = (
+    *(option.variable for option in ACCESS_OPTIONS if option.variable is not None),
+    TUNNEL_KEY_VARIABLE,
+    OLD_STRING_VARIABLE,
+    OLD_NAME_VARIABLE,
+)
+"""Every variable that decides about a program's relay and credentials."""
