@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from relay_agent.settings.arguments import parse_step_arguments
 from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_WAIT, DebugSettings
-from relay_agent.stderr import say_it_goes_on
+from relay_agent.stderr import report_failure
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import RelayDebugError, TimedOut
 
@@ -65,8 +65,8 @@ def start_remote_debugging(
         debug_relay_connection_name: Hybrid connection.
         debug_port: The port that your launch.json names for rank 0; rank n has n more. It is a name for this process,
             not a port that is opened.
-        wait: Seconds to wait for the debugger; 0 goes on at once, and a debugger can attach at any time.
-        debug_ranks: Ranks that wait, e.g. "0,3-5", "all", "none"; the others go on at once.
+        wait: Seconds to wait for the debugger; 0 continues at once, and a debugger can attach at any time.
+        debug_ranks: Ranks that wait, e.g. "0,3-5", "all", "none"; the others continue at once.
         rank: This process's rank, where the environment does not tell it.
         connection_string: Connection string with the Listen right.
         connection_string_file: File that holds it, readable by its owner only.
@@ -105,7 +105,7 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
     """Make this process debuggable; let it wait if it is one of those that do; return whether a debugger is attached.
 
     Raises:
-        SystemExit: nobody came in time, and the settings say that the process ends then (status 14).
+        SystemExit: no debugger attached in time, and the settings end the process then (status 14).
     """
     try:
         from relay_agent.debuggee.process import begin  # noqa: PLC0415 - a run that is not debugged need not pay for it
@@ -120,7 +120,7 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
     except Exception as error:  # noqa: BLE001 - whatever it is, the job is worth more than its debugger
         return _go_on(RelayDebugError(f"{type(error).__name__}: {error}"))
     if waits and settings.abort_on_timeout and settings.wait > 0:
-        process.say("nobody came: the process ends, as --debug-on-timeout abort says")
+        process.say("no debugger attached in time; exiting (--debug-on-timeout abort)")
         sys.exit(TimedOut.exit_code)
     return False
 
@@ -133,7 +133,7 @@ def breakpoint(  # noqa: A001 - the name is the point: it is Python's breakpoint
     Args:
         rank: Only in this rank, or in these ("0,3-5"); by default in every rank that comes here.
         when: Only if this holds.
-        hold: Seconds to wait for a debugger; then the job goes on.
+        hold: Seconds to wait for a debugger; then the job continues.
     """
     if not when:
         return
@@ -149,7 +149,7 @@ def breakpoint(  # noqa: A001 - the name is the point: it is Python's breakpoint
         frame: FrameType = sys._getframe(1)  # noqa: SLF001 - the caller's frame is where to stop
         place = f"breakpoint() at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"  # noqa: PTH119
         if not debugger.is_attached():
-            process.say(f"{place}: waits up to {hold:g} s for a debugger on {process.where}")
+            process.say(f"{place}: waiting up to {hold:g} s for a debugger on {process.where}")
         if process.wait(hold, detail=place):
             debugger.break_at(frame)
     except RelayDebugError as error:
@@ -178,5 +178,5 @@ def _settings_of_command_line() -> DebugSettings | None:
 
 
 def _go_on(error: RelayDebugError) -> bool:
-    say_it_goes_on(error)
+    report_failure(error)
     return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["say", "say_it_goes_on"]
+__all__ = ["report_failure", "say"]
 
 
 def say(text: str) -> None:
@@ -18,7 +18,7 @@ def say(text: str) -> None:
         stream.flush()
 
 
-def say_it_goes_on(error: object) -> None:
-    """Say what is wrong with the debugging of this process, and that nothing else is."""
+def report_failure(error: object) -> None:
+    """Report why this process cannot be debugged, and that it continues."""
     say(f"error: {error}")
-    say("the job goes on without a debugger")
+    say("continuing without a debugger")

@@ -41,7 +41,7 @@ KEY_VAULT_VARIABLE = "KEY_VAULT_URL"
 NAMESPACE_VARIABLE = "RELAY_NAMESPACE"
 IDENTITY_VARIABLE = "RELAY_IDENTITY"
 TUNNEL_KEY_VARIABLE = "RELAY_TUNNEL_KEY"
-"""The key itself; there is no option for it, because other users can read command lines."""
+"""The key itself. An option for it would leak it: other users can read command lines."""
 TUNNEL_KEY_FILE_VARIABLE = "RELAY_TUNNEL_KEY_FILE"
 TUNNEL_KEY_SECRET_VARIABLE = "RELAY_TUNNEL_KEY_SECRET"  # noqa: S105 - a variable's name
 CA_FILE_VARIABLE = "RELAY_CA_FILE"

@@ -11,7 +11,7 @@ from relay_core.program.console import configure_logging, run_program
 from relay_core.program.options import argument_type
 from relay_core.values import parse_port
 
-__all__ = ["main", "run"]
+__all__ = ["main", "make_parser", "run"]
 
 PROGRAM = "relay-server"
 _EPILOG = """\
@@ -39,14 +39,15 @@ def main(argv: list[str]) -> int:
     """
     if argv and argv[0].startswith("--config"):
         argv = ["serve", *argv]
-    arguments = _parser().parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     configure_logging(PROGRAM, verbose=getattr(arguments, "verbose", False))
     if arguments.command == "init":
         return _init(arguments)
     return _serve(arguments)
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="A relay that speaks the protocol of Azure Relay Hybrid Connections: for laptops, CI and private "
@@ -65,7 +66,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PORT",
         help="port that the relay will listen on (default: %(default)s)",
     )
-    init.add_argument("--namespace", default="localhost", metavar="HOST", help="host name clients will use")
+    init.add_argument(
+        "--namespace",
+        default="localhost",
+        metavar="HOST",
+        help="host name that clients will use (default: %(default)s)",
+    )
     serve = commands.add_parser("serve", help="run the relay (the default if only --config is given)")
     serve.add_argument("--config", type=Path, required=True, metavar="FILE", help="configuration, see `init`")
     serve.add_argument(
@@ -81,10 +87,10 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--ignore-listener-selection",
         action="store_true",
-        help="pick a listener at random for every sender, as a service does that does not know the headers "
-        "Microsoft-Relay-AllowedListeners and Microsoft-Relay-DisallowedListeners",
+        help="pick a listener at random for every sender, ignoring the headers Microsoft-Relay-AllowedListeners and "
+        "Microsoft-Relay-DisallowedListeners",
     )
-    serve.add_argument("--verbose", action="store_true", help="more event lines")
+    serve.add_argument("--verbose", action="store_true", help="enable debug logging")
     return parser
 
 

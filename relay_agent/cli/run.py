@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Replace this process with the command; it returns for `--explain-auth` only.
 
     Raises:
-        UsageError: an option or a variable is invalid, or there is no command.
+        UsageError: an option or a variable is invalid, or the command is missing.
         SystemExit: the command cannot be started (status 126 or 127).
     """
     return explain(arguments) if arguments.explain_auth else _execute(arguments)
@@ -146,7 +146,7 @@ def job_environment(arguments: argparse.Namespace, environ: Mapping[str, str]) -
 
 
 def _access(arguments: argparse.Namespace) -> dict[str, str | None]:
-    """Return what the command line says about credentials; the job may change its directory, so paths are absolute."""
+    """Return the credential settings of the command line; the job may change its directory, so paths are absolute."""
     given = access_settings(arguments)._asdict()
     found = {CONNECTION_STRING_VARIABLE: given["connection_string"]}
     for option in ACCESS_OPTIONS:

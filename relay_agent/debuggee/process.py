@@ -105,8 +105,8 @@ class DebuggedProcess:
 
     @property
     def where(self) -> str:
-        """What to tell a developer who wants to attach."""
-        return f"port {self.port} of '{self.settings.access.hc}'"
+        """The port to attach to, for messages."""
+        return f"port {self.port} ('{self.settings.access.hc}')"
 
     def say(self, text: str) -> None:
         """Print a line to the job's stderr; with several ranks it says which one speaks."""
@@ -131,7 +131,7 @@ class DebuggedProcess:
             self.say("a debugger is attached already")
             return True
         if seconds > 0:
-            self.say(f"waits up to {seconds:g} s for a debugger on {self.where}")
+            self.say(f"waiting up to {seconds:g} s for a debugger on {self.where}")
         else:
             self.say(f"a debugger can attach on {self.where}")
         if seconds > 0 and self.wait(seconds):
@@ -140,9 +140,7 @@ class DebuggedProcess:
         if self.node_client.hopeless.is_set():
             self._tell_failure(self.node_client.failure)
         elif seconds > 0:
-            self.say(
-                f"no debugger came within {seconds:g} s; the job goes on, and one can still attach on {self.where}"
-            )
+            self.say(f"no debugger attached within {seconds:g} s; continuing, and one can still attach on {self.where}")
         return False
 
     def hold_crash(self, what: str) -> bool:
@@ -159,7 +157,7 @@ class DebuggedProcess:
         self.node_client.set_state("crashed", what, until=time.time() + hold)
         if debugger.wait_for_attach(hold, self.node_client.hopeless):
             return True
-        self.say("nobody came to look; the process ends")
+        self.say("no debugger attached in time; exiting")
         return False
 
     def end_hold(self) -> None:
@@ -169,7 +167,7 @@ class DebuggedProcess:
     def _tell_failure(self, failure: RelayDebugError | None) -> None:
         """Say once that no debugger can come, whether somebody waits for one or not."""
         if self._failure_told.acquire(blocking=False):
-            self.say(f"the job goes on without a debugger: {failure or 'its agent has left'}")
+            self.say(f"continuing without a debugger: {failure or 'its agent has left'}")
 
     def _record(self) -> TargetRecord:
         identity = self.identity

@@ -1,4 +1,4 @@
-"""Which Python processes of a job are nobody's program to debug, as their command lines show.
+"""Which Python processes of a job are not programs to debug, as their command lines show.
 
 Every Python process of a debug run asks this as it starts: launchers and compilers, DataLoader workers and package
 managers. They outnumber the ranks by far, so this module imports nothing but `sys`, which is always there.
@@ -69,7 +69,7 @@ def is_off(mode: str) -> bool:
 
 
 def helper_reason(orig_argv: list[str]) -> str | None:
-    """Return why the process with this command line is no program to debug; None if it may be one.
+    """Return why the process with this command line is not a program to debug; None if it may be one.
 
     Args:
         orig_argv: `sys.orig_argv`: interpreter, its options, what it runs, and the arguments of that.
@@ -92,7 +92,7 @@ def helper_reason(orig_argv: list[str]) -> str | None:
 
 
 def what_runs(orig_argv: list[str]) -> tuple[str, str]:
-    """Return what Python was told to run, as its own command line parser reads it: kind and name.
+    """Return what Python runs, as its own command line parser reads it: kind and name.
 
     The kinds are "script", "module", "code" and "none". See https://docs.python.org/3/using/cmdline.html.
     """

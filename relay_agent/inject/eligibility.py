@@ -52,6 +52,6 @@ def register_environment(environ: Mapping[str, str], pid: int) -> dict[str, str]
 
 
 def _name(environ: Mapping[str, str]) -> str:
-    """Return what tells ranks apart, and one rank's restarts."""
+    """Return what distinguishes ranks, and one rank's restarts."""
     identity = identify(environ)
     return f"{identity.launcher}, {identity.label}, restart {identity.restart} of {identity.run_id}"

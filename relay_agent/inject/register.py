@@ -12,7 +12,7 @@ from relay_agent.inject.eligibility import register_environment, should_register
 from relay_agent.inject.startup_hook import call_before_program
 from relay_agent.settings.environment import from_environment
 from relay_agent.settings.model import DebugSettings
-from relay_agent.stderr import say, say_it_goes_on
+from relay_agent.stderr import report_failure, say
 from relay_core.errors import RelayDebugError
 
 __all__ = ["register_process"]
@@ -44,9 +44,9 @@ def register_process(*, is_child: bool) -> None:
             os.environ.update(register_environment(os.environ, os.getpid()))
             call_before_program(lambda: _start(settings))
     except RelayDebugError as error:
-        say_it_goes_on(error)
+        report_failure(error)
     except Exception as error:  # noqa: BLE001 - whatever it is, the job is worth more than its debugger
-        say_it_goes_on(f"{type(error).__name__}: {error}")
+        report_failure(f"{type(error).__name__}: {error}")
 
 
 def _raise_timeouts(settings: DebugSettings) -> None:
@@ -69,14 +69,14 @@ def _start(settings: DebugSettings) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # shells look at how an interrupted program ends
         os.kill(os.getpid(), signal.SIGINT)
     except Exception as error:  # noqa: BLE001 - as above
-        say_it_goes_on(f"{type(error).__name__}: {error}")
+        report_failure(f"{type(error).__name__}: {error}")
 
 
 def _leave(wish: SystemExit) -> NoReturn:
     """End with the wished status: where no program runs yet, Python would take SystemExit for a failed import."""
     if isinstance(wish.code, str):
         say(wish.code)
-    atexit._run_exitfuncs()  # noqa: SLF001 - the agent is told goodbye there
+    atexit._run_exitfuncs()  # noqa: SLF001 - this process leaves its agent there
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()

@@ -26,7 +26,7 @@ def _chain() -> None:
 
 
 def _why_not() -> "str | None":
-    """Return why this process is no program to debug; None if it may be one, as far as one sees at once."""
+    """Return why this process is not a program to debug; None if it may be one, as far as a first look shows."""
     mode = os.environ.get("RELAY_DEBUG", "")
     if not mode or sys.version_info < (3, 10):
         return "off"

@@ -2,7 +2,7 @@
 
 `sitecustomize` is too early for whatever takes time: `site` is still being imported, and a thread that imports it, as
 debugpy's does, would wait until the main thread has returned from there. A process that waits for its debugger inside
-`sitecustomize` waits for ever.
+`sitecustomize` waits without end.
 
 Python has no callback for the right moment, but before it runs anything it asks two questions, while no lock of the
 import system is held (Modules/main.c). Is a script perhaps a directory or an archive? The hooks of `sys.path_hooks`
@@ -53,7 +53,7 @@ class _Gate:
             is_last = self._is_last()
             self._open()
             if is_last:
-                return None  # this means no, too, and is no uncaught exception to a debugger that has come meanwhile
+                return None  # means no, too; a debugger that is attached by now would show an exception as uncaught
         raise ImportError
 
     def guard_runpy(self) -> None:

@@ -28,14 +28,14 @@ __all__ = ["JoinAction", "add_debug_arguments", "parse_step_arguments"]
 def add_debug_arguments(parser: argparse.ArgumentParser) -> None:
     """Let a parser that refuses unknown arguments accept the debugging arguments.
 
-    `start_remote_debugging_from_args` reads them by itself. In the parser's result the flags are bool and the others
+    `start_remote_debugging_from_args` reads them on its own. In the parser's result the flags are bool and the others
     are text.
     """
     _add_arguments(parser, flag=lambda text: read_flag(text) is True)
 
 
 def parse_step_arguments(argv: Sequence[str] | None = None) -> DebugSettings | None:
-    """Return what `argv` (default: `sys.argv[1:]`) says about debugging, whatever else it holds; None for "not now".
+    """Return the settings in `argv` (default: `sys.argv[1:]`), whatever else it holds; None in an ordinary run.
 
     Values other than `--is-debug` are looked at in a debug run only: they cannot hurt another one.
 

@@ -20,7 +20,7 @@ DEFAULT_TIMEOUTS = 86400.0
 
 
 class DebugSettings(NamedTuple):
-    """One run's settings, the same for all its processes; `relay_agent.settings.table` says where they come from."""
+    """One run's settings, the same for all its processes; `relay_agent.settings.table` names their sources."""
 
     access: AccessSettings = AccessSettings()
     """What the agent needs in order to listen; it looks up in its environment what is not set here."""

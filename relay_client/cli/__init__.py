@@ -13,7 +13,7 @@ from relay_client.cli.common import PROGRAM, add_verbose
 from relay_core.program.console import configure_logging, run_program
 from relay_core.program.options import add_access_options
 
-__all__ = ["main", "run"]
+__all__ = ["main", "make_parser", "run"]
 
 COMMANDS = (targets, wait, attach, tensorboard, stacks, pdb, demo)
 """In the order of `--help`."""
@@ -36,7 +36,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line; without a subcommand it forwards ports."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Makes 127.0.0.1:<port> on this machine the debugger port of a job on compute you cannot reach.",
+        description="Makes 127.0.0.1:PORT on this machine the debugger port of a job on compute you cannot reach.",
         epilog="Without a command: forward --ports and --forward until stopped with Ctrl-C. The connection string "
         "comes from --connection-string-file, RELAY_CONNECTION_STRING, RELAY_CONNECTION_STRING_FILE or a Key Vault "
         "secret, and needs the Send right; with --namespace the identity needs the role Azure Relay Sender.",

@@ -34,7 +34,13 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "--no-stop", action="store_true", default=False, help="do not pause until a breakpoint or Ctrl-C"
     )
     parser.add_argument(
-        "-b", "--break", dest="breakpoints", action="append", default=[], metavar="FILE:LINE", help="repeatable"
+        "-b",
+        "--break",
+        dest="breakpoints",
+        action="append",
+        default=[],
+        metavar="FILE:LINE",
+        help="set a breakpoint; repeatable",
     )
 
 

@@ -28,7 +28,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         summary="open a node's TensorBoard, or any web page, on this machine",
         description="Waits until an agent forwards the port, prints the URL, and forwards until stopped with Ctrl-C.",
     )
-    parser.add_argument("--port", default="6006", metavar="[NODE/]PORT[:LOCAL]", help="default: %(default)s")
+    parser.add_argument(
+        "--port", default="6006", metavar="[NODE/]PORT[:LOCAL]", help="port to open (default: %(default)s)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

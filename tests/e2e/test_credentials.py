@@ -105,7 +105,7 @@ async def test_a_job_whose_secret_cannot_be_read(cloud: Azure, identity: FakeMan
     async with job(code, *arguments, **variables) as running:
         status, out, err = await running.finish()
     assert (0, ["False"]) == (status, out)
-    assert "the job goes on without a debugger: managed identity may not read secret" in err
+    assert "continuing without a debugger: managed identity may not read secret" in err
     assert "role Key Vault Secrets User is missing or not yet propagated" in err
 
 

@@ -93,7 +93,7 @@ async def test_breakpoint_waits_for_its_rank(relay: LocalRelay, tmp_path: Path) 
         Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
         Forwarder(tunnels, [port + 3]),
     ):
-        await job.line("breakpoint() at train.py:5: waits up to")
+        await job.line("breakpoint() at train.py:5: waiting up to")
         async with await DapClient.connect("127.0.0.1", port + 3) as dap:
             await dap.attach({}, within=60)
             thread = (await dap.wait_for_event("stopped", within=60))["body"]["threadId"]

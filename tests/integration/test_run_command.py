@@ -153,7 +153,7 @@ async def test_a_broken_setting_is_told_and_never_breaks_the_job(stage: Stage):
     assert (0, ["ran"]) == (status, out)
     expected = (
         "relay-agent: error: RELAY_DEBUG_PORT: invalid port: 'x'. hint: use a number from 1 to 65535, such as 5678\n"
-        "relay-agent: the job goes on without a debugger\n"
+        "relay-agent: continuing without a debugger\n"
     )
     assert expected == err
     assert [] == stage.record()

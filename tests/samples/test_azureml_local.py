@@ -70,7 +70,7 @@ async def test_stopped_run():
     """Ctrl-C ends the run, and with it the relay, the client, the step and its agent."""
     command = [sys.executable, "submit.py", "--local", *DEBUG, "--debug-port", str(free_ports(6))]
     async with running(*command, cwd=SAMPLE, env=environment()) as local:
-        await local.line("relay-agent: waits up to 600 s for a debugger")
+        await local.line("relay-agent: waiting up to 600 s for a debugger")
         local.process.send_signal(signal.SIGINT)
         assert 130 == await local.finish()
     assert "Traceback" not in local.output
@@ -118,6 +118,6 @@ async def test_train_under_torchrun(tmp_path):
         assert (0, 0) == (await first.finish(), await second.finish())
     assert 2 == first.output.count("of 4: loss")
     assert 2 == second.output.count("of 4: loss")
-    assert "the job goes on without a debugger" in first.output
+    assert "continuing without a debugger" in first.output
     assert "relay-agent: " in second.output
     assert {"weights", "bias"} == json.loads((tmp_path / "model" / "model.json").read_text()).keys()

@@ -87,8 +87,8 @@ async def test_arguments_of_the_script():
     first = free_ports(4)
     command = on_ports([*BEHIND_RELAY, *ARGUMENTS], first, first + 3)
     async with running(*command, "--debug-port", str(first), cwd=SAMPLE, env=environment()) as job:
-        await job.line(f"rank 3: waits up to 600 s for a debugger on port {first + 3}")
+        await job.line(f"rank 3: waiting up to 600 s for a debugger on port {first + 3}")
         async with breakpoint_hit(first + 3, SCRIPT, REDUCE) as stop:
             assert ("3", "1") == (await stop.evaluate("rank"), await stop.evaluate("step"))
         assert 0 == await job.finish()
-    assert 1 == job.output.count("waits up to")
+    assert 1 == job.output.count("waiting up to")

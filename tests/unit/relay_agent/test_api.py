@@ -8,7 +8,7 @@ from relay_agent import start_remote_debugging, start_remote_debugging_from_args
 from relay_client.dap.client import DapClient
 from tests.support.jobs import gone, job, run_job
 
-GO_ON = "relay-agent: the job goes on without a debugger"
+GO_ON = "relay-agent: continuing without a debugger"
 CALL = "import relay_agent; print(relay_agent.start_remote_debugging_from_args(), flush=True)\n"
 
 
@@ -89,8 +89,8 @@ async def test_nobody_comes(relay, tmp_path):
         assert await running.line() == "False"
         status, out, err = await running.finish()
     assert (status, out) == (0, ["False"])
-    assert "relay-agent: waits up to 0.2 s for a debugger on port 5678 of 'myhc'" in err
-    assert "no debugger came within 0.2 s; the job goes on, and one can still attach on port 5678" in err
+    assert "relay-agent: waiting up to 0.2 s for a debugger on port 5678 ('myhc')" in err
+    assert "no debugger attached within 0.2 s; continuing, and one can still attach on port 5678" in err
 
 
 async def test_unexpected_trouble(capfd, monkeypatch):
@@ -146,7 +146,7 @@ async def test_abort_when_nobody_comes(relay, tmp_path):
         CALL, *arguments, RELAY_CONNECTION_STRING_FILE=secret, RELAY_CA_FILE=str(relay.ca_file)
     )
     assert (status, out) == (14, [])
-    assert "relay-agent: nobody came: the process ends, as --debug-on-timeout abort says" in err
+    assert "relay-agent: no debugger attached in time; exiting (--debug-on-timeout abort)" in err
 
 
 async def test_rank_that_does_not_wait(relay, tmp_path):
@@ -160,7 +160,7 @@ async def test_rank_that_does_not_wait(relay, tmp_path):
     }
     status, out, err = await run_job(CALL, *arguments, **environment)
     assert (status, out) == (0, ["False"])
-    assert "relay-agent: rank 3: a debugger can attach on port 5681 of 'myhc'" in err
+    assert "relay-agent: rank 3: a debugger can attach on port 5681 ('myhc')" in err
 
 
 async def test_breakpoint_in_an_ordinary_run():

@@ -3,15 +3,15 @@
 import io
 import sys
 
-from relay_agent.stderr import say, say_it_goes_on
+from relay_agent.stderr import report_failure, say
 
 
 def test_a_line(capfd):
     """It names its author, and goes to stderr."""
-    say_it_goes_on("no relay")
+    report_failure("no relay")
     assert (
         "",
-        "relay-agent: error: no relay\nrelay-agent: the job goes on without a debugger\n",
+        "relay-agent: error: no relay\nrelay-agent: continuing without a debugger\n",
     ) == capfd.readouterr()
 
 

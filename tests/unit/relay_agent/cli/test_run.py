@@ -72,7 +72,7 @@ def test_an_ordinary_run_needs_few_variables():
 
 
 def test_every_option_has_its_variable():
-    """The processes of the job read there what the command line said."""
+    """The processes of the job find there what the command line sets."""
     line = (
         "--port 6000 --debug-ranks 1-2 --wait 10m --on-timeout abort --debug-on-crash --hold 1h --debug-timeouts 3600"
         " --forward 6006 --forward 8888 --follow-children --namespace contoso --key-vault v --identity managed"
@@ -121,7 +121,7 @@ def test_a_connection_string_is_in_its_own_variable_only():
 
 
 def test_a_connection_string_may_name_the_hybrid_connection():
-    """The processes of the job do not read it; they are told the name."""
+    """The processes of the job do not read it; they get the name."""
     key = secrets.new_key()
     text = f"Endpoint=sb://x.servicebus.windows.net/;SharedAccessKeyName=a;SharedAccessKey={key};EntityPath=inside"
     job = job_environment(parse("--", "true"), {"RELAY_CONNECTION_STRING": text})
@@ -170,7 +170,7 @@ def test_debugging_can_be_switched_off_from_outside(mode: str):
 
 
 def test_on_demand_can_be_asked_for_from_outside():
-    """Unless an option says who waits."""
+    """Unless an option names the ranks that wait."""
     on_demand = from_environment(environment(environ={"RELAY_DEBUG": "on-demand"}))
     waiting = from_environment(environment("--debug-ranks", "all", environ={"RELAY_DEBUG": "on-demand"}))
     assert on_demand is not None

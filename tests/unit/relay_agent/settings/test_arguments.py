@@ -34,12 +34,12 @@ def test_bare_flag():
 
 
 def test_absent_flag():
-    """A run without any of the arguments is no debug run."""
+    """A run without any of the arguments is an ordinary run."""
     assert parse("--epochs", "3") is None
 
 
 def test_defaults():
-    """A debug run that says no more waits ten minutes for a debugger of rank 0 on port 5678, and then goes on."""
+    """By default rank 0 waits ten minutes for a debugger on port 5678, and then continues."""
     found = parse("--is-debug")
     assert found is not None
     assert (found.port, found.ranks, found.wait, found.abort_on_timeout) == (5678, "0", 600, False)

@@ -88,7 +88,7 @@ def test_a_value_that_makes_no_sense_is_named(variable: str, text: str, sentence
 
 
 def test_a_value_that_came_from_an_option_is_named_by_that():
-    """`relay-agent run` says which option sets which variable."""
+    """`relay-agent run` knows which option sets which variable."""
     with pytest.raises(UsageError) as raised:
         from_environment(ON | {"RELAY_DEBUG_RANKS": "x"}, name_of=lambda _setting: "--ranks")
     assert "--ranks: invalid list of ranks: 'x'" == raised.value.sentence
@@ -111,7 +111,7 @@ PAI = ON | {
 }
 
 
-def test_an_openpai_job_is_debugged_as_its_own_tool_was_told():
+def test_the_variables_of_openpais_own_tool_count():
     """The port reserved for task 0 is rank 0's, in every task."""
     settings = from_environment(PAI)
     assert settings is not None

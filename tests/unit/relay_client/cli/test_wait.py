@@ -31,9 +31,9 @@ def test_a_timeout_is_a_duration(words: list[str], seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "soon", "-1"])
-def test_a_timeout_is_above_zero(capsys: pytest.CaptureFixture[str], text: str) -> None:
+def test_a_timeout_is_above_zero(capfd: pytest.CaptureFixture[str], text: str) -> None:
     """Anything else is a usage error that names the option."""
     with pytest.raises(SystemExit) as ended:
         make_parser().parse_args(["wait", "--ranks", "0", f"--timeout={text}"])
     assert 2 == ended.value.code
-    assert f"argument --timeout: invalid duration: '{text}'. hint: use" in capsys.readouterr().err
+    assert f"argument --timeout: invalid duration: '{text}'. hint: use" in capfd.readouterr().err

@@ -1,0 +1,239 @@
+"""Writes docs/reference/{commands,settings,environment}.md from the code; `--check` only compares, and exits with 1.
+
+python .ci/reference.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from relay_agent.cli import make_parser as agent_parser
+from relay_agent.settings.arguments import add_debug_arguments
+from relay_agent.settings.environment import ACCESS_VARIABLES
+from relay_agent.settings.table import SETTINGS
+from relay_client.cli import make_parser as client_parser
+from relay_core.access_settings import ACCESS_OPTIONS
+from relay_server.cli import make_parser as server_parser
+
+REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
+NOTE = "<!-- Written by .ci/reference.py from the code: change that, and run it. -->\n"
+CREDENTIALS = "credentials"
+"""Title of the group of options that many commands share."""
+
+OTHER_VARIABLES = (
+    ("RELAY_TUNNEL_KEY", "agent, client", "tunnel key itself: 32 bytes of base64"),
+    ("AZRELAY_CONNECTION_STRING", "agent, client", "connection string, for users of the azure-debug-relay package"),
+    ("AZRELAY_CONNECTION_NAME", "job, agent, client", "hybrid connection, for users of the azure-debug-relay package"),
+    ("AZRELAY_NAME", "agent, client", "older name of `AZRELAY_CONNECTION_NAME`, in `.azrelay.json` only"),
+    ("RELAY_PING_AFTER", "agent, client", "silence after which the peer is pinged (default: `10s`)"),
+    ("RELAY_DEAD_AFTER", "agent, client", "silence after which a connection is given up and replaced (default: `25s`)"),
+    (
+        "RELAY_KEEP",
+        "agent, client",
+        "how long a lost session is kept (default: `3h` on the client; on the agent `2m`, or `30m` with a debugger)",
+    ),
+    (
+        "RELAY_NODE_DIR",
+        "job, agent",
+        "directory in which the processes of a node find their agent (default: a private directory in /tmp)",
+    ),
+    ("RELAY_RANK", "job", "rank of a process, where no launcher sets it"),
+    ("RELAY_WORLD_SIZE", "job", "number of ranks"),
+    ("RELAY_LOCAL_RANK", "job", "rank of a process on its node"),
+    ("RELAY_LOCAL_SIZE", "job", "number of ranks on the node"),
+    ("RELAY_NODE_RANK", "job", "number of the node"),
+    ("RELAY_RUN_ID", "job", "name of the run, as shown to clients"),
+    ("HTTPS_PROXY", "agent, client", "proxy for outgoing connections; `NO_PROXY` names hosts to connect to directly"),
+)
+"""Name, reader and meaning of the variables that no table in the code describes."""
+
+INTERNAL_VARIABLES = (
+    ("RELAY_DEBUG_REGISTERED", "pid and rank of the process that has registered, for the processes that it starts"),
+    ("RELAY_AGENT_STARTER", "pid of the process that started the node's agent"),
+)
+
+
+def commands_page() -> str:
+    """Return the page about the three command lines and the arguments of a job."""
+    job = argparse.ArgumentParser()
+    add_debug_arguments(job)
+    sections = [
+        "# Commands\n",
+        NOTE,
+        "`COMMAND --help` prints the same. Every error ends the command with one of the [exit codes](exit-codes.md).\n",
+    ]
+    for parser in (agent_parser(), client_parser(), server_parser()):
+        sections += _sections(parser)
+    credentials = next(group for group in client_parser()._action_groups if group.title == CREDENTIALS)
+    sections += ["## Credential options\n", "See [Credentials](credentials.md) for their order.\n"]
+    sections += [_options_table(credentials._group_actions)]
+    sections += ["## Arguments of a job\n", "Read by `relay_agent.start_remote_debugging_from_args()`.\n"]
+    sections += [_options_table(job._actions)]
+    return "\n".join(sections)
+
+
+def _sections(parser: argparse.ArgumentParser, summary: str = "") -> Iterator[str]:
+    yield f"## {parser.prog}\n"
+    yield _as_sentence(parser.description or summary) + "\n"
+    shared = [
+        action for group in parser._action_groups if group.title == CREDENTIALS for action in group._group_actions
+    ]
+    yield _options_table([action for action in parser._actions if action not in shared])
+    if shared:
+        yield "The [credential options](#credential-options) as well.\n"
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for listed in action._choices_actions:
+                yield from _sections(action.choices[listed.dest], listed.help or "")
+
+
+def _as_sentence(text: str) -> str:
+    return text[0].upper() + text[1:].rstrip(".") + "."
+
+
+def _options_table(actions: Sequence[argparse.Action]) -> str:
+    listed = [
+        action for action in actions if not isinstance(action, (argparse._HelpAction, argparse._SubParsersAction))
+    ]
+    return _table(("option", "meaning"), [(_spelling(action), _help(action)) for action in listed])
+
+
+def _spelling(action: argparse.Action) -> str:
+    metavar = action.metavar or ("|".join(action.choices) if action.choices else action.dest.upper())
+    if action.nargs == 0:
+        return ", ".join(f"`{text}`" for text in action.option_strings)
+    value = f"[{metavar}]" if action.nargs == "?" else str(metavar)
+    value = value.replace("|", "\\|")
+    return ", ".join(f"`{text} {value}`" for text in action.option_strings) or f"`{value}`"
+
+
+def _help(action: argparse.Action) -> str:
+    return (action.help or "") % vars(action)
+
+
+SETTINGS_PAGE = """\
+# Settings of a debug run
+
+{note}
+A setting is an argument of a job (`python train.py --is-debug true --debug-port 5678`), an option of `relay-agent run`,
+or an environment variable, and means the same in all three places.
+
+- In a job's arguments and in variables flags are text: `true`, `1`, `yes` and `on`, or `false`, `0`, `no`, `off`,
+  `none` and nothing. `relay-agent run` takes them without a value.
+- Durations are seconds or have a unit: `90`, `90s`, `10m`, `1.5h`.
+- An empty text counts as absent.
+
+{settings}
+## Which relay
+
+A job's arguments are `--debug-relay-connection-name NAME` and `--debug-relay-connection-string-secret NAME`.
+`relay-agent run` takes the [credential options](commands.md#credential-options) and passes them to the job in these
+variables. They take precedence over the [general variables](environment.md), as options do.
+
+{access}
+## On and off
+
+| variable | value | meaning |
+| --- | --- | --- |
+| `RELAY_DEBUG` | `off`, or nothing | an ordinary run, also under `relay-agent run` |
+| | `wait`, or a word for yes | the ranks of `RELAY_DEBUG_RANKS` wait for a debugger |
+| | `on-demand` | no rank waits |
+
+## OpenPAI
+
+In an OpenPAI job the variables of its paipdb tool count where these are absent: `DEBUG_TIMEOUT` is how long to wait,
+and `DEBUG_PORT_NAME` the label of a reserved port list, whose first port in task 0 is that of rank 0.
+"""
+
+ENVIRONMENT_PAGE = """\
+# Environment variables
+
+{note}
+The settings of a debug run have variables, too: [Settings](settings.md). The Entra identities use those of the Azure
+SDK: [Credentials](credentials.md). Durations are seconds or have a unit: `90`, `90s`, `10m`.
+
+{variables}
+## Internal
+
+The programs set these for each other; do not set them.
+
+{internal}"""
+
+
+def settings_page() -> str:
+    """Return the page about the settings of a debug run."""
+    titles = ("argument and option", "alias in `relay-agent run`", "variable", "default", "meaning")
+    rows = [
+        (
+            f"`{setting.option}{'' if setting.is_flag else ' ' + setting.metavar}`",
+            f"`{setting.alias}`" if setting.alias else "",
+            f"`{setting.variable}`",
+            f"`{setting.default}`" if setting.default else "",
+            setting.help,
+        )
+        for setting in SETTINGS
+    ]
+    access = [
+        (f"`{option.option} {option.metavar}`", f"`{ACCESS_VARIABLES[option.field]}`", option.help)
+        for option in ACCESS_OPTIONS
+        if option.field in ACCESS_VARIABLES
+    ]
+    return SETTINGS_PAGE.format(
+        note=NOTE,
+        settings=_table(titles, rows),
+        access=_table(("option of `relay-agent run`", "variable", "meaning"), access),
+    )
+
+
+def environment_page() -> str:
+    """Return the page about all environment variables."""
+    rows = [
+        (f"`{option.variable}`", "agent, client", f"{option.help}; `{option.option}` takes precedence")
+        for option in ACCESS_OPTIONS
+        if option.variable
+    ]
+    rows += [(f"`{name}`", reader, text) for name, reader, text in OTHER_VARIABLES]
+    return ENVIRONMENT_PAGE.format(
+        note=NOTE,
+        variables=_table(("variable", "used by", "meaning"), rows),
+        internal=_table(("variable", "meaning"), [(f"`{name}`", text) for name, text in INTERNAL_VARIABLES]),
+    )
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return ""
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
+
+
+PAGES = {"commands.md": commands_page, "settings.md": settings_page, "environment.md": environment_page}
+
+
+def stale_pages() -> list[str]:
+    """Return the names of the pages that differ from the code."""
+    return [
+        name
+        for name, page in PAGES.items()
+        if not (REFERENCE / name).is_file() or (REFERENCE / name).read_text(encoding="utf-8") != page()
+    ]
+
+
+def main(argv: list[str]) -> int:
+    """Write or compare the pages."""
+    stale = stale_pages()
+    if argv == ["--check"]:
+        for name in stale:
+            print(f"docs/reference/{name} is not current: run python .ci/reference.py", file=sys.stderr)
+        return 1 if stale else 0
+    for name in stale:
+        (REFERENCE / name).write_text(PAGES[name](), encoding="utf-8")
+        print(f"wrote docs/reference/{name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
