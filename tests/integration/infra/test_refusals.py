@@ -222,7 +222,7 @@ def test_expired_login(deployed: AzureOverHttp, az: RealAz, names: tuple[str, ..
 def test_conflict_is_waited_out(azure: AzureOverHttp, names: tuple[str, ...]) -> None:
     """A secret that is still being recovered is written as soon as Key Vault lets it be written."""
     azure.refuse("PUT", "/secrets/", CONFLICT, times=2)
-    done = azure.run("create_relay.sh", *names)
+    done = azure.run("create_relay.sh", *names, "--entra")
     assert 0 == done.code
     assert 2 == done.err.count("trying again")
 

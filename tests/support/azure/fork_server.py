@@ -59,7 +59,7 @@ def main():
             connection.close()
             continue
         listener.close()
-        serve(connection)
+        become_az(connection)
 
 
 def reap(*_):
@@ -71,25 +71,12 @@ def reap(*_):
         pass
 
 
-def serve(connection):
+def become_az(connection):
+    """Run one call, send its exit status, and end."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with connection.makefile("r") as stream:
         call = json.loads(stream.readline())
-    child = os.fork()
-    if not child:
-        become_az(call)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    connection.sendall(f"{status}\n".encode())
-    os._exit(0)
-
-
-def become_az(call):
-    for number, path, flags in (
-        (0, os.devnull, os.O_RDONLY),
-        (1, call["out"], os.O_WRONLY),
-        (2, call["err"], os.O_WRONLY),
-    ):
-        os.dup2(os.open(path, flags), number)
+    redirect(call["out"], call["err"])
     os.environ.clear()
     os.environ.update(call["env"])
     os.chdir(call["cwd"])
@@ -103,7 +90,13 @@ def become_az(call):
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(status)
+        connection.sendall(f"{status}\n".encode())
+        os._exit(0)
+
+
+def redirect(out, err):
+    for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, out, os.O_WRONLY), (2, err, os.O_WRONLY)):
+        os.dup2(os.open(path, flags), number)
 
 
 main()
