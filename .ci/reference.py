@@ -18,7 +18,8 @@ from relay_client.cli import make_parser as client_parser
 from relay_core.access_settings import ACCESS_OPTIONS
 from relay_server.cli import make_parser as server_parser
 
-REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
+ROOT = Path(__file__).resolve().parent.parent
+REFERENCE = ROOT / "docs" / "reference"
 NOTE = "<!-- Written by .ci/reference.py from the code: change that, and run it. -->\n"
 CREDENTIALS = "credentials"
 """Title of the group of options that many commands share."""

@@ -13,7 +13,7 @@ COVERED_BY = {
     # Data and protocol classes: what they mean shows in those that use them.
     "tests/unit/relay_core/tunnel/test_session.py": "relay_core/tunnel/ events limits outcomes",
     "tests/unit/relay_core/auth/test_sas.py": "relay_core/hyco/ credential",
-    "tests/unit/relay_core/auth/test_sources.py": "relay_core/auth/ old_package settings tunnel_key",
+    "tests/unit/relay_core/auth/test_sources.py": "relay_core/auth/ old_package tunnel_key",
     "tests/unit/relay_core/auth/test_names.py": "relay_core/auth/ address key_vault",
     "tests/unit/relay_core/auth/test_access.py": "relay_core/auth/ choice explain relay_core/program/ explain options",
     "tests/unit/relay_agent/settings/test_arguments.py": "relay_agent/settings/ model",
@@ -44,9 +44,9 @@ COVERED_BY = {
     ),
     "tests/unit/relay_agent/debuggee/test_debugger.py": "relay_agent/debuggee/ debugpy_start",
     "tests/unit/relay_agent/test_api.py": "relay_agent/debuggee/ process",
-    "tests/e2e/test_command_lines.py": "relay_core/program/ console run",
+    "tests/e2e/test_command_lines.py": "relay_core/program/ console run relay_agent/cli/ common serve",
     "tests/integration/test_mpi_launchers.py": "relay_agent/ranks/ launchers",
-    "tests/unit/relay_agent/node/test_client.py": "relay_agent/node/ processes server",
+    "tests/unit/relay_agent/node/test_client.py": "relay_agent/node/ processes server relay_agent/cli/ node_agent",
     "tests/unit/relay_agent/stacks/test_in_process.py": "relay_agent/stacks/ local_values",
     "tests/e2e/test_live_table.py": "relay_client/ui/ live_table",
     "tests/e2e/test_demo.py": (
