@@ -54,6 +54,8 @@ class PrefetchLayer(Layer):
                 onward.append(encode(self._with_plan(request)))
             else:
                 onward.append(piece.raw)
+        if self._from_editor.is_foreign and self._from_debugger.is_untouched:
+            self.is_finished = True  # this is not a debugger's connection
         return [ToLocal(b"".join(onward))] if onward else []
 
     def receive_local(self, data: bytes, now: float) -> list[Output]:

@@ -80,6 +80,8 @@ class PrefetchCacheLayer(Layer):
             if request and request["command"] in RESUMING:
                 onward.append(self._tell_plan(now))
             onward.append(piece.raw)
+        if self._from_editor.is_foreign and self._from_agent.is_untouched:
+            self.is_finished = True  # this is not an editor's connection
         outputs: list[Output] = [ToPeer(b"".join(onward))] if onward else []
         answers = b"".join(back)  # nothing is said to a question whose answer is under way
         return [*outputs, ToLocal(answers)] if answers else outputs

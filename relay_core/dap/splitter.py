@@ -37,6 +37,7 @@ class Cutter:
         self._long = 0
         """Bytes that are still to come of a long message."""
         self._foreign = False
+        self._has_messages = False
 
     def __repr__(self) -> str:
         return f"<Cutter {len(self._buffer)} bytes kept{' foreign' if self._foreign else ''}>"
@@ -45,6 +46,16 @@ class Cutter:
     def at_boundary(self) -> bool:
         """Whether what was passed on ends with a message, so that another one may follow."""
         return not self._long and not self._foreign
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether this direction does not speak DAP, and never did: all bytes are passed on at once."""
+        return self._foreign and not self._has_messages
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether no message was recognised, and no bytes wait for the rest of one."""
+        return not (self._has_messages or self._buffer)
 
     def feed(self, data: bytes) -> list[Piece]:
         """Take bytes and return those that can be passed on."""
@@ -76,6 +87,7 @@ class Cutter:
 
     def _cut(self, start: int, length: int) -> Piece | None:
         size = start + length
+        self._has_messages = True
         if length > self.max_whole:
             self._long = size
             return self._next()

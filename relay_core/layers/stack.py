@@ -54,8 +54,12 @@ class LayerStack:
 
     def next_deadline(self) -> float | None:
         """Return when `tick` should be called, or None."""
-        deadlines = [deadline for layer in self._layers if (deadline := layer.next_deadline()) is not None]
-        return min(deadlines, default=None)
+        earliest: float | None = None
+        for layer in self._layers:
+            deadline = layer.next_deadline()
+            if deadline is not None and (earliest is None or deadline < earliest):
+                earliest = deadline
+        return earliest
 
     def tick(self, now: float) -> list[Output]:
         """Note that time has passed; return what is to be done."""
@@ -66,6 +70,8 @@ class LayerStack:
 
     def _enter(self, event: Output, now: float) -> list[Output]:
         """Let something happen at the end of the stack that it comes from."""
+        if len(self._layers) == 1:  # the usual case: all that the only layer returns leaves the stack
+            return self._pruned(_receive(self._layers[0], event, now))
         done: list[Output] = []
         self._route(-1 if _is_upward(event) else len(self._layers), [event], now, done)
         return self._pruned(done)
@@ -81,8 +87,10 @@ class LayerStack:
 
     def _pruned(self, done: list[Output]) -> list[Output]:
         # Only between two calls: layers are known by their index while outputs are routed.
-        if any(layer.is_finished for layer in self._layers):
-            self._layers = [layer for layer in self._layers if not layer.is_finished]
+        for layer in self._layers:
+            if layer.is_finished:
+                self._layers = [layer for layer in self._layers if not layer.is_finished]
+                break
         return done
 
 

@@ -134,9 +134,11 @@ class WebSocketMachine:
 
     def data_to_send(self) -> bytes:
         """Return the ping and the pong that are owed; to be asked only while the peer takes bytes."""
+        if self._pong_owed is None and not self._ping_owed:
+            return b""  # nearly always
         pong, self._pong_owed = self._pong_owed, None
         ping, self._ping_owed = self._ping_owed, False
-        if self.close_sent is not None or (pong is None and not ping):
+        if self.close_sent is not None:
             return b""
         return (b"" if pong is None else self._control(PONG, pong)) + (self._control(PING, b"") if ping else b"")
 

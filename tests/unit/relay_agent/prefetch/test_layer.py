@@ -168,3 +168,18 @@ def test_long_answer(asker):
     _, (stack,) = tell(asker, STOPPED)
     onward, _ = tell(asker, response(stack, {"stackFrames": [{"id": 7}], "text": "x" * MAX_WHOLE}))
     assert (["scopes"], ["stackTrace"], 0) == news(onward)
+
+
+@pytest.mark.parametrize("early", [b"", b"Content"])
+def test_connection_that_is_not_a_debuggers(early):
+    """A layer in front of another protocol is finished, unless bytes of the other direction wait for their rest."""
+    asker = PrefetchLayer()
+    asker.receive_local(early, 0)
+    assert [ToLocal(b"GET / HTTP/1.1")] == asker.receive_peer(b"GET / HTTP/1.1", 0)
+    assert (not early) == asker.is_finished
+
+
+def test_editor_that_loses_its_framing(asker):
+    """One that has spoken DAP keeps its layer: answers to the agent may be on their way."""
+    asker.receive_peer(b"garbage", 0)
+    assert not asker.is_finished

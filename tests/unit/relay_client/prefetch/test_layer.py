@@ -266,3 +266,18 @@ def test_strange_questions_and_answers(editor, strange):
     body = {"after": editor.seq, "asked": [strange], "answered": [strange]}
     assert [stopped()] == editor.hear(stopped(), {"seq": 0, "type": "event", "event": NEWS, "body": body}, answered())
     assert 1 == len(editor.send("threads")[0])
+
+
+@pytest.mark.parametrize("early", [b"", b"Content"])
+def test_connection_that_is_not_an_editors(early):
+    """A layer in front of another protocol is finished, unless bytes of the other direction wait for their rest."""
+    client = PrefetchCacheLayer()
+    client.receive_peer(early, 0)
+    assert [ToPeer(b"GET / HTTP/1.1")] == client.receive_local(b"GET / HTTP/1.1", 0)
+    assert (not early) == client.is_finished
+
+
+def test_editor_that_loses_its_framing(editor):
+    """One that has spoken DAP keeps its layer: messages of the agent may be on their way."""
+    editor.client.receive_local(b"garbage", editor.now)
+    assert not editor.client.is_finished
