@@ -15,14 +15,14 @@ from dataclasses import dataclass
 __all__ = ["Abort", "EndLocal", "EndPeer", "Layer", "Output", "ResetLocal", "ToLocal", "ToPeer"]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # frozen would make it three times as costly, and there is one for each message
 class ToLocal:
     """Write bytes to the local program."""
 
     data: bytes
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # likewise
 class ToPeer:
     """Send bytes to the peer."""
 

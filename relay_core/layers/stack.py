@@ -18,6 +18,11 @@ class LayerStack:
 
     def __init__(self, layers: Iterable[Layer] = ()) -> None:
         self._layers = list(layers)
+        self._only: Layer | None = None
+        """The layer, if there is one only: the usual case, and on the way of every byte."""
+        self._timed: list[Layer] = []
+        """Those that ever have a deadline."""
+        self._sort()
 
     def __len__(self) -> int:
         return len(self._layers)
@@ -34,11 +39,15 @@ class LayerStack:
 
     def receive_local(self, data: bytes, now: float) -> list[Output]:
         """Take bytes of the local program; return what is to be done."""
-        return self._enter(ToPeer(data), now)
+        if self._only is None:
+            return self._enter(ToPeer(data), now)
+        return self._pruned(self._only.receive_local(data, now))
 
     def receive_peer(self, data: bytes, now: float) -> list[Output]:
         """Take bytes of the peer; return what is to be done."""
-        return self._enter(ToLocal(data), now)
+        if self._only is None:
+            return self._enter(ToLocal(data), now)
+        return self._pruned(self._only.receive_peer(data, now))
 
     def receive_local_eof(self, now: float) -> list[Output]:
         """Note that the local program has ended its direction; return what is to be done."""
@@ -55,7 +64,7 @@ class LayerStack:
     def next_deadline(self) -> float | None:
         """Return when `tick` should be called, or None."""
         earliest: float | None = None
-        for layer in self._layers:
+        for layer in self._timed:
             deadline = layer.next_deadline()
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
@@ -70,8 +79,6 @@ class LayerStack:
 
     def _enter(self, event: Output, now: float) -> list[Output]:
         """Let something happen at the end of the stack that it comes from."""
-        if len(self._layers) == 1:  # the usual case: all that the only layer returns leaves the stack
-            return self._pruned(_receive(self._layers[0], event, now))
         done: list[Output] = []
         self._route(-1 if _is_upward(event) else len(self._layers), [event], now, done)
         return self._pruned(done)
@@ -90,8 +97,13 @@ class LayerStack:
         for layer in self._layers:
             if layer.is_finished:
                 self._layers = [layer for layer in self._layers if not layer.is_finished]
+                self._sort()
                 break
         return done
+
+    def _sort(self) -> None:
+        self._only = self._layers[0] if len(self._layers) == 1 else None
+        self._timed = [layer for layer in self._layers if type(layer).next_deadline is not Layer.next_deadline]
 
 
 def _is_upward(output: Output) -> bool:

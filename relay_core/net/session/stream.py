@@ -108,11 +108,10 @@ class SessionStream:
         if self._broken is not None:
             self._received.clear()  # nobody can be waiting for these who still writes to a lost stream
             self._hand_over()
-        else:
-            must_wait = bool(self._unsent)
+        elif self._unsent or self._flushing:
             self._unsent.append(data)
-            if not must_wait:
-                self._flush()
+        else:
+            self._send_now(data)
 
     def send_eof(self) -> None:
         """End this direction behind what was sent; the other one stays open."""
@@ -225,6 +224,24 @@ class SessionStream:
         elif self._eof_received:
             self._end_delivered = True
             handler.peer_eof()
+
+    def _send_now(self, data: bytes) -> None:
+        """Do what `_flush` does for bytes that nothing waits in front of, which is the usual case."""
+        self._flushing = True
+        self._has_room = False
+        try:
+            taken = self._owner.send(self.id, data)
+        except ConnectionLost as error:
+            self.break_off(error)
+            return
+        finally:
+            self._flushing = False
+        if taken < len(data):
+            self._unsent.append(memoryview(data)[taken:])
+            if self._has_room:
+                self._flush()
+            else:
+                self._pause_or_resume()
 
     def _flush(self) -> None:
         """Hand the session what it takes, and the end behind that; pause and resume the handler."""

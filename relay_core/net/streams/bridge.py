@@ -86,6 +86,7 @@ class Bridge:
         self._peer = peer
         self._layers = LayerStack(layers)
         self._loop = asyncio.get_running_loop()
+        self._is_over = False
         self._over = asyncio.Event()
         self._error: ConnectionLost | None = None
         """Why it is over, if that was an error."""
@@ -111,7 +112,7 @@ class Bridge:
             if first:
                 self.peer_data(first)
             self._local.deliver_to(self)
-            if not self._over.is_set():
+            if not self._is_over:
                 self._peer.deliver_to(self)
             await self._over.wait()
         finally:
@@ -188,7 +189,7 @@ class Bridge:
             self._finish(ConnectionLost("a defect in relay-debug ended the connection"))
             return
         for output in outputs:
-            if self._over.is_set():
+            if self._is_over:
                 return
             if isinstance(output, ToLocal):
                 self.traffic.received += len(output.data)
@@ -216,14 +217,15 @@ class Bridge:
             self._finish(None)
 
     def _finish(self, error: ConnectionLost | None) -> None:
-        if not self._over.is_set():
+        if not self._is_over:
+            self._is_over = True
             self._error = error
             self._over.set()
 
     def _arm(self) -> None:
         """Have the layers ticked at their next deadline; a timer that is early only looks again."""
         deadline = self._layers.next_deadline()
-        if deadline is None or self._over.is_set():
+        if deadline is None or self._is_over:
             return
         if self._timer is not None:
             if self._timer.when() <= deadline:
