@@ -113,14 +113,14 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
 
         process = begin(settings, rank=rank)
         waits = parse_ranks(settings.ranks).includes(process.identity)
-        if process.attend(settings.wait if waits else 0):
+        if process.wait_and_log(settings.wait if waits else 0):
             return True
     except RelayDebugError as error:
         return _go_on(error)
     except Exception as error:  # noqa: BLE001 - whatever it is, the job is worth more than its debugger
         return _go_on(RelayDebugError(f"{type(error).__name__}: {error}"))
     if waits and settings.abort_on_timeout and settings.wait > 0:
-        process.say("no debugger attached in time; exiting (--debug-on-timeout abort)")
+        process.log("no debugger attached in time; exiting (--debug-on-timeout abort)")
         sys.exit(TimedOut.exit_code)
     return False
 
@@ -149,7 +149,7 @@ def breakpoint(  # noqa: A001 - the name is the point: it is Python's breakpoint
         frame: FrameType = sys._getframe(1)  # noqa: SLF001 - the caller's frame is where to stop
         place = f"breakpoint() at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"  # noqa: PTH119
         if not debugger.is_attached():
-            process.say(f"{place}: waiting up to {hold:g} s for a debugger on {process.where}")
+            process.log(f"{place}: waiting up to {hold:g} s for a debugger on {process.where}")
         if process.wait(hold, detail=place):
             debugger.break_at(frame)
     except RelayDebugError as error:

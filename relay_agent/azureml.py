@@ -1,4 +1,4 @@
-"""What makes an Azure ML pipeline (SDK v2) debuggable in a few lines, and finds what the SDK lets pass.
+"""Helpers for Azure ML pipelines (SDK v2): they make steps debuggable, and find errors that the SDK does not report.
 
     train = command(
         command="python train.py --rate ${{inputs.rate}} " + DEBUG_ARGUMENTS,
@@ -9,9 +9,9 @@
     prepare_debug_run(job)
     problems = find_problems(rest_body(job))
 
-Whoever submits a pipeline imports this; a job does not. It handles the SDK's objects without importing the SDK, and
-knows nothing of the relay. All but `prepare_debug_run` and `rest_body` are functions of plain data: a pipeline's REST
-body, in which each step carries its component.
+The program that submits a pipeline imports this module; a job does not. It handles the SDK's objects without importing
+the SDK, and does not depend on the relay. All functions except `prepare_debug_run` and `rest_body` work on plain data:
+a pipeline's REST body, in which each step contains its component.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ DEBUG_ARGUMENTS = (
     "--debug-port ${{inputs.debug_port}} "
     "$[[--debug-relay-connection-string-secret ${{inputs.debug_relay_connection_string_secret}}]]"
 )
-"""For a step's command or a parallel step's program arguments; Azure ML drops a `$[[ ]]` whose input has no value."""
+"""For a step's command or a parallel step's program arguments; Azure ML omits a `$[[ ]]` whose input has no value."""
 
 FIRST_PORT, LAST_PORT = 1024, 65535
-"""Below are the system's ports, which relay-client could not open on the developer's machine."""
-PATIENCE = 24 * 60 * 60
-"""Seconds a parallel step may stand still in a debug run: a breakpoint is held over night (Azure ML allows 72 h)."""
+"""Ports below 1024 are privileged: relay-client could not listen on them on the developer's machine."""
+MAX_PAUSE = 24 * 60 * 60
+"""Seconds that a parallel step may pause in a debug run: enough to hold it overnight (Azure ML allows 72 h)."""
 PARALLEL_TIMEOUTS = ("--first_task_creation_timeout", "--task_overhead_timeout", "--progress_update_timeout")
-"""Program arguments that Azure ML's own driver of parallel steps reads; their defaults are minutes or less."""
+"""Program arguments of Azure ML's driver for parallel steps; their defaults are minutes or less."""
 
 _BRACKET = re.compile(r"\$\[\[(.*?)\]\]")
 _REFERENCE = re.compile(r"\$\{\{\s*(inputs|outputs)\.(\w+)\s*\}\}")
@@ -48,10 +48,10 @@ Body = dict[str, Any]
 
 
 def debug_inputs(port: int) -> dict[str, dict[str, Any]]:
-    """Return the inputs that DEBUG_ARGUMENTS names, for `command(inputs=...)` and `parallel_run_function(inputs=...)`.
+    """Return the inputs that DEBUG_ARGUMENTS uses, for `command(inputs=...)` and `parallel_run_function(inputs=...)`.
 
     Args:
-        port: The step's own port in launch.json; a distributed step takes one more for each further process.
+        port: The step's own port in launch.json; a distributed step uses one more port for each further process.
     """
     return {
         "is_debug": {"type": "boolean", "default": False},
@@ -62,32 +62,32 @@ def debug_inputs(port: int) -> dict[str, dict[str, Any]]:
 
 
 def prepare_debug_run(job: Any) -> None:
-    """Let every step of a pipeline job really run, and let its parallel steps wait for a person.
+    """Make every step of a pipeline job run, and raise the timeouts of its parallel steps for interactive debugging.
 
-    Without this Azure ML reuses the results of earlier runs, kills a mini-batch that takes longer than a minute, and
-    tries it again. What is set here belongs to the submitted job: the pipeline input `is_debug` cannot change it later.
+    Without this, Azure ML reuses the results of earlier runs, and kills and retries a mini-batch that takes longer than
+    a minute. The settings are part of the submitted job; the pipeline input `is_debug` does not change them.
     """
     job.settings.force_rerun = True
     for node in job.jobs.values():
         if node.type != "parallel":
             continue
-        node.retry_settings = {"max_retries": 0, "timeout": PATIENCE}
-        node.max_concurrency_per_instance = 1  # a second process would want the same port
+        node.retry_settings = {"max_retries": 0, "timeout": MAX_PAUSE}
+        node.max_concurrency_per_instance = 1  # a second process would claim the same port
         arguments = node.task.program_arguments or ""
-        missing = [f"{name} {PATIENCE}" for name in PARALLEL_TIMEOUTS if name not in arguments]
+        missing = [f"{name} {MAX_PAUSE}" for name in PARALLEL_TIMEOUTS if name not in arguments]
         node.task.program_arguments = " ".join([arguments, *missing]).strip()
 
 
 def rest_body(job: Any) -> Body:
-    """Return what the SDK sends to Azure ML for a pipeline job, with each step's component in place of its id."""
+    """Return the REST body that the SDK sends to Azure ML for a pipeline job, with components instead of their ids."""
     body: Body = _plain(job)
     return body
 
 
 def _plain(value: Any) -> Any:
-    """Turn the SDK's objects into JSON; it has no public way to do that without a workspace."""
+    """Convert the SDK's objects to JSON values."""
     if hasattr(value, "_to_rest_object"):
-        value = value._to_rest_object()  # noqa: SLF001 - see above
+        value = value._to_rest_object()  # noqa: SLF001 - the SDK's public functions for this need a workspace
     if hasattr(value, "as_dict"):
         value = value.as_dict()
     if isinstance(value, Mapping):
@@ -98,11 +98,11 @@ def _plain(value: Any) -> Any:
 
 
 class Step:
-    """One step in a pipeline's REST body, with the values that its inputs will have.
+    """One step in a pipeline's REST body, with the values of its inputs.
 
     Args:
         name: Its name in the pipeline.
-        node: Its part of the body; the component must be in it, not only its id.
+        node: Its part of the body, with the component and not only the component's id.
         pipeline_inputs: The values of the pipeline's own inputs.
     """
 
@@ -111,19 +111,19 @@ class Step:
         self.spec: Body = node["componentId"]["properties"]["componentSpec"]
         """The component: code, environment, declared inputs and outputs."""
         self.settings: Body = self.spec | {key: value for key, value in node.items() if key not in {"inputs", "name"}}
-        """How it is run: what the component says, unless the pipeline says otherwise."""
+        """The component's settings, overridden by those of the step in the pipeline."""
         self.inputs: Mapping[str, Body] = self.spec.get("inputs", {})
         """Declared inputs."""
         self.outputs: Mapping[str, Body] = self.spec.get("outputs", {})
         self.values = dict(_values(self.inputs, node.get("inputs", {}), pipeline_inputs))
-        """Values of the inputs that have one; that of a data input names another step's output."""
+        """Values of the inputs that have one; the value of a data input refers to another step's output."""
 
     def __repr__(self) -> str:
         return f"<Step {self.name} {sorted(self.inputs)}>"
 
     @property
     def is_parallel(self) -> bool:
-        """Whether Azure ML's driver runs it, one mini-batch at a time."""
+        """Whether it is a parallel step, which Azure ML's driver runs one mini-batch at a time."""
         return "task" in self.settings
 
     @property
@@ -134,12 +134,12 @@ class Step:
 
     @property
     def nodes(self) -> int:
-        """How many machines it runs on."""
+        """Number of machines that it runs on."""
         return int((self.settings.get("resources") or {}).get("instance_count") or 1)
 
     @property
     def processes_per_node(self) -> int:
-        """How many ranks each machine has; a parallel step has none."""
+        """Number of ranks on each machine; 1 for a parallel step, which has no ranks."""
         return int((self.settings.get("distribution") or {}).get("process_count_per_instance") or 1)
 
     @property
@@ -158,27 +158,27 @@ class Step:
             outputs: Paths of the outputs.
 
         Raises:
-            ConfigurationError: the template needs a value that is not there.
+            ConfigurationError: the template refers to an input or output without a value.
         """
         known = {("inputs", name): text for name, text in inputs.items()}
         known |= {("outputs", name): text for name, text in outputs.items()}
 
-        def keep_or_drop(bracket: re.Match[str]) -> str:
+        def expand_optional(bracket: re.Match[str]) -> str:
             return bracket[1] if all(match.groups() in known for match in _REFERENCE.finditer(bracket[1])) else ""
 
-        def fill_in(reference: re.Match[str]) -> str:
+        def expand_reference(reference: re.Match[str]) -> str:
             kind, name = reference.groups()
             if (kind, name) not in known:
                 raise ConfigurationError(f"step '{self.name}' needs {kind[:-1]} '{name}', which has no value")
             return known[kind, name]
 
-        return _REFERENCE.sub(fill_in, _BRACKET.sub(keep_or_drop, self.template))
+        return _REFERENCE.sub(expand_reference, _BRACKET.sub(expand_optional, self.template))
 
 
 def read_steps(body: Body) -> list[Step]:
-    """Return the steps of a pipeline, in the order in which they were defined.
+    """Return the steps of a pipeline, in the order of their definition.
 
-    Steps that are only referred to (a registered component) or are pipelines themselves are left out.
+    Steps with a registered component, which the body contains only by id, and nested pipelines are omitted.
     """
     properties = body["properties"]
     values = {name: str(given["value"]) for name, given in properties.get("inputs", {}).items() if "value" in given}
@@ -190,10 +190,10 @@ def read_steps(body: Body) -> list[Step]:
 
 
 def find_problems(body: Body) -> list[str]:
-    """Return what is wrong with a pipeline and passes the SDK's own validation, one sentence each.
+    """Return the errors of a pipeline that the SDK's validation does not detect, one sentence each.
 
-    A name in a command that nobody declared, an optional input that is needed, a number outside its bounds, and two
-    steps that share a port of launch.json.
+    These are an undeclared name in a command, an optional input used as a required one, a number out of bounds, and two
+    steps with the same port in launch.json.
     """
     steps = read_steps(body)
     problems = [f"step '{step.name}': {problem}" for step in steps for problem in _problems(step)]
@@ -207,7 +207,7 @@ def _problems(step: Step) -> Iterator[str]:
     declared = {"inputs": step.inputs, "outputs": step.outputs}
     for kind, name in dict.fromkeys(match.groups() for match in _REFERENCE.finditer(step.template)):
         if name not in declared[kind]:
-            yield f"${{{{{kind}.{name}}}}} is not among its {kind}"
+            yield f"${{{{{kind}.{name}}}}} is not one of its {kind}"
     for match in _REFERENCE.finditer(_BRACKET.sub("", step.template)):
         if match[1] == "inputs" and step.inputs.get(match[2], {}).get("optional"):
             yield f"optional input '{match[2]}' is used outside $[[ ]], so the step fails without it"
@@ -216,11 +216,11 @@ def _problems(step: Step) -> Iterator[str]:
             span = f"{bounds.get('min', 'any')} to {bounds.get('max', 'any')}"
             yield f"input '{name}' is {step.values[name]}, not within {span}"
     if step.ports and step.ports[0] <= LAST_PORT < step.ports[-1]:
-        yield f"its {len(step.ports)} processes need the ports up to {step.ports[-1]}, beyond {LAST_PORT}"
+        yield f"its {len(step.ports)} processes need ports up to {step.ports[-1]}, above {LAST_PORT}"
 
 
 def _within(value: str, bounds: Body) -> bool:
-    """Whether a number respects its declared bounds; other values have none."""
+    """Whether a number is within its declared bounds; True for values without bounds."""
     if bounds.get("type") not in {"integer", "number"} or value.startswith("${{"):
         return True
     try:
@@ -230,7 +230,7 @@ def _within(value: str, bounds: Body) -> bool:
 
 
 def _values(declared: Mapping[str, Body], given: Body, pipeline_inputs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield name and value of each input that has one: given to the step, taken from the pipeline, or its default."""
+    """Yield name and value of each input that has a value: the step's, the pipeline's, or the default."""
     for name, declaration in declared.items():
         value = given.get(name, {}).get("value")
         from_pipeline = _PARENT_INPUT.fullmatch(str(value))

@@ -1,8 +1,8 @@
-"""Raises the timeouts of collective communication, because a rank that is held keeps all of its peers waiting.
+"""Longer timeouts for collective communication: a rank that is stopped in a debugger keeps its peers waiting.
 
-A rank at a breakpoint is not dead, but to its peers it looks so: torch.distributed gives up after 10 minutes (NCCL) or
-30 (gloo), or whatever the job's own code says. What happens is decided by the peers, with the timeout that their
-operation was started with; so this belongs at the start of every rank, not to the moment when one of them stops.
+To its peers, a rank at a breakpoint looks dead: torch.distributed times out after 10 minutes (NCCL) or 30 (gloo), or
+after the time that the job sets. The timeout that counts is the one that the peers' operation was started with, so the
+timeouts must be raised at the start of every rank, not when one of them stops.
 
 Some limits are read from environment variables:
 
@@ -11,16 +11,16 @@ Some limits are read from environment variables:
     HOROVOD_GLOO_TIMEOUT_SECONDS         30 s        horovod/common/gloo/gloo_context.cc
     HOROVOD_STALL_SHUTDOWN_TIME_SECONDS  off         horovod/common/stall_inspector.h; raised only where it is set
 
-The others are arguments inside torch.distributed. An import hook waits until the job loads that module, torch itself is
-never imported from here, and wraps the functions that hand timeouts on: process groups, their stores and barriers get
-at least this one, whether they were to have the default or a shorter one. A longer one stays.
+The others are arguments inside torch.distributed. This module never imports torch: an import hook acts when the job
+imports it, and wraps the functions that pass timeouts on. Process groups, their stores and barriers then get at least
+the requested timeout, instead of the default or a shorter one; a longer one is kept.
 
-Verified with gloo (torch 2.13). Unverified with NCCL, for want of a GPU: by its source (ProcessGroupNCCL.hpp) the
-watchdog compares an operation's age with the same timeout of its group, and the monitor obeys the variable above.
+Verified with gloo (torch 2.13). Not verified with NCCL, for lack of a GPU: according to its source
+(ProcessGroupNCCL.hpp) the watchdog compares an operation's age with the same timeout of its group, and the monitor uses
+the variable above.
 
-Out of reach are the exit barrier of torchrun (5 minutes from one node to the other), the `timeout` of a TCPStore that
-the job's own code makes, torch.distributed.rpc, and whoever watches the job from outside, such as liveness probes and
-wall-clock limits.
+Not covered are the exit barrier of torchrun (5 minutes between nodes), the `timeout` of a TCPStore that the job
+creates, torch.distributed.rpc, and external supervision of the job, such as liveness probes and wall-clock limits.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = ["raise_timeouts", "timeout_variables"]
 C10D = "torch.distributed.distributed_c10d"
 
 _GROUPS = "_new_process_group_helper"
-"""Every way to a process group ends in this function, which has no default timeout."""
+"""Every process group is created by this function, which has no default timeout."""
 _DEFAULT = "_get_default_timeout"
 _WRAPPED = (
     _GROUPS,
@@ -55,15 +55,15 @@ _WRAPPED = (
     "barrier",
     "monitored_barrier",
 )
-"""Functions of that module with an argument `timeout`; an older torch need not have all of them."""
+"""Functions of `C10D` with an argument `timeout`; an older torch may not have all of them."""
 
 
 class _Variable(NamedTuple):
     name: str
     unit: int = 1
-    """Seconds."""
+    """Seconds per unit of the value."""
     has_default: bool = True
-    """Whether there is a limit where the variable is not set."""
+    """Whether a limit applies if the variable is not set."""
 
 
 _VARIABLES = (
@@ -75,9 +75,9 @@ _VARIABLES = (
 
 
 def timeout_variables(seconds: float, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables to set so that no limit of theirs is below `seconds`.
+    """Return the environment variables to set so that none of their limits is below `seconds`.
 
-    A longer limit is kept, and so is a text that is no number: who reads it will complain.
+    A longer limit is kept, and so is a text that is not a number: the library that reads it reports that.
     """
     changes = {}
     for variable in _VARIABLES:
@@ -89,7 +89,7 @@ def timeout_variables(seconds: float, environ: Mapping[str, str]) -> dict[str, s
 
 
 def _limits(text: str, variable: _Variable, wanted: int) -> bool:
-    """Whether a set variable means less than `wanted`; 0 is no limit where none is the default."""
+    """Whether the value of a variable is a limit below `wanted`; 0 means unlimited if that is the default."""
     return int(text) < wanted and (variable.has_default or int(text) > 0)
 
 
@@ -97,53 +97,53 @@ def raise_timeouts(
     seconds: float = DEFAULT_TIMEOUTS,
     *,
     environ: MutableMapping[str, str] | None = None,
-    say: Callable[[str], None] = stderr.say,
+    warn: Callable[[str], None] = stderr.write_line,
 ) -> None:
-    """Let this process, and those that it starts, wait for a held rank for at least `seconds`.
+    """Raise the timeouts of collective operations in this process, and in those that it starts, to `seconds` at least.
 
-    What cannot be raised is told, and never an error. A second call can raise further.
+    A timeout that cannot be raised causes a warning, never an error. A second call can raise the timeouts further.
 
     Args:
-        seconds: Of patience in each collective operation.
+        seconds: Minimum timeout of each collective operation.
         environ: Defaults to the environment of this process.
-        say: Tells the user a sentence; defaults to a line on stderr.
+        warn: Receives warnings; the default writes them to stderr.
     """
     environ = os.environ if environ is None else environ
     environ.update(timeout_variables(seconds, environ))
-    _patience.seconds = max(_patience.seconds, seconds)
-    _patience.say = say
+    _timeouts.seconds = max(_timeouts.seconds, seconds)
+    _timeouts.warn = warn
     module = sys.modules.get(C10D)
     if module is not None:
-        _patience.give_to(module)
+        _timeouts.apply(module)
     elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
-class _Patience:
-    """What this process's torch.distributed has been given."""
+class _Timeouts:
+    """The minimum timeout of this process, and its application to torch.distributed."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.say: Callable[[str], None] = stderr.say
-        self._given = False
+        self.warn: Callable[[str], None] = stderr.write_line
+        self._wrapped = False
 
     def at_least(self, timeout: Any) -> Any:
-        """Return a timeout, or this patience if that is longer; what is no duration stays what it is."""
+        """Return `timeout` or the minimum, whichever is longer; any value but a timedelta is returned unchanged."""
         from datetime import timedelta  # noqa: PLC0415 - torch has imported it by now
 
-        patience = timedelta(seconds=self.seconds)
-        return patience if isinstance(timeout, timedelta) and timeout < patience else timeout
+        minimum = timedelta(seconds=self.seconds)
+        return minimum if isinstance(timeout, timedelta) and timeout < minimum else timeout
 
-    def give_to(self, module: ModuleType, *, is_new: bool = False) -> None:
-        """Raise what the module will make and, unless it has only just come, what it has."""
+    def apply(self, module: ModuleType, *, is_new: bool = False) -> None:
+        """Raise the timeouts of new process groups and, unless the module has just been imported, of existing ones."""
         try:
-            if not self._given:
-                self._given = True
+            if not self._wrapped:
+                self._wrapped = True
                 self._wrap(module)
             if not is_new:
                 self._raise_groups(module)
-        except Exception as error:  # noqa: BLE001 - internals of a library: they change, and the job must go on
-            self.say(f"not every timeout of torch.distributed could be raised: {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 - a library's internals may change, and the job must continue
+            self.warn(f"cannot raise every timeout of torch.distributed: {type(error).__name__}: {error}")
 
     def _wrap(self, module: ModuleType) -> None:
         default = getattr(module, _DEFAULT, None)
@@ -151,22 +151,22 @@ class _Patience:
             _replace(module, _DEFAULT, lambda *args: self.at_least(default(*args)))
         wrapped = [name for name in _WRAPPED if self._wrap_function(module, name)]
         if _GROUPS not in wrapped:
-            self.say("timeouts of process groups could not be raised: this torch makes them in another way")
+            self.warn("cannot raise the timeouts of process groups: unsupported version of torch")
 
     def _wrap_function(self, module: ModuleType, name: str) -> bool:
-        """Let a function have a longer timeout, for itself and for the store that it uses; say whether that is done."""
+        """Raise the timeout that a function gets, and that of its store; return False if it has no such argument."""
         import functools  # noqa: PLC0415 - torch has imported them by now
         import inspect  # noqa: PLC0415
 
         function = getattr(module, name, None)
         parameters = inspect.signature(function).parameters if callable(function) else {}
         names = list(parameters)
-        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-        if function is None or not ("timeout" in names or takes_any):
+        takes_kwargs = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+        if function is None or not ("timeout" in names or takes_kwargs):
             return False
 
         @functools.wraps(function)
-        def patient(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
             given = dict(zip(names, args, strict=False)) | kwargs
             if "timeout" in kwargs:
                 kwargs["timeout"] = self.at_least(kwargs["timeout"])
@@ -176,18 +176,18 @@ class _Patience:
             self._raise_store(given.get("store"))
             return function(*args, **kwargs)
 
-        _replace(module, name, patient)
+        _replace(module, name, wrapper)
         return True
 
     def _raise_store(self, store: Any) -> None:
-        """A group's store was given the group's timeout before the group was made."""
+        """Raise the timeout of a group's store, which was set before the group was created."""
         timeout = getattr(store, "timeout", None)
         if timeout is not None and self.at_least(timeout) != timeout:
             store.set_timeout(self.at_least(timeout))
 
     def _raise_groups(self, module: ModuleType) -> None:
-        """Raise the groups that exist already; operations under way keep what they were started with."""
-        for group, (_, store) in list(module._world.pg_map.items()):  # noqa: SLF001 - there is no public list
+        """Raise the timeouts of existing groups; operations in progress keep theirs."""
+        for group, (_, store) in list(module._world.pg_map.items()):  # noqa: SLF001 - torch has no public list of them
             for device in group._device_types:  # noqa: SLF001 - as above
                 backend = group._get_backend(device)  # noqa: SLF001 - as above
                 timeout: timedelta = backend.options._timeout  # noqa: SLF001 - as above
@@ -196,35 +196,36 @@ class _Patience:
             self._raise_store(store)
 
 
-_patience = _Patience()
+_timeouts = _Timeouts()
 
 
-def _replace(module: ModuleType, name: str, by: Callable[..., Any]) -> None:
-    """Put another function in one's place, also where torch.distributed has imported it already."""
+def _replace(module: ModuleType, name: str, replacement: Callable[..., Any]) -> None:
+    """Replace a function in its module, and in every module of torch.distributed that has imported it."""
     function = getattr(module, name)
     package = C10D.rpartition(".")[0]
-    homes = [home for key, home in list(sys.modules.items()) if key == package or key.startswith(f"{package}.")]
-    for home in [module, *homes]:
-        if getattr(home, "__dict__", {}).get(name) is function:
-            setattr(home, name, by)
+    importers = [found for key, found in list(sys.modules.items()) if key == package or key.startswith(f"{package}.")]
+    for namespace in [module, *importers]:
+        if getattr(namespace, "__dict__", {}).get(name) is function:
+            setattr(namespace, name, replacement)
 
 
 class _Finder:
-    """Stands first among the finders, and sees torch's module come."""
+    """Meta path finder that detects the import of `C10D`."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return the others' answer for that one module, with a loader that tells us when it is there."""
+        """Return the spec of `C10D` from the other finders, with its loader wrapped; None for every other module."""
         if name != C10D:
             return None
         for finder in sys.meta_path:
             find = None if finder is self else getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = find(name, path, target) if find is not None else None
             if spec is not None:
-                self._watch(spec.loader)
+                self._wrap_loader(spec.loader)
                 return spec
         return None
 
-    def _watch(self, loader: Any) -> None:
+    def _wrap_loader(self, loader: Any) -> None:
+        """Make a loader apply the timeouts, once, to the module that it executes."""
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
@@ -232,6 +233,6 @@ class _Finder:
             del loader.exec_module
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
-            _patience.give_to(module, is_new=True)
+            _timeouts.apply(module, is_new=True)
 
         loader.exec_module = exec_module

@@ -1,4 +1,4 @@
-"""What is put in front of PYTHONPATH for the processes that this one starts."""
+"""PYTHONPATH for the processes that this one starts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ __all__ = ["in_front"]
 
 
 def in_front(directory: Path, python_path: str | None) -> str:
-    """Return PYTHONPATH with a directory in front, once."""
+    """Return `python_path` with `directory` as its first entry, and only there."""
     others = [entry for entry in python_path.split(os.pathsep) if entry != str(directory)] if python_path else []
     return os.pathsep.join([str(directory), *others])

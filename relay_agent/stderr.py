@@ -1,16 +1,17 @@
-"""A line on the job's stderr: the only voice that a library has in somebody else's process."""
+"""Messages of this library on the job's stderr."""
 
 from __future__ import annotations
 
 import sys
 
-__all__ = ["report_failure", "say"]
+__all__ = ["report_failure", "write_line"]
 
 
-def say(text: str) -> None:
-    """Print a line to the job's stderr, past a debugger that reads along: a developer could step into that.
+def write_line(text: str) -> None:
+    """Write a line to the job's stderr.
 
-    It is written in one piece, which `print` does not do in an unbuffered Python: other ranks write there too.
+    The line bypasses debugpy's redirection of stderr, which is Python code that a developer could step into. It is
+    written with one call, because other ranks write to the same file; `print` makes two when Python is unbuffered.
     """
     stream = getattr(sys.stderr, "_redirect_to", [sys.stderr])[0]
     if stream is not None:
@@ -19,6 +20,6 @@ def say(text: str) -> None:
 
 
 def report_failure(error: object) -> None:
-    """Report why this process cannot be debugged, and that it continues."""
-    say(f"error: {error}")
-    say("continuing without a debugger")
+    """Write an error of the debugging, and that the job continues."""
+    write_line(f"error: {error}")
+    write_line("continuing without a debugger")

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from relay_agent.agent.attachments import Holders
+from relay_agent.agent.attachments import Attachments
 from relay_agent.agent.dial import serve_stream
 from relay_agent.agent.port_targets import PortTarget, PortTargets
 from relay_agent.agent.reverse import dial_back
@@ -80,7 +80,7 @@ class Agent:
     ) -> None:
         self._endpoint = endpoint
         self._provider = PortTargets(targets) if isinstance(targets, Mapping) else targets
-        self._holders = Holders(self.publish)
+        self._holders = Attachments(self.publish)
         self._on_listening = on_listening
         self._encrypted = tunnel_key is not None
         self._listener = HybridConnectionListener(endpoint, credential, tls=tls, on_state=self._show_state)

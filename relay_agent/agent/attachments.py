@@ -1,4 +1,4 @@
-"""Who is connected to which target: a debugger takes all of it, so a second user is told who has it."""
+"""Table of attachments: which client is connected to which target. A debug target accepts one client at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relay_core.agent_api.announcement import Attachment
 from relay_core.errors import ConnectionLost
 from relay_core.net.session.driver import SessionDriver
 
-__all__ = ["Holders"]
+__all__ = ["Attachments"]
 
 
 @dataclass
@@ -22,20 +22,20 @@ class _Holder:
     user: str
     since: float = field(default_factory=time.time)
     streams: int = 0
-    """A debugger of a process with children has several."""
+    """Open streams; a debugger of a process with children has several."""
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def sentence(self) -> str:
-        """Who and since when."""
+        """The reason for refusing other clients, with user and time."""
         return f"held by {self.user} since {time.strftime('%H:%M', time.localtime(self.since))}"
 
 
-class Holders:
-    """The holders of an agent's targets.
+class Attachments:
+    """The clients that hold the targets of an agent.
 
     Args:
-        on_change: Called when a target was taken or became free.
+        on_change: Called when a target gets a holder or becomes free.
     """
 
     def __init__(self, on_change: Callable[[], None]) -> None:
@@ -43,30 +43,30 @@ class Holders:
         self._holders: dict[Target, _Holder] = {}
 
     def __repr__(self) -> str:
-        return f"<Holders {sorted(target.logical_port for target in self._holders)}>"
+        return f"<Attachments {sorted(target.logical_port for target in self._holders)}>"
 
     def refusal(self, target: Target, driver: SessionDriver, user: str) -> str:
-        """Return who else has a debuggee, as a sentence; "" if nobody does, or if it can be shared.
+        """Return why a client must not connect to a target: another one holds it; "" if it may connect.
 
-        A client that died without a goodbye would be kept for as long as one that only lost its network: when the same
-        user comes with a new one, the old one is let go.
+        The session of a client that was killed is kept as long as that of one that only lost its network. So if the
+        same user connects with a new client, and the old one has no transport, the old session is aborted.
         """
         holder = self._holders.get(target)
         if holder is None or holder.driver is driver or not target.dap_only:
             return ""
         if holder.user == user and not holder.driver.session.attached:
-            holder.driver.abort("its user came back with another client")
+            holder.driver.abort("its user reconnected with another client")
             return ""
         return holder.sentence
 
     @contextlib.asynccontextmanager
     async def holding(self, target: Target, driver: SessionDriver, user: str) -> AsyncIterator[None]:
-        """Hold a target for a block; what a client that was let go still has of it ends first.
+        """Hold a target for the duration of a block; streams of an aborted session end before that.
 
         Raises:
-            ConnectionLost: another client was faster.
+            ConnectionLost: another client has taken the target.
         """
-        holder = await self._take(target, driver, user)
+        holder = await self._acquire(target, driver, user)
         holder.streams += 1
         try:
             yield
@@ -78,7 +78,7 @@ class Holders:
                 target.detached()
                 self._on_change()
 
-    async def _take(self, target: Target, driver: SessionDriver, user: str) -> _Holder:
+    async def _acquire(self, target: Target, driver: SessionDriver, user: str) -> _Holder:
         while holder := self._holders.get(target):
             if holder.driver is driver or not target.dap_only:
                 return holder
@@ -90,11 +90,11 @@ class Holders:
         return holder
 
     async def until_free(self, target: Target) -> None:
-        """Wait until nobody holds a target."""
+        """Wait until a target has no holder."""
         if holder := self._holders.get(target):
             await holder.gone.wait()
 
     def attachment(self, target: Target) -> Attachment | None:
-        """Return whose debugger is attached to a debuggee; None if none is, and for ports that are shared."""
+        """Return the attachment of a debug target; None if it is free, and for targets that clients share."""
         holder = self._holders.get(target)
         return None if holder is None or not target.dap_only else Attachment(holder.user, holder.since)

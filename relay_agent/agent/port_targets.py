@@ -1,7 +1,7 @@
-"""Fixed ports of this machine as targets: what `relay-agent serve` offers.
+"""Fixed ports of this machine as targets, for `relay-agent serve`, and the grammar of its options.
 
 5678          logical port 5678 is port 5678 of this machine
-5678:40123    logical port 5678 is port 40123
+5678:40123    logical port 5678 is port 40123 of this machine
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["PortTarget", "PortTargets", "parse_targets"]
 
 @dataclass(frozen=True)
 class PortTarget:
-    """One local TCP port that a client may reach."""
+    """One local TCP port that clients can connect to."""
 
     logical_port: int
     """The number that users write in `--ports` and launch.json."""
     port: int
-    """Where the program really listens, on this machine."""
+    """The port of this machine that the program listens on."""
     dap_only: bool = False
-    """Whether it is a debug adapter, for debuggers only."""
+    """Whether it is a debug adapter, which accepts debug clients only."""
     host: str = "127.0.0.1"
 
     def __str__(self) -> str:
@@ -39,25 +39,25 @@ class PortTarget:
         return self.host, self.port
 
     async def connect_to(self, port: int) -> None:
-        """Refuse: this program has no channel for such a request."""
+        """Raise ConfigurationError: the agent has no control connection to the program behind the port."""
         raise ConfigurationError(
-            f"port {self.logical_port} is served by a program that cannot be made to dial {port}",
+            f"port {self.logical_port} is served by a program that cannot be made to connect to port {port}",
             hint='use a launch configuration with "connect" instead of "listen"',
         )
 
     def detached(self) -> None:
-        """Do nothing: the program behind the port runs on."""
+        """Do nothing: the program behind the port is not affected."""
 
     def describe(self) -> TargetInfo:
-        """Return what is announced about it."""
+        """Return its announcement."""
         return TargetInfo(self.logical_port)
 
 
 class PortTargets:
-    """Fixed ports of this machine: what `relay-agent serve` offers.
+    """TargetProvider for fixed ports of this machine.
 
     Args:
-        targets: By logical port.
+        targets: The targets by logical port.
     """
 
     def __init__(self, targets: Mapping[int, PortTarget]) -> None:
@@ -75,26 +75,26 @@ class PortTargets:
         return [target for _, target in sorted(self._targets.items())]
 
     def describe(self, agent: AgentInfo) -> AgentInfo:
-        """Return the announcement with the ports that are not for debuggers only, as forwards."""
+        """Return the announcement with the ports that are not debug adapters, as forwards."""
         forwards = tuple(target.logical_port for target in self.targets() if not target.dap_only)
         return replace(agent, forwards=forwards)
 
     async def answer(self, request: Wake | Stacks) -> Ready | NodeStacks:
-        """Refuse: there is no process to ask."""
+        """Raise ConfigurationError: both requests concern processes."""
         raise ConfigurationError(
-            f"this agent serves ports, not processes; it cannot answer '{request.name}'",
+            f"this agent serves ports, not processes; it does not support '{request.name}'",
             hint="start the job with --is-debug true or relay-agent run",
         )
 
     def status_received(self, status: ClientStatus) -> None:
-        """Ignore it: conflicts between agents do not concern fixed ports."""
+        """Ignore the status: a port has no process that could log a conflict."""
 
 
 def parse_targets(texts: Iterable[str], *, dap_only: bool = False) -> dict[int, PortTarget]:
-    """Read `PORT` and `PORT:LOCAL`, e.g. `5678` and `5678:40123`.
+    """Parse texts of the form `PORT` or `PORT:LOCAL`, for example `5678` and `5678:40123`.
 
     Raises:
-        UsageError: not a port between 1 and 65535, or one offered twice.
+        UsageError: a number is not a port from 1 to 65535, or a logical port is given twice.
     """
     targets: dict[int, PortTarget] = {}
     for text in texts:
@@ -105,6 +105,6 @@ def parse_targets(texts: Iterable[str], *, dap_only: bool = False) -> dict[int, 
             )
         target = PortTarget(int(logical), int(local or logical), dap_only=dap_only)
         if target.logical_port in targets:
-            raise UsageError(f"port {target.logical_port} is offered twice", hint="give each --port once")
+            raise UsageError(f"port {target.logical_port} is given twice", hint="give each --port once")
         targets[target.logical_port] = target
     return targets

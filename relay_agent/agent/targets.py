@@ -1,4 +1,4 @@
-"""What an agent can connect clients to: the seam between the agent, which knows tunnels, and those who know targets.
+"""Interface between the agent, which handles tunnels, and the providers of its targets.
 
 There are two providers: `relay_agent.agent.port_targets` (fixed ports, `relay-agent serve`) and
 `relay_agent.node.processes` (the processes of a node's jobs).
@@ -19,11 +19,11 @@ __all__ = ["Target", "TargetGone", "TargetProvider"]
 
 
 class TargetGone(ConnectionLost):
-    """The process behind a port ended before anything was exchanged; a successor may be starting."""
+    """The process of a target ended before any byte was exchanged; its restarted successor may register soon."""
 
 
 class Target(Protocol):
-    """One thing behind a logical port."""
+    """A process or port that clients reach by a logical port."""
 
     @property
     def logical_port(self) -> int:
@@ -31,48 +31,48 @@ class Target(Protocol):
 
     @property
     def dap_only(self) -> bool:
-        """Whether it is a debugger: for debug clients only, and for one user at a time."""
+        """Whether it is a debug adapter, which accepts debug clients only, and one user at a time."""
 
     async def locate(self) -> tuple[str, int]:
-        """Return host and port to dial now; what sleeps until then is woken.
+        """Return host and port to connect to; a process without a running debugger starts it first.
 
         Raises:
             TargetGone: its process has just ended.
-            RelayDebugError: it cannot be woken.
+            RelayDebugError: its debugger cannot be started.
         """
 
     async def connect_to(self, port: int) -> None:
-        """Have its debugger connect to a port of this machine.
+        """Make its debugger connect to a port of this machine.
 
         Raises:
-            RelayDebugError: it cannot.
+            RelayDebugError: the target cannot do that.
         """
 
     def detached(self) -> None:
-        """React to the departure of the last client."""
+        """Called when the last client has disconnected."""
 
     def describe(self) -> TargetInfo:
-        """Return what is announced about it, but for who is attached."""
+        """Return its announcement, without the attachment."""
 
 
 class TargetProvider(Protocol):
-    """Everything that an agent serves."""
+    """The targets that an agent serves."""
 
     def find(self, port: int) -> Target | None:
         """Return the target with a logical port."""
 
     def describe(self, agent: AgentInfo) -> AgentInfo:
-        """Return the announcement with what is known here besides the targets: forwards, node rank, run."""
+        """Return the agent's announcement, completed with forwards, node rank and run, but not with the targets."""
 
     def targets(self) -> Iterable[Target]:
-        """Return what is announced as targets."""
+        """Return the targets to announce."""
 
     async def answer(self, request: Wake | Stacks) -> Ready | NodeStacks:
-        """Return the answer to a request.
+        """Return the response to a request.
 
         Raises:
-            RelayDebugError: it cannot be answered.
+            RelayDebugError: the request failed, or is not supported.
         """
 
     def status_received(self, status: ClientStatus) -> None:
-        """React to a client's STATUS: its view of the hybrid connection."""
+        """Handle a client's STATUS, with the conflicts that the client sees on the hybrid connection."""

@@ -1,1 +1,1 @@
-"""Job side: debugpy inside the process that is debugged. Imports neither asyncio nor relay_core.net."""
+"""Job side: debugpy inside the debugged process. Imports neither asyncio nor relay_core.net."""

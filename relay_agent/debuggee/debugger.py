@@ -1,12 +1,12 @@
-"""The debugger inside the job: the states of debugpy in this process, and what leads from one to the next.
+"""State machine of debugpy in this process: absent, listening, connected to an editor, or released.
 
-debugpy listens on 127.0.0.1, on a port of its own choice. Nothing here ever connects to that port: a connection that is
-opened and closed again ends debugpy's readiness permanently. Up to Python 3.11 a job with an armed debugger runs
-several times slower, whether or not somebody is attached, so it is armed as late as possible and released as soon as
-nobody is there.
+debugpy listens on 127.0.0.1, on a port of its own choice. Nothing here ever connects to that port: debugpy accepts no
+further debugger once a connection has been opened and closed without a session. Up to Python 3.11, a job with an armed
+debugger runs several times slower, even if no debugger is attached. So debugpy is armed as late as possible and
+released as soon as the debugger has detached.
 
-This module knows when to start, stop and wait; `debugpy_start` knows how debugpy is started, `tracing` how its tracing
-is switched off and on, `fork_guard` what a forked child inherits.
+This module decides when to start, stop and wait. `debugpy_start` knows how to start debugpy, `tracing` how to switch
+its tracing off and on, `fork_guard` what a forked child must not inherit.
 """
 
 from __future__ import annotations
@@ -27,50 +27,50 @@ __all__ = ["TRANSITIONS", "Debugger", "Event", "State", "debugger", "pydevd_debu
 
 # The states of a process
 # -----------------------
-# Two facts make most of them. Which debugger does pydevd, the part of debugpy inside the job, have? And is the job
-# traced, which is what costs speed?
+# Two facts define most of them: which connection does pydevd, the part of debugpy inside the job, have, and is the job
+# traced? Tracing is what makes it slow.
 #
 #                             tracing on      tracing switched off
 #     debugpy listens         LISTENING       RELEASED
-#     it dialled an editor    DIALLED         (it ends when its editor leaves)
+#     it dialled an editor    DIALLED         (it ends when its editor disconnects)
 #     no debugger             ABSENT          CLEARED
 #
-# ABSENT is where every process begins. It is in the left column because a debugger that ends leaves its trace functions
-# on the threads: when an editor that was dialled hangs up, or debugpy's adapter is killed, the job stays slow until
-# `release` has switched tracing off. A start from CLEARED has to switch it on again, which debugpy does not do by
-# itself, hence RESTARTING beside STARTING.
+# Every process starts in ABSENT. That state is in the left column because a debugger that ends leaves its trace
+# functions on the threads: when a dialled editor disconnects, or debugpy's adapter is killed, the job stays slow until
+# `release` has switched tracing off. A start from CLEARED has to switch tracing on again, which debugpy does not do,
+# hence RESTARTING beside STARTING.
 #
-# Two events are not ours, and nobody reports them: pydevd's debugger has gone, or there is one that this module has not
-# started, because the job called `debugpy.listen` itself. So they are not stored when they happen: `Debugger.state`
-# looks at pydevd and applies them to the stored state. FOREIGN is only ever seen, never stored; it ends with the job's
-# debugger, and the stored state counts again.
+# Two events happen outside this module and are not reported to it: pydevd's debugger ends, or the job starts one by
+# calling `debugpy.listen`. So they are not stored when they happen: `Debugger.state` reads pydevd's state and applies
+# them to the stored one. FOREIGN is only derived, never stored; when the job's own debugger ends, the stored state is
+# valid again.
 #
-# A forked child has the memory of its parent, but no thread of its debugger, and `fork_guard` takes its tracing away.
+# A forked child has its parent's memory, but none of the debugger's threads, and `fork_guard` removes its tracing.
 
 
 class State(Enum):
-    """What this process's debugger is doing."""
+    """State of this process's debugger."""
 
     ABSENT = auto()
-    """There is none. If there was one, its tracing is still on."""
+    """No debugger. If there was one, its tracing is still on."""
     STARTING = auto()
     """debugpy is being started. An editor may have sent its breakpoints before all threads are traced."""
     LISTENING = auto()
-    """debugpy listens on a port, for a debugger that is to come or is attached."""
+    """debugpy listens on a port; a debugger may or may not be attached."""
     DIALLED = auto()
     """debugpy has connected to an editor that listens."""
     RELEASED = auto()
     """debugpy listens, and the job runs at full speed: breakpoints are not hit."""
     CLEARED = auto()
-    """There is no debugger any more, and its tracing is off."""
+    """The debugger has ended, and its tracing is off."""
     RESTARTING = auto()
-    """As STARTING, from CLEARED."""
+    """Like STARTING, but from CLEARED."""
     FOREIGN = auto()
-    """The job has started debugpy itself; it is left alone."""
+    """The job has started debugpy itself; this module does not touch it."""
 
 
 class Event(Enum):
-    """What changes the state."""
+    """Cause of a state change."""
 
     START = auto()
     LISTENS = auto()
@@ -82,11 +82,11 @@ class Event(Enum):
     RESUME = auto()
     """Tracing was switched on again."""
     FORKED = auto()
-    """This is a child of the process that was in the state."""
+    """This process is a forked child of the process that was in the state."""
     FOUND = auto()
     """pydevd has a debugger."""
     GONE = auto()
-    """pydevd has none."""
+    """pydevd has no debugger."""
 
 
 TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
@@ -131,9 +131,9 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
 }
 
 POLL_INTERVAL = 0.05
-"""Seconds between two looks at debugpy, which has no callback for a debugger that attaches."""
-GOODBYE_TIME = 5.0
-"""Seconds for a debugger's departure to reach this process; its socket may be closed before debugpy has noticed."""
+"""Seconds between two checks of debugpy, which has no callback for an attaching debugger."""
+DETACH_TIMEOUT = 5.0
+"""Seconds that debugpy may take to process a disconnect: the debugger's socket may be closed before that."""
 
 
 class Debugger:
@@ -144,23 +144,23 @@ class Debugger:
         """Held while the state is being changed."""
         self._state = State.ABSENT
         self._port = 0
-        """Where debugpy listens, while it is LISTENING or RELEASED."""
+        """The port that debugpy listens on in LISTENING and RELEASED."""
 
     def __repr__(self) -> str:
         return f"<Debugger {self.state.name.lower()}>"
 
     @property
     def state(self) -> State:
-        """The present state: the stored one, corrected by what pydevd shows."""
-        seen = Event.GONE if pydevd_debugger() is None else Event.FOUND
-        return TRANSITIONS[self._state].get(seen, self._state)
+        """The current state: the stored one, corrected by pydevd's."""
+        observed = Event.GONE if pydevd_debugger() is None else Event.FOUND
+        return TRANSITIONS[self._state].get(observed, self._state)
 
     def is_armed(self) -> bool:
-        """Whether debugpy traces this process, whoever started it."""
+        """Whether debugpy traces this process, whether this module or the job started it."""
         return self.state in {State.LISTENING, State.DIALLED, State.FOREIGN}
 
     def is_attached(self) -> bool:
-        """Whether a debugger is attached and has sent its breakpoints, and they will be hit."""
+        """Whether a debugger is attached, has sent its breakpoints, and will hit them."""
         pydevd = pydevd_debugger()
         return pydevd is not None and not self._is_starting and bool(pydevd.is_attached())
 
@@ -169,22 +169,23 @@ class Debugger:
         return self._state in {State.STARTING, State.RESTARTING}
 
     def arm(self, *, follow_children: bool = False) -> int:
-        """Make debugpy ready for a debugger, and return the port on 127.0.0.1 where it listens.
+        """Make debugpy ready for a debugger, and return the port on 127.0.0.1 that it listens on.
 
-        The first call starts it, which takes a third of a second; after `release` its tracing is switched on again.
-        Breakpoints are hit from then on, in functions that are running as well.
+        The first call starts debugpy, which takes a third of a second; after `release`, tracing is switched on again.
+        From then on breakpoints are hit, including in functions that are already running.
 
         Args:
-            follow_children: Whether Python processes that this one starts stop for the debugger too. They then wait
-                for it, without a limit, while one is attached that does not follow them. The first call decides.
+            follow_children: Whether Python processes that this one starts can be debugged too. Each child then waits,
+                without limit, for a debug session of its own while a debugger is attached here. Only the first call
+                has an effect.
 
         Raises:
             RelayDebugError: debugpy is missing, did not start, or is in use on an unknown port.
         """
         with self._lock:
             if self.state is State.DIALLED:
-                self._wait_for_goodbye()
-            state = self._settle()
+                self._wait_for_detach()
+            state = self._store_state()
             if state is State.FOREIGN:
                 return _foreign_port()
             if state is State.RELEASED:
@@ -202,41 +203,41 @@ class Debugger:
         speed.
 
         Raises:
-            RelayDebugError: debugpy is in use already, missing, or cannot connect.
+            RelayDebugError: debugpy is already in use, is missing, or cannot connect.
         """
         with self._lock:
             if self.is_attached():
-                raise RelayDebugError("a debugger is attached already")
+                raise RelayDebugError("a debugger is already attached")
             if self.state is State.DIALLED:
-                self._wait_for_goodbye()
-            if self._settle() not in {State.ABSENT, State.CLEARED}:
+                self._wait_for_detach()
+            if self._store_state() not in {State.ABSENT, State.CLEARED}:
                 raise RelayDebugError(
-                    "debugpy listens in this process already",
+                    "debugpy is already listening in this process",
                     hint='use a launch configuration with "connect" instead of "listen"',
                 )
             with self._starting(Event.CONNECTED, follow_children=follow_children) as debugpy:
                 debugpy_start.connect(debugpy, port)
 
     def release(self) -> None:
-        """Restore full speed in all threads, once the debugger has left; `arm` makes this process debuggable again.
+        """Restore full speed in all threads after the debugger has detached; `arm` makes the process debuggable again.
 
-        A debugpy that the job has started is left alone.
+        Has no effect on a debugpy that the job has started.
 
         Raises:
-            RelayDebugError: a debugger is attached, or debugpy does not allow it.
+            RelayDebugError: a debugger is attached, or this version of debugpy cannot be released.
         """
         with self._lock:
             if self.state in {State.RELEASED, State.CLEARED, State.FOREIGN} or "pydevd" not in sys.modules:
                 return
-            self._wait_for_goodbye()
-            self._settle()
+            self._wait_for_detach()
+            self._store_state()
             tracing.stop_tracing()
             self._move(Event.RELEASE)
 
     def break_at(self, frame: FrameType) -> None:
-        """Stop in `frame`, on its next line, if a debugger is attached.
+        """Stop at the next line of `frame`, if a debugger is attached.
 
-        `debugpy.breakpoint()` stops in its caller, which would be a function of this library.
+        `debugpy.breakpoint()` stops in its caller, which here would be a function of this library.
         """
         if self.is_attached():
             pydevd: Any = sys.modules["pydevd"]
@@ -245,9 +246,9 @@ class Debugger:
             )
 
     def wait_for_attach(self, seconds: float, hopeless: threading.Event) -> bool:
-        """Wait until a debugger is attached; stop after `seconds`, and at once when `hopeless` is set.
+        """Wait for a debugger, until `seconds` have passed or `hopeless` is set, and return whether one is attached.
 
-        This is debugpy's own `wait_for_client`, which looks at the same fact, with a limit.
+        debugpy's `wait_for_client` checks the same condition, but without a time limit.
         """
         deadline = time.monotonic() + seconds
         while not self.is_attached():
@@ -257,18 +258,18 @@ class Debugger:
         return True
 
     def find_port(self) -> int | None:
-        """Return the port where debugpy listens, whoever started it; None if it does not or the port is unknown."""
+        """Return the port that debugpy listens on, whether this module or the job started it; None if unknown."""
         if self.state in {State.LISTENING, State.RELEASED}:
             return self._port
         return debugpy_start.find_adapter_port()
 
-    def _wait_for_goodbye(self) -> None:
-        """Wait until this process has noticed that its debugger has left; one that was dialled ends then.
+    def _wait_for_detach(self) -> None:
+        """Wait until debugpy has noticed that the debugger has detached; a connection to an editor ends then.
 
         Raises:
-            RelayDebugError: it has not left.
+            RelayDebugError: the debugger is still attached.
         """
-        deadline = time.monotonic() + GOODBYE_TIME
+        deadline = time.monotonic() + DETACH_TIMEOUT
         while self.is_attached() or self.state is State.DIALLED:
             if time.monotonic() > deadline:
                 raise RelayDebugError("a debugger is attached", hint="detach it first")
@@ -276,10 +277,10 @@ class Debugger:
 
     @contextlib.contextmanager
     def _starting(self, success: Event, *, follow_children: bool) -> Iterator[ModuleType]:
-        """Yield debugpy, configured, to be started in the block.
+        """Yield the configured debugpy module; the block starts it, and tracing is complete when the block is left.
 
         Raises:
-            RelayDebugError: it is missing, or does not start.
+            RelayDebugError: debugpy is missing, or does not start.
         """
         fork_guard.install(then=self._forked)
         self._move(Event.START)
@@ -298,8 +299,8 @@ class Debugger:
             if self._is_starting:
                 self._move(Event.FAILED)
 
-    def _settle(self) -> State:
-        """Store what pydevd shows, before acting on it, and return the present state."""
+    def _store_state(self) -> State:
+        """Store the state as observed now, except FOREIGN, and return it."""
         state = self.state
         if state is not State.FOREIGN:
             self._state = state
@@ -309,17 +310,17 @@ class Debugger:
         self._state = TRANSITIONS[self._state][event]
 
     def _forked(self) -> None:
-        """Forget, in a forked child, the debugger of its parent; what refers to this object stays valid."""
+        """Reset the state in a forked child, in place: other modules hold references to this object."""
         self._lock = threading.Lock()  # another thread of the parent may have held the old one
         self._move(Event.FORKED)
 
 
 debugger = Debugger()
-"""This process's."""
+"""The debugger of this process."""
 
 
 def pydevd_debugger() -> Any:
-    """Return pydevd's debugger of this process; None if there is none, also after debugpy's adapter has died."""
+    """Return pydevd's debugger of this process, or None: before debugpy starts, and after its adapter has ended."""
     pydevd: Any = sys.modules.get("pydevd")  # another thread may be importing it at this moment
     return pydevd.get_global_debugger() if hasattr(pydevd, "get_global_debugger") else None
 
@@ -328,6 +329,6 @@ def _foreign_port() -> int:
     port = debugpy_start.find_adapter_port()
     if port is None:
         raise ConfigurationError(
-            "debugpy is in use already, on a port that cannot be told", hint="leave debugpy.listen() to relay_agent"
+            "debugpy is already in use, on an unknown port", hint="remove the job's own call of debugpy.listen()"
         )
     return port

@@ -1,7 +1,7 @@
-"""Forked children of a debugged process: they run free of its debugger.
+"""Fork handlers that detach a forked child from the debugger of its parent.
 
-A forked child inherits the tracing of its parent, and none of the threads that a debugger consists of. At the first
-breakpoint it would stop for a debugger that cannot hear it: the folklore of data loaders that hang.
+A forked child inherits its parent's tracing, but none of the debugger's threads. At the first breakpoint it would stop
+and wait for a debugger that cannot reach it; this is a known cause of hanging data loaders.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ __all__ = ["install"]
 
 @functools.cache
 def install(*, then: Callable[[], None]) -> None:
-    """Guard the children that this process will fork, once, and call `then` in each of them.
+    """Register the fork handlers, once per process tree, and `then` as the last of them.
 
-    What is registered stays registered in the children, which inherit the cache of this function as well. Where debugpy
-    gives each child a debugger of its own, its preparations come later and start from nothing.
+    Children inherit the registration, and with it the cache of this function. Where debugpy gives each child a debugger
+    of its own, it starts that debugger later, from a clean state.
     """
-    # First in C, so that the debugger sees nothing of the rest: it may wait for a lock that a thread of the parent had.
+    # First a call in C, so that the debugger does not trace the rest: it may wait for a lock that a thread of the
+    # parent held.
     os.register_at_fork(after_in_child=functools.partial(sys.settrace, None))
     os.register_at_fork(after_in_child=_forget_debugger)
     os.register_at_fork(after_in_child=then)
 
 
 def _forget_debugger() -> None:
-    """End, in a forked child, all that leads to the debugger of its parent."""
+    """Remove, in a forked child, every reference to the debugger of its parent."""
     threading.settrace(None)
     if sys.version_info >= (3, 12):
         _free_monitoring()
     constants = sys.modules.get("_pydevd_bundle.pydevd_constants")
-    with contextlib.suppress(AttributeError):  # pydevd's inside may change; the child is untraced all the same
+    with contextlib.suppress(AttributeError):  # pydevd's internals may change; the child is untraced anyway
         constants.GlobalDebuggerHolder.global_dbg = None  # type: ignore[union-attr] # None has no attributes
     threading.current_thread().additional_info = None  # type: ignore[attr-defined] # where pydevd keeps its state
 
@@ -43,9 +44,9 @@ def _forget_debugger() -> None:
 if sys.version_info >= (3, 12):
 
     def _free_monitoring() -> None:
-        """Give pydevd's place in `sys.monitoring` back, without the events it still waits for."""
+        """Unregister pydevd's callbacks and its tool id in `sys.monitoring`."""
         monitoring = sys.monitoring
-        for tool in range(6):  # all there are
+        for tool in range(6):  # sys.monitoring has the tool ids 0 to 5
             if monitoring.get_tool(tool) == "pydevd":
                 monitoring.set_events(tool, 0)
                 for name, event in vars(monitoring.events).items():

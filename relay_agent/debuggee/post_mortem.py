@@ -1,12 +1,12 @@
-"""Post-mortem: the first uncaught exception holds its process until somebody has looked at it, or for a bounded time.
+"""Post-mortem debugging: the first uncaught exception holds its process, for a bounded time, so that one can attach.
 
-    exception --> excepthook --> announced "crashed" --> a debugger attaches --> it stands at the raising frame
+    exception --> excepthook --> announced "crashed" --> a debugger attaches --> it stops at the raising frame
                                         |                                              | continue, or detach
-                                        +------- nobody came in time ------------------+--> the original excepthook
+                                        +----- no debugger attached in time -----------+--> the original excepthook
 
-Nothing is imported or traced before. The process then ends as it would have ended: same traceback, same exit status.
-SystemExit and KeyboardInterrupt are no crashes and pass. Workers of multiprocessing, whose exceptions never become
-uncaught, can use `hold_on_crash`. A forked child is not held unless it calls `install` itself.
+Until then, nothing is imported or traced. After the hold the process ends as it would without this module, with the
+same traceback and exit status. SystemExit and KeyboardInterrupt do not count as crashes. Workers of multiprocessing,
+whose exceptions are always caught, can use `hold_on_crash`. A forked child is held only if it calls `install` itself.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from types import TracebackType
 from typing import NamedTuple
 
 from relay_agent.debuggee.debugger import debugger, pydevd_debugger
-from relay_agent.stderr import say
+from relay_agent.stderr import write_line
 
 __all__ = ["Hold", "hold_on_crash", "install", "tracebacks"]
 
 Hold = Callable[[str], bool]
-"""Waits for a debugger, told what happened in one line; returns whether one is attached."""
+"""Waits for a debugger and returns whether one is attached. Its argument describes the exception in one line."""
 
 
 class _Installed(NamedTuple):
     hold: Hold
     end_hold: Callable[[], None]
     owner: int
-    """The process that asked for it."""
+    """Process id of the caller of `install`; a forked child has another one."""
     crashed: threading.Lock
-    """Taken by the first crash and never given back."""
+    """Acquired by the first crash and never released."""
 
 
 _installed: _Installed | None = None
 _held: dict[int, TracebackType] = {}
-"""Where the exceptions of threads were raised, by ident, while they are held."""
+"""Tracebacks of the exceptions that are being held, by thread ident."""
 
 
 def tracebacks() -> Mapping[int, TracebackType]:
-    """Return where the threads that are held were raising, by ident: their stacks do not tell any more."""
+    """Return the tracebacks of held threads, by ident: the raising frames are not on their stacks any more."""
     return dict(_held)
 
 
 def install(hold: Hold, end_hold: Callable[[], None] = lambda: None) -> None:
-    """Hold this process at its first uncaught exception, in whichever thread; hooks that are set already run after.
+    """Hold this process at its first uncaught exception, in any thread; hooks that are already set run after that.
 
     Args:
         hold: Waits for a debugger.
-        end_hold: Called when its user has continued or detached, or when nobody came.
+        end_hold: Called when the user has continued or detached, or no debugger attached in time.
     """
     global _installed  # noqa: PLW0603 - a process crashes once
     before = _installed
@@ -77,7 +77,7 @@ def install(hold: Hold, end_hold: Callable[[], None] = lambda: None) -> None:
 
 @contextlib.contextmanager
 def hold_on_crash() -> Iterator[None]:
-    """Hold the process if an exception leaves the block (or the decorated function), and then raise it as before.
+    """Hold the process if an exception leaves the block (or the decorated function), then re-raise the exception.
 
     Does nothing in a run that is not debugged with `--debug-on-crash`.
     """
@@ -89,7 +89,7 @@ def hold_on_crash() -> Iterator[None]:
 
 
 def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
-    """Let a developer look; whatever goes wrong here, the exception takes its way."""
+    """Hold the process at `error`, once; a failure in here does not change how the exception propagates."""
     if _installed is None or _installed.owner != os.getpid() or not isinstance(error, Exception):
         return
     if not _installed.crashed.acquire(blocking=False):
@@ -97,23 +97,23 @@ def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
     if error.__traceback__ is not None:
         _held[threading.get_ident()] = error.__traceback__
     try:
-        is_shown = is_uncaught and _stops_at_uncaught()
-        if _installed.hold(_describe(error)) and not is_shown:
+        has_stopped = is_uncaught and _stops_at_uncaught()
+        if _installed.hold(_describe(error)) and not has_stopped:
             _stop_at(error)
-    except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - Ctrl-C, for one, ends the hold only
-        say(f"the hold ended: {_describe(failure)}")
+    except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - Ctrl-C, for example, only ends the hold
+        write_line(f"the hold ended: {_describe(failure)}")
     finally:
         _held.pop(threading.get_ident(), None)
         _installed.end_hold()
 
 
 def _stops_at_uncaught() -> bool:
-    """Whether an attached debugger stops at uncaught exceptions by itself, and so has been there."""
+    """Whether the attached debugger stops at uncaught exceptions, and so has already stopped at this one."""
     return debugger.is_attached() and bool(getattr(pydevd_debugger(), "break_on_uncaught_exceptions", False))
 
 
 def _stop_at(error: Exception) -> None:
-    """Let the attached debugger stand where `error` was raised until its user continues or detaches."""
+    """Stop the attached debugger where `error` was raised, until its user continues or detaches."""
     import debugpy  # noqa: PLC0415 - an attached debugger has imported it
 
     if hasattr(debugpy, "trigger_exception_handler"):  # since 1.8.22
@@ -123,15 +123,15 @@ def _stop_at(error: Exception) -> None:
 
 
 def _stop_with_older_debugpy(error: Exception, traceback: TracebackType) -> None:
-    """Do what `trigger_exception_handler` does."""
+    """Do what `debugpy.trigger_exception_handler` does since 1.8.22."""
     pydevd = pydevd_debugger()
     thread = threading.current_thread()
     state = pydevd.set_additional_thread_info(thread)
     innermost = traceback
     while innermost.tb_next is not None:
         innermost = innermost.tb_next
-    pydevd.enable_tracing()  # or pydevd would not know this thread, and start with it later
-    pydevd.disable_tracing()  # in this thread: else it stops in what follows, here or in what the user evaluates
+    pydevd.enable_tracing()  # makes pydevd register this thread now rather than later
+    pydevd.disable_tracing()  # in this thread: otherwise it could stop below, or in code that the user evaluates
     state.is_tracing += 1
     try:
         pydevd.do_stop_on_unhandled_exception(thread, innermost.tb_frame, {}, (type(error), error, traceback))

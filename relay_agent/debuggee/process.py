@@ -1,10 +1,10 @@
-"""This process's part in a debug run: registered once, then debugged on demand, waiting, held or let go.
+"""The process being debugged: registered with its node's agent, then debugged on demand, waiting, or held at a crash.
 
     begin(settings) --> on demand: runs at full speed, debugpy is not imported
-          wait()    --> waiting: for a debugger, a bounded time
-          hold()    --> held: at a breakpoint() or a crash, likewise
+    wait()          --> waiting: blocked until a debugger attaches, for a bounded time
+    hold_crash()    --> crashed: likewise, after an uncaught exception
 
-Whatever goes wrong here raises a RelayDebugError; `relay_agent.api` turns that into a line.
+Every failure here is a RelayDebugError; `relay_agent.api` writes it to stderr as one line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 from relay_agent.debuggee.debugger import debugger
 from relay_agent.ranks.identity import ProcessIdentity, identify
 from relay_agent.settings.model import DebugSettings
-from relay_agent.stderr import say
+from relay_agent.stderr import write_line
 from relay_core.access_settings import KEY_VAULT_VARIABLE, AccessSettings
 from relay_core.errors import ConfigurationError, RelayDebugError
 
@@ -30,50 +30,50 @@ __all__ = ["DebuggedProcess", "begin", "current"]
 
 
 def current() -> DebuggedProcess | None:
-    """Return this process's part, if it has one."""
+    """Return the DebuggedProcess of this process, or None: `begin` was not called, or only in a parent."""
     found = DebuggedProcess.of_this_process
     return found if found is not None and found.node_client.is_mine else None
 
 
 def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProcess:
-    """Register this process with its node's agent, once; it goes on at full speed.
+    """Register this process with its node's agent, once; it continues at full speed.
 
     Args:
-        settings: Of this run.
-        rank: This process's rank, where the environment does not tell it.
+        settings: The debug settings of this run.
+        rank: This process's rank; by default the one in the launcher's environment variables.
 
     Raises:
-        RelayDebugError: it cannot be debugged, and why.
+        RelayDebugError: the process cannot be debugged.
     """
     found = current()
     if found is None or found.node_client.hopeless.is_set():
         if not settings.access.hc:
-            raise ConfigurationError("the hybrid connection has no name", hint="add --debug-relay-connection-name")
+            raise ConfigurationError("no hybrid connection given", hint="add --debug-relay-connection-name")
         _refuse_secret_without_vault(settings.access)
         if debugger.is_armed() and debugger.find_port() is None:
             raise ConfigurationError(
-                "debugpy is in use already, on a port that cannot be told", hint="leave debugpy.listen() to relay_agent"
+                "debugpy is already in use, on an unknown port", hint="remove the job's own call of debugpy.listen()"
             )
         if settings.timeouts is not None:
-            from relay_agent.collective_timeouts import raise_timeouts  # noqa: PLC0415 - if asked for
+            from relay_agent.collective_timeouts import raise_timeouts  # noqa: PLC0415 - with --debug-timeouts only
 
             raise_timeouts(settings.timeouts)
         identity = identify(os.environ)
         found = DebuggedProcess(settings, identity if rank is None else identity._replace(rank=rank))
         DebuggedProcess.of_this_process = found
         if settings.on_crash:
-            from relay_agent.debuggee.post_mortem import install  # noqa: PLC0415 - if asked for
+            from relay_agent.debuggee.post_mortem import install  # noqa: PLC0415 - with --debug-on-crash only
 
             install(found.hold_crash, found.end_hold)
     return found
 
 
 class DebuggedProcess:
-    """A process that clients can reach.
+    """This process as a target that clients can attach to.
 
     Args:
-        settings: Of this run.
-        identity: Which of its processes this is.
+        settings: The debug settings of this run.
+        identity: Its rank in the distributed job.
     """
 
     of_this_process: ClassVar[DebuggedProcess | None] = None
@@ -84,8 +84,8 @@ class DebuggedProcess:
 
         self.settings = settings
         self.identity = identity
-        self._failure_told = threading.Lock()
-        """Taken by who tells it, and never given back."""
+        self._failure_logged = threading.Lock()
+        """Acquired by the first thread that logs the failure, and never released."""
         self.port = settings.port + identity.rank
         self.node_client: NodeClient = NodeClient(
             settings.access.given(),
@@ -97,7 +97,7 @@ class DebuggedProcess:
                 "stacks": self._stacks,
                 "connect": self._connect,
             },
-            on_failure=self._tell_failure,
+            on_failure=self._log_failure,
         )
 
     def __repr__(self) -> str:
@@ -108,66 +108,73 @@ class DebuggedProcess:
         """The port to attach to, for messages."""
         return f"port {self.port} ('{self.settings.access.hc}')"
 
-    def say(self, text: str) -> None:
-        """Print a line to the job's stderr; with several ranks it says which one speaks."""
-        several = self.identity.world_size not in {None, 1} or self.identity.rank
-        say(f"rank {self.identity.rank}: {text}" if several else text)
+    def log(self, text: str) -> None:
+        """Write a line to the job's stderr, with the rank if the job has several."""
+        has_ranks = self.identity.world_size not in {None, 1} or self.identity.rank
+        write_line(f"rank {self.identity.rank}: {text}" if has_ranks else text)
 
     def wait(self, seconds: float, *, detail: str = "") -> bool:
-        """Wait until a debugger is attached, and return whether one is: stop after `seconds`, or when none can come."""
+        """Wait up to `seconds` for a debugger and return whether one is attached; return early if the agent fails.
+
+        Args:
+            seconds: Limit of the wait.
+            detail: What is waiting, such as "breakpoint() at train.py:12"; part of the announcement.
+        """
         if debugger.is_attached():
             return True
         self.node_client.set_state("waiting", detail, until=time.time() + seconds)
-        go_on = self.node_client.prepare_state("running")
+        announce_running = self.node_client.prepare_state("running")
         try:
             return debugger.wait_for_attach(seconds, self.node_client.hopeless)
         finally:
-            go_on()
+            announce_running()
 
-    def attend(self, seconds: float) -> bool:
-        """Wait as `wait` does, and say so on stderr."""
+    def wait_and_log(self, seconds: float) -> bool:
+        """Wait as `wait` does (not at all for 0 seconds), and log the start and the outcome to stderr."""
         started = time.monotonic()
         if debugger.is_attached():
-            self.say("a debugger is attached already")
+            self.log("a debugger is already attached")
             return True
         if seconds > 0:
-            self.say(f"waiting up to {seconds:g} s for a debugger on {self.where}")
+            self.log(f"waiting up to {seconds:g} s for a debugger on {self.where}")
         else:
-            self.say(f"a debugger can attach on {self.where}")
+            self.log(f"a debugger can attach on {self.where}")
         if seconds > 0 and self.wait(seconds):
-            self.say(f"a debugger is attached, after {time.monotonic() - started:.1f} s")
+            self.log(f"debugger attached after {time.monotonic() - started:.1f} s")
             return True
         if self.node_client.hopeless.is_set():
-            self._tell_failure(self.node_client.failure)
+            self._log_failure(self.node_client.failure)
         elif seconds > 0:
-            self.say(f"no debugger attached within {seconds:g} s; continuing, and one can still attach on {self.where}")
+            self.log(
+                f"no debugger attached within {seconds:g} s; continuing (a debugger can still attach on {self.where})"
+            )
         return False
 
-    def hold_crash(self, what: str) -> bool:
+    def hold_crash(self, exception: str) -> bool:
         """Wait for a debugger after an uncaught exception, and return whether one is attached.
 
-        The process is announced as crashed until `end_hold`, so while somebody is looking at the crash, too.
+        The process is announced as crashed until `end_hold`, including while a debugger is attached.
         """
         hold = self.settings.hold
         if debugger.is_attached():
-            self.say(f"crashed: {what}; a debugger is attached")
-            self.node_client.set_state("crashed", what)
+            self.log(f"crashed: {exception}; a debugger is attached")
+            self.node_client.set_state("crashed", exception)
             return True
-        self.say(f"crashed: {what}; held up to {hold:g} s for a debugger on {self.where}")
-        self.node_client.set_state("crashed", what, until=time.time() + hold)
+        self.log(f"crashed: {exception}; held up to {hold:g} s for a debugger on {self.where}")
+        self.node_client.set_state("crashed", exception, until=time.time() + hold)
         if debugger.wait_for_attach(hold, self.node_client.hopeless):
             return True
-        self.say("no debugger attached in time; exiting")
+        self.log("no debugger attached in time; exiting")
         return False
 
     def end_hold(self) -> None:
-        """Announce that the process goes on after a crash: it ends, or the exception was in one of its threads."""
+        """Announce the process as running again: it is about to exit, or only a thread has crashed."""
         self.node_client.set_state("running")
 
-    def _tell_failure(self, failure: RelayDebugError | None) -> None:
-        """Say once that no debugger can come, whether somebody waits for one or not."""
-        if self._failure_told.acquire(blocking=False):
-            self.say(f"continuing without a debugger: {failure or 'its agent has left'}")
+    def _log_failure(self, failure: RelayDebugError | None) -> None:
+        """Log, once, that no debugger can attach, whether the job is waiting for one or not."""
+        if self._failure_logged.acquire(blocking=False):
+            self.log(f"continuing without a debugger: {failure or 'the agent has exited'}")
 
     def _record(self) -> TargetRecord:
         identity = self.identity
@@ -191,7 +198,7 @@ class DebuggedProcess:
         return {}
 
     def _stacks(self, ask: Ask) -> AnswerFields:
-        from relay_agent.stacks.in_process import collect  # noqa: PLC0415 - when asked for only, here and below
+        from relay_agent.stacks.in_process import collect  # noqa: PLC0415 - needed for this request only
 
         return {"threads": [thread.encode() for thread in collect(locals=ask.get("locals", False))]}
 
@@ -201,7 +208,7 @@ class DebuggedProcess:
 
 
 def _script() -> str:
-    """Return what runs, as people call it."""
+    """Return the name of the script or module that this process runs."""
     arguments = sys.orig_argv[1:]
     if "-m" in arguments[:-1]:
         return arguments[arguments.index("-m") + 1]
@@ -210,9 +217,9 @@ def _script() -> str:
 
 
 def _refuse_secret_without_vault(access: AccessSettings) -> None:
-    """Refuse, before anything is started, a secret's name without a Key Vault to look in."""
+    """Raise ConfigurationError if a secret is named but neither a Key Vault nor another credential is given."""
     if access.lacks_key_vault(os.environ):
         raise ConfigurationError(
-            f"secret '{access.connection_string_secret}' is named, but no Key Vault",
+            f"secret '{access.connection_string_secret}' is given, but no Key Vault",
             hint=f"set {KEY_VAULT_VARIABLE} in the job's environment",
         )

@@ -1,13 +1,13 @@
-"""How pydevd looks at each line that runs: taken off every thread, and put back.
+"""Switches pydevd's tracing off and on again, in every thread.
 
-pydevd has no such switch. It continues to trace after a debugger has left, and up to Python 3.11 traced code runs
-several times slower. It is all undone here except what costs nothing, so that a later debugger finds everything in its
-place: its socket, its threads and its patches of the standard library stay.
+pydevd has no such switch. It continues to trace after a debugger has detached, and up to Python 3.11 traced code runs
+several times slower. Only what costs time is undone here: pydevd's socket, threads and patches of the standard library
+stay in place for the next debugger.
 
-Python 3.10 and 3.11 let a thread clear its own trace function only. So each thread gets one that clears itself when
-the thread next reaches a line or a call; a thread that is in C code, asleep for instance, does so when it comes back.
-Later versions have `threading.settrace_all_threads`, and pydevd uses `sys.monitoring` there, which is switched off as
-a whole.
+In Python 3.10 and 3.11 a thread can only clear its own trace function. So each thread gets a trace function that clears
+itself when the thread next reaches a line or a call; a thread in C code, for example in a sleep, does so when it
+returns. Later versions have `threading.settrace_all_threads`, and there pydevd uses `sys.monitoring`, which is switched
+off as a whole.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from relay_core.errors import RelayDebugError
 __all__ = ["reach_threads", "start_tracing", "stop_tracing"]
 
 ROUNDS = 3
-"""How often a trace function is replaced; what pydevd does in the thread at that moment may undo the first time."""
+"""How often the trace functions are replaced: pydevd, running in a thread at that moment, may undo the first time."""
 ROUND_TIME = 0.05
-"""Seconds for all threads to answer, several times what they wait for each other's turn; one in C code cannot."""
+"""Seconds per round for all threads to clear theirs: several GIL switch intervals. A thread in C code cannot."""
 
 _settrace = sys.settrace
-"""Before pydevd has a chance to replace it."""
-_kept: list[object] = []
+"""The original: pydevd may replace `sys.settrace`."""
+_callbacks: list[object] = []
 """C callbacks, which must outlive their call."""
 
 
 def stop_tracing() -> None:
-    """Give every thread, and those to come, full speed back.
+    """Stop tracing in every thread, and in threads that start later.
 
     Raises:
-        RelayDebugError: pydevd is not as this module knows it; nothing has been changed.
+        RelayDebugError: pydevd's internals are not as expected; nothing has been changed.
     """
     pydevd = _Pydevd.find()
     if pydevd.debugger is not None:
-        with pydevd.debugger._main_lock:  # noqa: SLF001 - held while a debugger's goodbye is being worked on
+        with pydevd.debugger._main_lock:  # noqa: SLF001 - held while pydevd processes a disconnect
             pass
     pydevd.monkey.disable_trace_thread_modules()
     if sys.version_info >= (3, 12) and pydevd.uses_monitoring:
@@ -55,14 +55,14 @@ def stop_tracing() -> None:
     if sys.version_info >= (3, 12):
         threading.settrace_all_threads(None)
     else:
-        _Release(pydevd.tracing.set_trace_to_threads).run()
+        _TraceRemover(pydevd.tracing.set_trace_to_threads).run()
 
 
 def start_tracing() -> None:
-    """Let pydevd trace again: every thread, the code that runs in it now, and threads to come.
+    """Resume tracing in every thread, including functions that are already running, and in threads that start later.
 
     Raises:
-        RelayDebugError: pydevd is not as this module knows it.
+        RelayDebugError: pydevd's internals are not as expected.
     """
     pydevd = _Pydevd.find()
     debugger = pydevd.debugger
@@ -74,16 +74,16 @@ def start_tracing() -> None:
 
 
 def reach_threads() -> None:
-    """Have the threads traced that pydevd could not reach from this one.
+    """Trace the threads that pydevd cannot reach from the calling one.
 
-    Without its C library, which there is for x86, it can trace this thread and those to come. On Python 3.10
-    and 3.11 the main thread only is reached, when it next runs Python code.
+    Without its C library, which exists for x86 only, pydevd traces the calling thread and later ones. On Python 3.10
+    and 3.11 this function adds only the main thread, when that next runs Python code.
     """
     try:
         pydevd = _Pydevd.find()
-    except RelayDebugError:  # then it has done what it can
+    except RelayDebugError:  # pydevd's internals are not as expected, so only its own threads stay traced
         return
-    if pydevd.uses_monitoring or pydevd.tracing._load_python_helper_lib() is not None:  # noqa: SLF001 - None if there is none
+    if pydevd.uses_monitoring or pydevd.tracing._load_python_helper_lib() is not None:  # noqa: SLF001 - None if missing
         return
     if sys.version_info >= (3, 12):
         threading.settrace_all_threads(pydevd.debugger.trace_dispatch)
@@ -92,7 +92,7 @@ def reach_threads() -> None:
 
 
 def _call_in_main_thread(call: Callable[[], object]) -> None:
-    """Ask the interpreter to make a call in the main thread, between two of its instructions."""
+    """Schedule a call in the main thread, between two bytecode instructions (Py_AddPendingCall)."""
     import ctypes  # noqa: PLC0415 - in debug runs only
 
     def pending(_argument: object) -> int:
@@ -100,16 +100,16 @@ def _call_in_main_thread(call: Callable[[], object]) -> None:
         return 0
 
     callback = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(pending)
-    _kept.append(callback)
+    _callbacks.append(callback)
     ctypes.pythonapi.Py_AddPendingCall(callback, None)
 
 
 @dataclass(frozen=True)
 class _Pydevd:
-    """What is used of pydevd, found before anything is changed."""
+    """The internals of pydevd that this module uses, all looked up before anything is changed."""
 
     debugger: Any
-    """None once its adapter has gone."""
+    """None after its adapter has ended."""
     monkey: ModuleType
     tracing: ModuleType
     uses_monitoring: bool
@@ -136,8 +136,8 @@ class _Pydevd:
                     getattr(owner, name)
         except (ImportError, AttributeError) as error:
             raise RelayDebugError(
-                f"this debugpy cannot be switched off and on: {error}",
-                hint="the job goes on as debugpy left it; use a debugpy that this version of relay-debug knows",
+                f"this version of debugpy cannot be released and armed again: {error}",
+                hint="tracing stays on; install a version of debugpy that this version of relay-debug supports",
             ) from error
         return found
 
@@ -152,9 +152,9 @@ class _Pydevd:
 if sys.version_info >= (3, 12):
 
     def _stop_monitoring() -> None:
-        """Switch pydevd's events off, and let code that it has prepared for a breakpoint return to normal.
+        """Switch pydevd's events off, and remove its line events from code with breakpoints.
 
-        Such code stays marked, line by line, and slow, unless the answer to the first event of each line is DISABLE.
+        Such code stays instrumented, and slow, until the callback of each line's first event has returned DISABLE.
         """
         monitoring = sys.monitoring
         if monitoring.get_tool(monitoring.DEBUGGER_ID) != "pydevd":
@@ -164,43 +164,44 @@ if sys.version_info >= (3, 12):
             monitoring.register_callback(monitoring.DEBUGGER_ID, event, lambda *_event: monitoring.DISABLE)
 
 
-class _Release:
-    """Takes the trace functions off the threads of Python 3.10 and 3.11."""
+class _TraceRemover:
+    """Removes the trace functions of all threads in Python 3.10 and 3.11."""
 
     def __init__(self, set_trace_to_threads: Callable[..., int]) -> None:
         self._set_trace_to_threads = set_trace_to_threads
-        self._answered: set[int] = set()
+        self._cleared: set[int] = set()
 
     def run(self) -> None:
-        """Clear this thread, and have the others clear themselves, unless they seem to be in C code."""
-        self._let_go(sys._getframe(), "call", None)  # noqa: SLF001 - its documented name
+        """Clear this thread, and make the others clear themselves; threads that seem to be in C code do so later."""
+        self._clear_thread(sys._getframe(), "call", None)  # noqa: SLF001 - its documented name
         for _ in range(ROUNDS):
-            waiting = self._reach()
+            pending = self._replace_trace_functions()
             deadline = time.monotonic() + ROUND_TIME
-            while not waiting <= self._answered and time.monotonic() < deadline:
+            while not pending <= self._cleared and time.monotonic() < deadline:
                 time.sleep(ROUND_TIME / 20)
 
-    def _reach(self) -> set[int]:
-        """Put `_let_go` where the next event of each thread will find it, and return their numbers."""
+    def _replace_trace_functions(self) -> set[int]:
+        """Make `_clear_thread` the trace function of each thread that still has one, and return their idents."""
         running = sys._current_frames()  # noqa: SLF001 - its documented name
         frames = {thread: frame for thread, frame in running.items() if thread not in self._done()}
-        for frame in frames.values():  # for the frames that run; needs nothing of pydevd
+        for frame in frames.values():  # the frames that are running; this needs no help from pydevd
             for each in _with_callers(frame):
-                each.f_trace = self._let_go
-        if frames:  # for what they call
-            self._set_trace_to_threads(self._let_go, thread_idents=list(frames), create_dummy_thread=False)
+                each.f_trace = self._clear_thread
+        if frames:  # the functions that they call
+            self._set_trace_to_threads(self._clear_thread, thread_idents=list(frames), create_dummy_thread=False)
         return set(frames)
 
     def _done(self) -> set[int]:
+        """Return the idents of the cleared threads and of pydevd's own, which are not traced."""
         threads = list(threading._active.values())  # type: ignore[attr-defined] # noqa: SLF001 - enumerate() hides some
-        return self._answered | {thread.ident for thread in threads if hasattr(thread, "is_pydev_daemon_thread")}
+        return self._cleared | {thread.ident for thread in threads if hasattr(thread, "is_pydev_daemon_thread")}
 
-    def _let_go(self, frame: FrameType, _event: str, _arg: object) -> None:
-        """Clear the thread that runs this."""
+    def _clear_thread(self, frame: FrameType, _event: str, _arg: object) -> None:
+        """Trace function that removes itself from the thread that runs it."""
         _settrace(None)
         for each in _with_callers(frame):
             each.f_trace = None
-        self._answered.add(threading.get_ident())
+        self._cleared.add(threading.get_ident())
 
 
 def _with_callers(frame: FrameType | None) -> Iterator[FrameType]:

@@ -12,7 +12,7 @@ from relay_agent.inject.eligibility import register_environment, should_register
 from relay_agent.inject.startup_hook import call_before_program
 from relay_agent.settings.environment import from_environment
 from relay_agent.settings.model import DebugSettings
-from relay_agent.stderr import report_failure, say
+from relay_agent.stderr import report_failure, write_line
 from relay_core.errors import RelayDebugError
 
 __all__ = ["register_process"]
@@ -75,7 +75,7 @@ def _start(settings: DebugSettings) -> None:
 def _leave(wish: SystemExit) -> NoReturn:
     """End with the wished status: where no program runs yet, Python would take SystemExit for a failed import."""
     if isinstance(wish.code, str):
-        say(wish.code)
+        write_line(wish.code)
     atexit._run_exitfuncs()  # noqa: SLF001 - this process leaves its agent there
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:

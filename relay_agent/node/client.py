@@ -33,7 +33,7 @@ from relay_agent.node.protocol import (
     encode,
 )
 from relay_agent.stacks.in_process import register_dump
-from relay_agent.stderr import say
+from relay_agent.stderr import write_line
 from relay_core.errors import RelayDebugError
 
 __all__ = ["NodeClient"]
@@ -185,7 +185,7 @@ class NodeClient:
             sentence = message["refused"] if "refused" in message else message["failed"]
             self._give_up(RelayDebugError(sentence, hint=message.get("hint", "")))
         elif "notice" in message:
-            say(message["notice"])
+            write_line(message["notice"])
         elif "done" in message:
             self._done.set()
 

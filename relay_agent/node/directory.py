@@ -1,15 +1,15 @@
-"""Where the processes of a node meet their agent: a lock, a socket and some files in a directory of this user's own.
+"""Private directory with the lock, the socket and the files by which the processes of a node reach their agent.
 
-    /tmp/relay-debug-1000/            0700; RELAY_NODE_DIR names another place
-        4f1d0c9a2b7e.lock             held (flock) by the agent for as long as it lives
-        4f1d0c9a2b7e.sock             where it is met
+    /tmp/relay-debug-1000/            mode 0700; RELAY_NODE_DIR sets another directory
+        4f1d0c9a2b7e.lock             locked (flock) by the agent for as long as it runs
+        4f1d0c9a2b7e.sock             the Unix socket that the agent listens on
 
-The name stands for what the agent listens to: processes with the same hybrid connection and the same credentials share
-an agent. It is a digest, which reveals neither.
+The file name identifies the agent: processes with the same hybrid connection and the same credentials share one. It is
+a digest, which reveals neither.
 
-A lock that nobody holds means that no agent lives, whatever else lies around: that is from one that was killed, and
-the next agent of this user that leaves takes it along. Whoever removes a lock file holds it, and whoever has just
-locked one checks that it is still the file of that name.
+If the lock is free, no agent is running; any other files are from an agent that was killed, and the next agent of this
+user removes them when it exits. A lock file is removed only by the process that holds the lock, and after locking one a
+process checks that the file still has that name.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ __all__ = ["NODE_DIR_VARIABLE", "NodeDirectory"]
 
 NODE_DIR_VARIABLE = "RELAY_NODE_DIR"
 MAX_SOCKET_PATH = 103
-"""Bytes; with the zero behind it, a Unix socket's address holds 108 on Linux and 104 on macOS."""
+"""Bytes, without the terminating zero; the address of a Unix socket has room for 108 on Linux and 104 on macOS."""
 _OLD_CONFIG_FILE = ".azrelay.json"
 
 
 class NodeDirectory:
-    """The meeting place of one agent.
+    """The files of one agent in the node's directory.
 
     Args:
-        root: The directory; whoever takes the lock makes it, if it is missing.
-        name: Of the agent in it.
+        root: The directory; `try_lock` creates it if it is missing.
+        name: File name of the agent, without suffix.
 
     Raises:
-        ConfigurationError: the path is too long.
+        ConfigurationError: the path is too long for a socket.
     """
 
     def __init__(self, root: Path, name: str) -> None:
@@ -58,29 +58,29 @@ class NodeDirectory:
 
     @classmethod
     def of(cls, access: Mapping[str, object]) -> NodeDirectory:
-        """Return where the agent with this access is met."""
+        """Return the files of the agent for these access settings and this process's environment."""
         root = os.environ.get(NODE_DIR_VARIABLE) or Path(tempfile.gettempdir()) / f"relay-debug-{_user_id()}"
         inherited = {name: value for name, value in os.environ.items() if name in ACCESS_VARIABLES}
-        here = os.getcwd() if os.path.exists(_OLD_CONFIG_FILE) else ""  # noqa: PTH109, PTH110 - as cheap as can be
+        here = os.getcwd() if os.path.exists(_OLD_CONFIG_FILE) else ""  # noqa: PTH109, PTH110 - pathlib is slower
         text = json.dumps([dict(access), inherited, here], sort_keys=True, default=str)
         return cls(Path(root), hashlib.sha256(text.encode()).hexdigest()[:12])
 
     @property
     def socket_path(self) -> Path:
-        """Where the agent is met."""
+        """The Unix socket that the agent listens on."""
         return self.root / f"{self.name}.sock"
 
     @property
     def lock_path(self) -> Path:
-        """What the agent holds."""
+        """The file that the agent locks."""
         return self.root / f"{self.name}.lock"
 
     def require_private(self) -> None:
-        """Make sure that no other user can pose as the agent here.
+        """Check that no other user can impersonate the agent in this directory.
 
         Raises:
-            ConfigurationError: others can enter the directory, or it is none.
-            FileNotFoundError: it is not there.
+            ConfigurationError: other users can enter it, or it is not a directory.
+            FileNotFoundError: it does not exist.
         """
         found = self.root.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != _user_id() or found.st_mode & 0o077:
@@ -90,10 +90,10 @@ class NodeDirectory:
             )
 
     def try_lock(self) -> int | None:
-        """Return a descriptor that holds the lock until it is closed, or None if an agent lives.
+        """Return a descriptor that holds the lock until it is closed, or None if an agent holds the lock.
 
         Raises:
-            ConfigurationError: the directory is not safe, or cannot be had; this system has no such locks.
+            ConfigurationError: the directory is not private or cannot be created, or the system has no file locks.
         """
         try:
             import fcntl  # noqa: PLC0415 - not there on Windows
@@ -104,7 +104,7 @@ class NodeDirectory:
         while True:
             try:
                 descriptor = self._open_lock()
-            except FileNotFoundError:  # an agent that leaves has taken the directory along
+            except FileNotFoundError:  # an exiting agent has just removed the directory
                 continue
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -116,14 +116,14 @@ class NodeDirectory:
             os.close(descriptor)
 
     def clean(self) -> None:
-        """Remove what the agent leaves behind; its lock is held."""
+        """Remove the agent's files, and the directory if it is empty; the caller holds the lock."""
         for path in (*self.root.glob(f"{self.name}-*"), self.socket_path, self.lock_path):
             path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # others are in it
+        with contextlib.suppress(OSError):  # another agent has files in it
             self.root.rmdir()
 
     def sweep(self) -> None:
-        """Remove what agents with other names have left that cannot clean up any more."""
+        """Remove the files of agents with other names that are no longer running."""
         for path in list(self.root.glob("*.lock")):
             other = NodeDirectory(self.root, path.stem)
             if (lock := other.try_lock()) is not None:
@@ -136,7 +136,7 @@ class NodeDirectory:
                 self.root.mkdir(mode=0o700, parents=True)
         except OSError as error:
             raise ConfigurationError(
-                f"{self.root} cannot be made: {error.strerror}",
+                f"cannot create {self.root}: {error.strerror}",
                 hint=f"set {NODE_DIR_VARIABLE} to a directory of your own",
             ) from error
         self.require_private()

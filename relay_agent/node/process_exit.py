@@ -1,4 +1,4 @@
-"""Learns that a process has ended."""
+"""Waiting for the exit of a process that is not a child."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import os
 __all__ = ["until_exit"]
 
 POLL_INTERVAL = 1.0
-"""Seconds between looks where the system cannot report a process's end (no pidfd)."""
+"""Seconds between checks where the system has no pidfd."""
 
 
 async def until_exit(pid: int) -> None:
     """Return when a process has ended: at once where pidfd exists (Linux 5.3), otherwise within a second."""
     if not hasattr(os, "pidfd_open"):
-        while _exists(pid):  # noqa: ASYNC110 - the system gives no event
+        while _exists(pid):  # noqa: ASYNC110 - without pidfd the system offers no event
             await asyncio.sleep(POLL_INTERVAL)
         return
     try:
         descriptor = os.pidfd_open(pid)
-    except OSError:  # it has ended already
+    except OSError:  # it has already ended
         return
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()

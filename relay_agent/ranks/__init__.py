@@ -1,1 +1,1 @@
-"""Which process of a distributed job this is."""
+"""Rank, world size and node of a process in a distributed job."""

@@ -1,8 +1,7 @@
-"""The launchers of distributed jobs, one row of a table for each, and the variables that they set.
+"""Table of the launchers of distributed jobs and of the environment variables that they set.
 
-Launchers stand inside one another (torchrun in an MPI job in Slurm), and the inner one knows the processes while the
-outer one knows its own children only: so the table goes from inner to outer. Rank and world size always come from the
-same row.
+Launchers are nested (torchrun in an MPI job in Slurm). The innermost one numbers the processes of the job, an outer one
+only its own children, so the table is ordered from inner to outer. Rank and world size always come from the same row.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["TABLE", "Numbers", "Row", "read_numbers"]
 
 
 class Numbers(NamedTuple):
-    """What a row says, before anybody has looked whether it can be true."""
+    """The numbers of one launcher, not yet checked against each other."""
 
     rank: int
     world_size: int | None = None
@@ -43,27 +42,28 @@ class Row(NamedTuple):
     launcher: str
     numbers: str = ""
     """Variables of rank, world size, local rank, local size and node rank, in this order: "A|B" is the first that is
-    set, "A?" may be missing although it is one of the first two, and "-" is none."""
+    set, "A?" may be missing although it is one of the first two, and "-" means that there is none."""
     probe: str = ""
-    """Variables that are set where it was at work, where that of the rank is not enough: "!A" is not set, "A*" is any
-    that begins so."""
+    """Variables that identify the launcher, if the one with the rank does not: "A" is set, "!A" is not set, "A*" means
+    that any variable with this prefix is set."""
     node_level: bool = False
+    """True if the launcher numbers nodes, not processes."""
     read: Callable[[Environment], Numbers] | None = None
-    """Reads what is not simply one number in one variable."""
+    """Reads the numbers of a launcher that does not have one variable per number."""
     others: str = ""
-    """More variables that it looks at."""
+    """Further variables that `read` uses."""
 
     def probes(self) -> list[str]:
-        """Return what tells that the launcher was at work."""
+        """Return the conditions on variables that identify the launcher, as in `probe`."""
         return self.probe.split() or self.numbers.split()[:1]
 
     def variables(self) -> list[str]:
-        """Return the names of all variables that the row looks at."""
+        """Return the names of all variables that the row uses."""
         return list(dict.fromkeys(re.findall(r"\w+", f"{self.probe} {self.numbers} {self.others}")))
 
 
 def read_numbers(numbers: str, environ: Environment) -> Numbers:
-    """Read numbers that stand in variables of their own, named as in a row."""
+    """Read one number per variable, from variables named as in `Row.numbers`."""
     rank, world_size, *others = numbers.split()
     local_rank, local_size, node_rank = (number_or_none(environ, names) for names in [*others, "-", "-", "-"][:3])
     return Numbers(
@@ -75,37 +75,37 @@ def read_numbers(numbers: str, environ: Environment) -> Numbers:
     )
 
 
-# Rows that are more than one number in one variable
+# Launchers that do not have one variable per number
 
 
 _NO_STEP = 0xFFFFFFF0
-"""Slurm counts here what is no step of srun: 4294967290 is an interactive shell, 4294967291 a batch script."""
+"""First of the step ids that srun does not use: 4294967290 is an interactive shell, 4294967291 a batch script."""
 
 
 _SLURM = "SLURM_PROCID SLURM_STEP_NUM_TASKS|SLURM_NTASKS SLURM_LOCALID SLURM_NTASKS_PER_NODE SLURM_NODEID"
 
 
 def _slurm(environ: Environment) -> Numbers:
-    """Read the task of a step: in a batch script SLURM_PROCID is 0, whatever runs there."""
+    """Read the task of an srun step. Without srun, SLURM_PROCID is 0 in every process of a batch script."""
     if needed(environ, "SLURM_STEP_ID", digits=len(str(_NO_STEP))) >= _NO_STEP:
-        raise Unusable("srun has not started this process: SLURM_STEP_ID is a batch script's or a shell's")
+        raise Unusable("srun did not start this process: SLURM_STEP_ID belongs to a batch script or a shell")
     return read_numbers(_SLURM, environ)
 
 
 def _lightning(environ: Environment) -> Numbers:
-    """Read what Lightning gives the processes that it starts: no rank, which counts by node and then by process."""
+    """Compute the rank from Lightning's variables, which lack it: nodes in order, then processes of the node."""
     world_size, local_rank, node_rank = (needed(environ, name) for name in ("WORLD_SIZE", "LOCAL_RANK", "NODE_RANK"))
     if node_rank == 0:
         return Numbers(local_rank, world_size, local_rank, None, 0)
     nodes = number(environ, "AZUREML_NODE_COUNT")
     if not nodes or world_size % nodes:
-        raise Unusable("nothing tells how many processes the nodes before this one have")
+        raise Unusable("the number of processes on the preceding nodes is unknown")
     local_size = world_size // nodes
     return Numbers(node_rank * local_size + local_rank, world_size, local_rank, local_size, node_rank)
 
 
 _TF_ROLES = ("chief", "master", "worker", "ps")
-"""The order of ranks; "master" is what TensorFlow 1 called the chief."""
+"""The roles in rank order; "master" is TensorFlow 1's name of the chief."""
 
 
 def _tensorflow(environ: Environment) -> Numbers:
@@ -117,7 +117,7 @@ def _tensorflow(environ: Environment) -> Numbers:
     sizes = {role: len(hosts) for role in _TF_ROLES if isinstance(hosts := cluster.get(role), list)}
     role, index = str(task.get("type")), whole(str(task.get("index")), "the index of its task")
     total = sum(sizes.values())
-    if role == "evaluator":  # it is outside the cluster, so it comes behind all others and the world has no size.
+    if role == "evaluator":  # outside the cluster: it is numbered after all others, and the world size is unknown
         return Numbers(total + index, None, 0, 1, total + index)
     if index >= sizes.get(role, 0):
         raise Unusable("its task is not in its cluster")
@@ -126,11 +126,11 @@ def _tensorflow(environ: Environment) -> Numbers:
 
 
 _PAI_INDEX = "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX|PAI_TASK_INDEX|PAI_TASK_ROLE_INDEX"
-"""The documented name, the one of OpenPAI before 1.0, and the one that the paipdb tool reads."""
+"""The documented name, the name in OpenPAI before 1.0, and the name that the paipdb tool reads."""
 
 
 def _openpai(environ: Environment) -> Numbers:
-    """Read OpenPAI's task: roles in the order of the job's configuration, tasks of a role by their index."""
+    """Compute the rank from OpenPAI's task: roles in the order of the job's configuration, then the task's index."""
     role, index = environ["PAI_CURRENT_TASK_ROLE_NAME"].strip(), needed(environ, _PAI_INDEX)
     roles = items(environ, "PAI_TASK_ROLE_LIST") or [role]
     if role not in roles:
@@ -138,12 +138,12 @@ def _openpai(environ: Environment) -> Numbers:
     sizes = [needed(environ, f"PAI_TASK_ROLE_TASK_COUNT_{each}") for each in roles]
     before, size = sum(sizes[: roles.index(role)]), sizes[roles.index(role)]
     if index >= size:
-        raise Unusable(f"there is no task {index} among {size}")
+        raise Unusable(f"task {index} is not below the number of tasks {size}")
     return Numbers(before + index, sum(sizes), 0, 1, before + index)
 
 
 def _indexed_job(environ: Environment) -> Numbers:
-    """Read the index of a Pod; how many there are is not in its environment."""
+    """Read the index of a Pod; the number of Pods is not in its environment."""
     index = needed(environ, "JOB_COMPLETION_INDEX")
     return Numbers(index, None, 0, 1, index)
 
@@ -163,38 +163,39 @@ _BATCH_OTHERS = "AZ_BATCHAI_TASK_INDEX AZUREML_NODE_COUNT AZ_BATCH_MASTER_NODE A
 
 
 def _azure_batch(environ: Environment) -> Numbers:
-    """Read the node of a multi-instance task: its index, else its place in the list of nodes, else the master flag."""
+    """Read the node of a multi-instance task from its index, its position in the node list, or the master flag."""
     hosts = items(environ, _BATCH_HOSTS)
     world_size = number(environ, "AZUREML_NODE_COUNT") or len(hosts) or None
     is_master = flag(environ, _BATCH_MASTER)
     master, own = environ.get("AZ_BATCH_MASTER_NODE", "").partition(":")[0], environ.get("AZ_BATCHAI_NODE_IP", "")
-    hosts.sort(key=lambda host: host != master)  # the master first, the others as they stand.
+    hosts.sort(key=lambda host: host != master)  # the master first, the others in their order
     index, remark = number(environ, "AZ_BATCHAI_TASK_INDEX"), ""
     if index is None and is_master:
         index = 0
     elif index is None and own in hosts and (hosts.index(own) or is_master is None):
         index = hosts.index(own)
     elif index is None and is_master is False:
-        # Not rank 0, which the master is. On more than two nodes several of them may claim this one.
-        index, remark = (world_size or 2) - 1, "not the master, and nothing tells its number: taken for the last node"
+        # The master is rank 0, so this is another one. With more than two nodes, several may get this number.
+        index = (world_size or 2) - 1
+        remark = "not the master, and its number is unknown: assumed to be the last node"
     if index is None:
-        raise Unusable("nothing tells the number of this node")
+        raise Unusable("the number of this node is unknown")
     return Numbers(index, world_size, node_rank=index, remark=remark)
 
 
 TABLE = (
     Row("RELAY_RANK", "RELAY_RANK RELAY_WORLD_SIZE? RELAY_LOCAL_RANK RELAY_LOCAL_SIZE RELAY_NODE_RANK"),
-    # Launchers that count processes, inner ones first. Half of them use torch.distributed's names.
+    # Launchers that number processes, inner ones first. Half of them use torch.distributed's variable names.
     Row("torchrun", "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK", "TORCHELASTIC_RUN_ID"),
     Row("DeepSpeed", "RANK WORLD_SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK", "CROSS_RANK RANK"),
-    # Its Gloo runs: those over MPI have the variables of MPI.
+    # With Gloo; Horovod over MPI has only MPI's variables.
     Row("Horovod", "HOROVOD_RANK HOROVOD_SIZE HOROVOD_LOCAL_RANK HOROVOD_LOCAL_SIZE HOROVOD_CROSS_RANK"),
     # Before Accelerate, because Ray Train sets ACCELERATE_TORCH_DEVICE.
     Row("Ray Train", "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK", "RAY_JOB_ID RANK LOCAL_RANK"),
     Row("Accelerate", "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK", "ACCELERATE_* RANK LOCAL_RANK"),
     Row("Azure ML PyTorch", "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK", "AZUREML_RUN_ID RANK LOCAL_RANK"),
     Row("torch.distributed", "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK|NODE_RANK", "RANK LOCAL_RANK"),
-    # OMPI_COMM_WORLD_NODE_RANK is no number of a node, but another local rank.
+    # OMPI_COMM_WORLD_NODE_RANK is not a node number, but another local rank.
     Row("Open MPI", " ".join(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))),
     Row("MVAPICH2", " ".join(f"MV2_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))),
     Row("Intel MPI", "PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS", "PMI_RANK I_MPI_HYDRA_UUID"),
@@ -203,13 +204,13 @@ TABLE = (
         "Cray PALS", "PALS_RANKID PMI_SIZE PALS_LOCAL_RANKID|PMI_LOCAL_RANK PMI_LOCAL_SIZE|PALS_LOCAL_SIZE PALS_NODEID"
     ),
     Row("PMI", "PMI_RANK PMI_SIZE PMI_LOCAL_RANK PMI_LOCAL_SIZE"),
-    # After MPI, whose launchers have srun start them, once on each node.
+    # After MPI, whose launchers use srun to start one daemon per node.
     Row("Slurm", _SLURM, read=_slurm, others="SLURM_STEP_ID"),
     Row("LSF jsrun", " ".join(f"JSM_NAMESPACE_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))),
     Row("Lightning", probe="!RANK WORLD_SIZE LOCAL_RANK NODE_RANK", read=_lightning, others="AZUREML_NODE_COUNT"),
     Row("TensorFlow", probe="TF_CONFIG", read=_tensorflow),
-    # What counts nodes or containers: a launcher that was at work inside has its row above.
-    # Kubeflow's PyTorchJob and Alibaba's PAI: there, WORLD_SIZE is the number of nodes.
+    # Platforms that number nodes or containers; launchers inside those have their rows above.
+    # Kubeflow's PyTorchJob and Alibaba's PAI, where WORLD_SIZE is the number of nodes:
     Row("RANK of a node", "RANK WORLD_SIZE - - RANK", "RANK !LOCAL_RANK", node_level=True),
     Row("Kubeflow Trainer", "PET_NODE_RANK PET_NNODES - - PET_NODE_RANK", "PET_NNODES", node_level=True),
     Row(
@@ -224,7 +225,7 @@ TABLE = (
     Row("dstack", "DSTACK_NODE_RANK DSTACK_NODES_NUM - - DSTACK_NODE_RANK", node_level=True),
     Row("AWS Batch", "AWS_BATCH_JOB_NODE_INDEX AWS_BATCH_JOB_NUM_NODES - - AWS_BATCH_JOB_NODE_INDEX", node_level=True),
     Row("SageMaker", probe="SM_HOSTS SM_CURRENT_HOST", node_level=True, read=_sagemaker),
-    # Last: its variables are on every node of Azure ML, whatever was started there.
+    # Last: every node of Azure ML has its variables, whatever launcher runs there.
     Row(
         "Azure Batch",
         probe="AZ_BATCH*",

@@ -1,6 +1,6 @@
-"""The values of environment variables: text from anybody, as numbers, flags and lists.
+"""Parsers for environment variables with untrusted text: numbers, flags, lists and JSON.
 
-Where several variables may hold the same, they are named as "A|B", and the first that is set counts.
+A parameter `names` may be a list of alternatives, "A|B"; the first variable that is set is used.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ __all__ = [
 
 Environment = Mapping[str, str]
 
-LONGEST_NUMBER = 9
-"""Digits of a rank; a longer text is no rank, and turning thousands of digits into a number costs a job its start."""
+MAX_DIGITS = 9
+"""Digits of a rank; converting a text with thousands of digits would delay the start of the job."""
 
 
 class Unusable(Exception):
-    """What variables say makes no sense; its text is the reason."""
+    """The values of variables are invalid; the text is the reason."""
 
 
 def is_set(environ: Environment, probe: str) -> bool:
-    """Whether a variable has a value; "!A" asks whether it has none, and "A*" for any that begins so."""
+    """Whether a condition holds: "A" is set and not empty, "!A" is not, "A*" any variable with this prefix exists."""
     if probe.startswith("!"):
         return not environ.get(probe[1:])
     if probe.endswith("*"):
@@ -32,21 +32,33 @@ def is_set(environ: Environment, probe: str) -> bool:
     return bool(environ.get(probe))
 
 
-def whole(text: str, name: str, digits: int = LONGEST_NUMBER) -> int:
-    """Return a text of so many digits at most as a number, or raise Unusable about what is called `name`."""
+def whole(text: str, name: str, digits: int = MAX_DIGITS) -> int:
+    """Return a text of at most `digits` decimal digits as a number.
+
+    Raises:
+        Unusable: it is anything else; the reason contains `name`, the variable or field.
+    """
     if not (text.isascii() and text.isdecimal() and len(text) <= digits):
         raise Unusable(f"{name} is not a number")
     return int(text)
 
 
-def number(environ: Environment, names: str, digits: int = LONGEST_NUMBER) -> int | None:
-    """Return the number in the first of the variables "A|B" that is set."""
+def number(environ: Environment, names: str, digits: int = MAX_DIGITS) -> int | None:
+    """Return the number in the first variable that is set, or None if none is set.
+
+    Raises:
+        Unusable: the value is not a number.
+    """
     name = next((name for name in names.split("|") if environ.get(name)), None)
     return None if name is None else whole(environ[name].strip(), name, digits)
 
 
-def needed(environ: Environment, names: str, digits: int = LONGEST_NUMBER) -> int:
-    """Return the number in the first variable that is set, or raise Unusable if none is."""
+def needed(environ: Environment, names: str, digits: int = MAX_DIGITS) -> int:
+    """Return the number in the first variable that is set.
+
+    Raises:
+        Unusable: none is set, or the value is not a number.
+    """
     found = number(environ, names, digits)
     if found is None:
         raise Unusable(f"{names.partition('|')[0]} is not set")
@@ -54,7 +66,7 @@ def needed(environ: Environment, names: str, digits: int = LONGEST_NUMBER) -> in
 
 
 def number_or_none(environ: Environment, names: str) -> int | None:
-    """Return a number that the process's place does not hang on; what is no number is left out."""
+    """Return the number in the first variable that is set, or None if none is set or the value is not a number."""
     try:
         return number(environ, names)
     except Unusable:
@@ -62,13 +74,13 @@ def number_or_none(environ: Environment, names: str) -> int | None:
 
 
 def flag(environ: Environment, names: str) -> bool | None:
-    """Return what a text flag says, where "false" is false; None where none is set, or says anything else."""
-    said = _text(environ, names).lower()
-    return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(said)
+    """Return the Boolean in the first variable that is set (true/1/yes, false/0/no), or None for any other text."""
+    text = _text(environ, names).lower()
+    return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(text)
 
 
 def items(environ: Environment, names: str) -> list[str]:
-    """Return the items of a list; Azure Batch separates them by ";" or ",", OpenPAI by ","."""
+    """Return the items of a list, separated by ";" or "," as in Azure Batch, or by "," as in OpenPAI."""
     return [item.strip() for item in re.split("[;,]", _text(environ, names)) if item.strip()]
 
 
@@ -77,7 +89,11 @@ def _text(environ: Environment, names: str) -> str:
 
 
 def parsed_json(environ: Environment, name: str) -> object:
-    """Return what a variable says in JSON, or raise Unusable."""
+    """Return the JSON value of a variable.
+
+    Raises:
+        Unusable: the text is not JSON.
+    """
     try:
         return json.loads(environ[name])
     except (ValueError, RecursionError):

@@ -1,1 +1,1 @@
-"""What the threads of a process are doing: from inside (job side) and from outside (agent side)."""
+"""Stacks of a process's threads, collected inside the process (job side) and from outside (agent side)."""

@@ -1,9 +1,8 @@
-"""What every thread of this process is doing: for a job that hangs.
+"""Stacks of all threads of this process, to find out why a job hangs.
 
-Two ways lead to an answer. `collect` runs in a helper thread of the job and sees everything, as long as somebody
-releases the GIL now and then. `register_dump` lets the node's agent ask by a signal, which faulthandler answers in C,
-also while C code holds the GIL; `relay_agent.stacks.out_of_process` is the agent's half. Nothing here may disturb the
-job.
+There are two methods. `collect` runs in a helper thread of the job and has all information, but needs the GIL.
+`register_dump` makes faulthandler write the stacks when a signal arrives, in C and even while C code holds the GIL; the
+node's agent sends that signal (`relay_agent.stacks.out_of_process`). Nothing here may disturb the job.
 """
 
 from __future__ import annotations
@@ -26,26 +25,27 @@ from relay_core.agent_api.stacks import Frame, ThreadStack
 __all__ = ["MAX_FRAMES", "MAX_THREADS", "collect", "is_helper", "register_dump"]
 
 MAX_FRAMES = 100
-"""Frames of one thread, the innermost: as many as faulthandler shows, so that both ways give equal stacks."""
+"""Innermost frames of one thread: faulthandler's limit, so that both methods return equal stacks."""
 MAX_THREADS = 100
-"""Threads of one process, also faulthandler's limit; a line to the agent holds them."""
+"""Threads of one process, also faulthandler's limit; they fit into one message to the agent."""
 
-_OURS = PurePath(__file__).parent.parent
+_OWN_PACKAGE = PurePath(__file__).parent.parent
 _WAITING = {"threading.py", "contextlib.py"}
-"""What relay-agent and debugpy wait in."""
+"""Modules of the standard library in which relay-agent and debugpy wait."""
 _Place = tuple[FrameType, "int | None"]
 _FIRST_SIGNAL = 10
-"""Offset from SIGRTMIN: the lowest and the highest real-time signals are what other tools take."""
+"""Offset from SIGRTMIN: other tools use the lowest and the highest real-time signals."""
 
 
-def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - so it is called on the wire and on the command line
-    """Return what the threads of this process are doing, the main thread first.
+def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - its name in the protocol and as an option
+    """Return the stacks of this process's threads, the main thread first.
 
-    Threads of relay-agent and of debugpy are left out, and so is the calling one unless it is the main thread. Of a
-    thread that waits for a debugger, or stands for one, the job's code is shown; after a crash, what raised.
+    Threads of relay-agent and of debugpy are omitted, and so is the calling thread unless it is the main thread. The
+    stack of a thread that waits for a debugger, or is stopped by one, ends with the job's own code; after a crash, with
+    the frame that raised.
 
     Args:
-        locals: Also describe the variables; whatever their `__repr__` does, this takes half a second at most.
+        locals: Also describe the local variables; this takes at most half a second, whatever their `__repr__` does.
     """
     main, caller = threading.main_thread().ident, threading.get_ident()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
@@ -61,7 +61,7 @@ def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - so it is
             break
     values: Iterator[Mapping[str, str]] = itertools.repeat({})
     if locals:
-        from relay_agent.stacks.local_values import describe_locals  # noqa: PLC0415 - needed when asked for only
+        from relay_agent.stacks.local_values import describe_locals  # noqa: PLC0415 - needed for `locals` only
 
         values = iter(describe_locals([frame for _, places in found for frame, _ in places]))
     threads = []
@@ -73,36 +73,36 @@ def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - so it is
 
 
 def is_helper(files: list[str]) -> bool:
-    """Whether a thread other than the main one is relay-agent's or debugpy's, by the files of its stack.
+    """Whether a thread other than the main one belongs to relay-agent or debugpy, judged by the files of its stack.
 
     Args:
-        files: The innermost last.
+        files: The file of each frame, the innermost last.
     """
-    return _is_debugging(next((file for file in files if PurePath(file).name != "threading.py"), ""))
+    return _is_debugger_code(next((file for file in files if PurePath(file).name != "threading.py"), ""))
 
 
-def _is_debugging(file: str) -> bool:
+def _is_debugger_code(file: str) -> bool:
     path = PurePath(file)
-    return path.is_relative_to(_OURS) or "debugpy" in path.parts
+    return path.is_relative_to(_OWN_PACKAGE) or "debugpy" in path.parts
 
 
-def _own_places(stack: list[FrameType], raised: TracebackType | None) -> list[_Place]:
-    """Return where a thread's own code is, the innermost place first.
+def _own_places(stack: list[FrameType], held: TracebackType | None) -> list[_Place]:
+    """Return the frames of the job's own code and their lines, the innermost first.
 
     Args:
-        stack: As it is now.
-        raised: Of an exception that has left the job's code, and is held.
+        stack: The current stack, the innermost frame first.
+        held: Traceback of the exception that this thread is held at, if any.
     """
     inner = [frame.f_code.co_filename for frame in stack]
-    waits = list(itertools.takewhile(lambda file: _is_debugging(file) or PurePath(file).name in _WAITING, inner))
-    own = stack[len(waits) :] if any(map(_is_debugging, waits)) else stack
-    if raised is None:
+    waits = list(itertools.takewhile(lambda file: _is_debugger_code(file) or PurePath(file).name in _WAITING, inner))
+    own = stack[len(waits) :] if any(map(_is_debugger_code, waits)) else stack
+    if held is None:
         return [(frame, frame.f_lineno) for frame in own]
     places: list[_Place] = []
-    while raised is not None:
-        if not _is_debugging(raised.tb_frame.f_code.co_filename):
-            places.append((raised.tb_frame, raised.tb_lineno))
-        raised = raised.tb_next
+    while held is not None:
+        if not _is_debugger_code(held.tb_frame.f_code.co_filename):
+            places.append((held.tb_frame, held.tb_lineno))
+        held = held.tb_next
     first = places[0][0] if places else None
     outer = own[own.index(first) + 1 :] if first in own else own
     return [*places[::-1], *((frame, frame.f_lineno) for frame in outer)]
@@ -116,39 +116,39 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _describe(frame: FrameType, line: int | None, values: Mapping[str, str]) -> Frame:
     code = frame.f_code
-    # A frame between two lines has none.
+    # The line number is None for instructions that belong to no line.
     return Frame(code.co_filename, line or code.co_firstlineno, code.co_name, values)
 
 
 class _Registered(NamedTuple):
-    """Where faulthandler writes when the signal comes."""
+    """The signal, and the file that faulthandler writes to when it arrives."""
 
     signal: int
     path: Path
     descriptor: int
     inode: int
-    """By which the descriptor is known: a job may close what it did not open, and open something else there."""
+    """Inode of the file: the job may have closed the descriptor, and reused its number for another file."""
 
 
 _registered: _Registered | None = None
 
 
 def register_dump(path: Path) -> int | None:
-    """Let a signal write the stacks of all threads to a file, and return its number; None where that cannot be.
+    """Make a signal write the stacks of all threads to a file, and return its number; None if none is available.
 
-    The file, in a directory that only this user can enter, begins with a line of JSON by which the agent makes sure
-    that the signal still means this: `{"pid", "main", "descriptor"}`. Calling this again moves to another file, also in
-    a forked child, which inherits the signal.
+    The file must be in a directory that only this user can enter. Its first line is JSON, `{"pid", "main",
+    "descriptor"}`, from which the agent checks that the process still handles the signal. A second call switches to
+    another file, also in a forked child, which inherits the signal.
 
     Raises:
-        OSError: the file cannot be made.
+        OSError: the file cannot be created.
     """
-    global _registered  # noqa: PLW0603 - so is faulthandler's own state
+    global _registered  # noqa: PLW0603 - faulthandler's state is global too
     number = _registered.signal if _registered else _find_free_signal()
     if number is None:
         return None
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
-    descriptor = os.open(path, flags, 0o600)  # not inherited through exec: that is how the agent sees one
+    descriptor = os.open(path, flags, 0o600)  # exec closes it, which shows the agent that the handler is gone
     header = {"pid": os.getpid(), "main": threading.main_thread().ident, "descriptor": descriptor}
     os.write(descriptor, json.dumps(header).encode() + b"\n")
     _write_to(descriptor, number)
@@ -157,7 +157,7 @@ def register_dump(path: Path) -> int | None:
 
 
 def _write_to(descriptor: int, number: int) -> None:
-    """Point faulthandler to a descriptor, and close the one before it."""
+    """Make faulthandler write to a descriptor, and close the previous one."""
     faulthandler.register(number, file=descriptor, all_threads=True, chain=False)
     if _registered is not None:
         with contextlib.suppress(OSError):  # the job has closed it
@@ -166,7 +166,7 @@ def _write_to(descriptor: int, number: int) -> None:
 
 
 def _find_free_signal() -> int | None:
-    """Return a real-time signal that nobody catches, ignores or blocks, in Python or in C."""
+    """Return a real-time signal that this process does not catch, ignore or block, in Python or in C."""
     if not hasattr(signal, "SIGRTMIN") or not hasattr(faulthandler, "register"):
         return None
     taken = 0

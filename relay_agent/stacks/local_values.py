@@ -1,7 +1,7 @@
-"""The variables of frames as short texts, whatever their `__repr__` does: raise, be long, or never return.
+"""Local variables of frames as short text, even if a `__repr__` raises, returns long text, or never returns.
 
-A tensor's repr may wait for a GPU that hangs, so each value is described in a thread that is given up when its time is
-over, and arrays are described by what they are instead of what they hold.
+The repr of a tensor may wait for a GPU that hangs. So the values are described in a worker thread, which is abandoned
+when its time is up, and arrays are described by type, shape and device instead of their contents.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import Any, ClassVar
 __all__ = ["describe_locals"]
 
 BUDGET = 0.5
-"""Seconds for all values of a process: half of what the agent waits for the whole answer."""
+"""Seconds for all values of a process: half of the agent's time limit for the whole response."""
 MAX_TEXT = 160
 """Characters of one value: two lines of a terminal."""
 MAX_VARIABLES = 50
 """Variables of one frame."""
 MAX_TOTAL = 256 * 1024
-"""Characters of all values: a fraction of what the agent takes as one line."""
+"""Characters of all values: a fraction of the maximum size of a message to the agent."""
 
-NOT_IN_TIME = "<not shown: it takes too long>"
-STILL_STUCK = "<not shown: the repr of an earlier request still runs>"
+NOT_IN_TIME = "<not shown: its repr takes too long>"
+STILL_STUCK = "<not shown: a repr of an earlier request is still running>"
 TOO_MUCH = "<not shown: too many values>"
 
 
 def describe_locals(frames: Sequence[FrameType]) -> list[dict[str, str]]:
-    """Return the variables of each frame: text by name.
+    """Return the local variables of each frame, as text by name.
 
     Args:
-        frames: The most interesting ones first, as time and space may run out.
+        frames: The most important first: time and space may run out.
     """
     values = [_variables(frame) for frame in frames]
     described: list[dict[str, str]] = [dict.fromkeys(found, NOT_IN_TIME) for found in values]
@@ -42,24 +42,24 @@ def describe_locals(frames: Sequence[FrameType]) -> list[dict[str, str]]:
     _Worker.latest = worker = _Worker(list(zip(values, described, strict=True)))
     worker.start()
     worker.join(BUDGET)
-    worker.leave()
+    worker.abandon()
     return described
 
 
 class _Worker(threading.Thread):
-    """Fills in texts until it is told to leave them alone; pydevd neither traces, stops nor shows it."""
+    """Thread that fills in the texts until it is abandoned; pydevd does not trace, stop or list it."""
 
     pydev_do_not_trace = True
     is_pydev_daemon_thread = True
 
     latest: ClassVar[_Worker | None] = None
-    """While a `__repr__` keeps it alive, no other is started."""
+    """The last one started; while a `__repr__` keeps it alive, no other is started."""
 
     def __init__(self, variables: Sequence[tuple[Mapping[str, object], dict[str, str]]]) -> None:
         super().__init__(name="relay-agent values", daemon=True)
         self._variables = variables
         self._writing = threading.Lock()
-        self._left = False
+        self._abandoned = False
 
     def run(self) -> None:
         total, ends = 0, time.monotonic() + BUDGET
@@ -70,19 +70,19 @@ class _Worker(threading.Thread):
                 text = describe(value) if total < MAX_TOTAL else TOO_MUCH
                 total += len(text)
                 with self._writing:
-                    if self._left:
+                    if self._abandoned:
                         return
                     texts[name] = text
 
-    def leave(self) -> None:
-        """Write nothing from now on."""
+    def abandon(self) -> None:
+        """Stop writing to the texts."""
         with self._writing:
-            self._left = True
-        self._variables = ()  # a worker that is stuck must not keep the job's objects alive
+            self._abandoned = True
+        self._variables = ()  # a stuck worker must not keep the job's objects alive
 
 
 class _ShortRepr(reprlib.Repr):
-    """The standard library's short repr, with arrays described by type, shape and place."""
+    """The standard library's short repr, with arrays described by type, shape and device."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,25 +102,26 @@ _short = _ShortRepr()
 
 
 def describe(value: object) -> str:
-    """Return a short text; an error in a `__repr__` becomes the text."""
+    """Return a short text; if `__repr__` raises, the text names the exception."""
     try:
         text = _short.repr(value)
-    except Exception as error:  # noqa: BLE001 - it is the job's code
+    except Exception as error:  # noqa: BLE001 - the job's code may raise anything
         text = f"<no repr: {type(error).__name__}>"
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
 
 
 def _variables(frame: FrameType) -> Mapping[str, object]:
-    """Return the variables of a frame that a person would look at."""
+    """Return the local variables of a frame, without definitions and imports."""
     try:
         values = dict(frame.f_locals)
-    except Exception:  # noqa: BLE001 - exec() takes any mapping for its locals
+    except Exception:  # noqa: BLE001 - exec() accepts any mapping for its locals
         return {}
     at_module_level = frame.f_code.co_name == "<module>"
-    names = [name for name, value in values.items() if not _is_furniture(name, value, at_module_level)]
+    names = [name for name, value in values.items() if not _is_definition(name, value, at_module_level)]
     return {name: values[name] for name in names[:MAX_VARIABLES]}
 
 
-def _is_furniture(name: str, value: object, at_module_level: bool) -> bool:
+def _is_definition(name: str, value: object, at_module_level: bool) -> bool:
+    """Whether a variable is a dunder name or, at module level, a module, function or class."""
     definitions = (ModuleType, FunctionType, BuiltinFunctionType, type)
     return name.startswith("__") or (at_module_level and isinstance(value, definitions))

@@ -1,11 +1,11 @@
-"""Asks a process what its threads are doing, in the ways that are left when it hangs.
+"""Stacks of another process's threads, by the first of three methods that works while the process hangs.
 
-    rung            answers while the process is                          needs
+    method          works while the process is                            needs
     helper thread   in Python, or in C code that has released the GIL     a registered process
     faulthandler    in C code that holds the GIL                          the signal of `relay_agent.stacks.in_process`
     py-spy          stuck without having registered a signal              py-spy installed, ptrace allowed
 
-The signal goes only to a process that certainly still takes it for this: to any other program it would be the end.
+The signal is sent only if the process certainly still handles it: its default action terminates a process.
 """
 
 from __future__ import annotations
@@ -32,35 +32,36 @@ from relay_core.errors import RelayDebugError
 __all__ = ["Dump", "parse_dump", "stacks_of"]
 
 DUMP_TIMEOUT = 2.0
-"""Seconds for the signal: faulthandler needs a millisecond once a thread of the process is scheduled."""
+"""Seconds for a dump after the signal: faulthandler needs a millisecond once a thread of the process is scheduled."""
 PY_SPY_TIMEOUT = 5.0
-"""Seconds; it reads the symbols of the interpreter, which may lie on a slow disk."""
+"""Seconds for py-spy, which reads the symbols of the interpreter, possibly from a slow disk."""
 POLL_INTERVAL = 0.01
 MAX_DUMP = 4 * 1024 * 1024
-"""Bytes that are read of a dump; a hundred threads of a hundred frames need a quarter."""
+"""Bytes of a dump that are read; a hundred threads of a hundred frames need a quarter of this."""
 
 _STATES = {
-    "T": "it is stopped by a signal; 'kill -CONT' lets it go on",
-    "D": "it waits in the kernel for a device or a file system",
+    "T": "it is stopped by a signal; 'kill -CONT' continues it",
+    "D": "it is waiting in the kernel for a device or a file system",
     "Z": "it has ended",
 }
+"""Reasons that explain a failure of all methods, by the process state in /proc."""
 _THREAD = re.compile(r"(?:Current thread|Thread) (0x[0-9a-fA-F]+)(?: \[(.*)\])? \(most recent call first\):")
 _FRAME = re.compile(r'  File "(.*)", line (\d+|\?\?\?) in (.*)')
 
 
 @dataclass(frozen=True)
 class Dump:
-    """How a process can be asked by signal; one object for as long as it is registered.
+    """The dump signal of a process; one object for as long as the process is registered.
 
     Args:
-        path: The file that it gave to `register_dump`.
-        signal: What `register_dump` returned.
+        path: The file that the process passed to `register_dump`.
+        signal: The return value of `register_dump`.
     """
 
     path: Path
     signal: int
-    asking: asyncio.Lock = field(default_factory=asyncio.Lock, compare=False, repr=False)
-    """Two dumps at a time would be one."""
+    in_use: asyncio.Lock = field(default_factory=asyncio.Lock, compare=False, repr=False)
+    """Held during a dump: two concurrent dumps would be mixed in the file."""
 
 
 async def stacks_of(
@@ -69,32 +70,32 @@ async def stacks_of(
     dump: Dump | None,
     budget: float = 1.0,
     *,
-    locals: bool = False,  # noqa: A002 - so it is called on the wire and on the command line
+    locals: bool = False,  # noqa: A002 - its name in the protocol and as an option
 ) -> ProcessStacks:
-    """Return what the threads of a process are doing, by the first rung that answers.
+    """Return the stacks of a process's threads, from the first method that succeeds.
 
     Args:
-        pid: The process, of this user and on this machine.
-        ask: Asks its helper thread for `relay_agent.stacks.in_process.collect`; cancelled when its time is over.
-        dump: How to ask by signal, or None if the process has registered none.
+        pid: A process of this user on this machine.
+        ask: Requests `relay_agent.stacks.in_process.collect` from its helper thread; cancelled after `budget`.
+        dump: The registered dump signal, or None.
         budget: Seconds for the helper thread.
-        locals: Also ask py-spy for variables; `ask` decides about its own answer, and faulthandler has none.
+        locals: Also request local variables from py-spy; `ask` has its own setting, and faulthandler has no variables.
 
     Returns:
-        The stacks; its port and rank are for the caller to fill in.
+        The stacks, or the reasons of all failures; the caller fills in port and rank.
     """
-    rungs: dict[str, Callable[[], Awaitable[list[ThreadStack]]]] = {
+    methods: dict[str, Callable[[], Awaitable[list[ThreadStack]]]] = {
         "helper thread": partial(_ask_helper, ask, budget),
         "faulthandler": partial(_ask_by_signal, pid, dump),
         "py-spy": partial(_ask_py_spy, pid, with_locals=locals),
     }
     reasons = []
-    for how, rung in rungs.items():
+    for how, method in methods.items():
         try:
-            return ProcessStacks(pid=pid, how=how, threads=tuple(await rung()))
+            return ProcessStacks(pid=pid, how=how, threads=tuple(await method()))
         except RelayDebugError as error:
             reasons.append(error.sentence)
-        except (OSError, ValueError, KeyError, TypeError) as error:  # a file or an answer that is not as it should be
+        except (OSError, ValueError, KeyError, TypeError) as error:  # an unreadable file, or a malformed response
             reasons.append(f"{how}: {type(error).__name__}: {error}")
     state = _STATES.get(_status(pid).get("State", "Z")[:1])
     return ProcessStacks(pid=pid, error=state or "; ".join(reasons))
@@ -113,21 +114,21 @@ async def _ask_helper(ask: Callable[[], Awaitable[list[ThreadStack]]], budget: f
 
 async def _ask_by_signal(pid: int, dump: Dump | None) -> list[ThreadStack]:
     if dump is None:
-        raise RelayDebugError("it has registered no signal")
-    async with dump.asking:
-        with _process(pid) as kill:
+        raise RelayDebugError("it has not registered a dump signal")
+    async with dump.in_use:
+        with _signal_sender(pid) as kill:
             header, main = _check(pid, dump)
-            os.truncate(dump.path, header)  # what came too late for an earlier request
-            open_to_it = {thread for thread, blocks in _threads(pid, dump.signal) if not blocks}
+            os.truncate(dump.path, header)  # a dump that arrived after the timeout of an earlier request
+            unblocked = {thread for thread, blocks in _threads(pid, dump.signal) if not blocks}
             kill(dump.signal)
-            text = await _read_dump(pid, dump, header, open_to_it)
+            text = await _read_dump(pid, dump, header, unblocked)
             os.truncate(dump.path, header)
     return parse_dump(text, main)
 
 
 @contextlib.contextmanager
-def _process(pid: int) -> Iterator[Callable[[int], None]]:
-    """Yield what sends a signal to this process, and to no other that gets its number later."""
+def _signal_sender(pid: int) -> Iterator[Callable[[int], None]]:
+    """Yield a function that sends a signal to this process, and never to a later one with the same process id."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -142,9 +143,12 @@ def _process(pid: int) -> Iterator[Callable[[int], None]]:
 
 
 def _check(pid: int, dump: Dump) -> tuple[int, int]:
-    """Make sure that the process takes the signal for ours; return the header's length and the main thread.
+    """Check that the process still handles the dump signal; return the header's length and the main thread's ident.
 
-    It must catch the signal, and must still have the file open, which exec closes.
+    The process must catch the signal, and must still have the file open, because exec closes it.
+
+    Raises:
+        RelayDebugError: it does not.
     """
     with dump.path.open("rb") as file:
         line = file.readline(4096)
@@ -155,20 +159,26 @@ def _check(pid: int, dump: Dump) -> tuple[int, int]:
     with contextlib.suppress(OSError):
         opened = os.path.samestat(identity, Path(f"/proc/{pid}/fd/{int(header['descriptor'])}").stat())
     if not caught or not opened or header["pid"] != pid:
-        raise RelayDebugError("it does not take the signal any more: it is another program now, or about to end")
+        raise RelayDebugError("it no longer handles the dump signal (it was replaced by exec or is exiting)")
     return len(line), int(header["main"])
 
 
-async def _read_dump(pid: int, dump: Dump, header: int, open_to_it: set[str]) -> str:
-    """Wait for the dump to be complete: written, and no thread of the process still in the signal's handler.
+async def _read_dump(pid: int, dump: Dump, header: int, unblocked: set[str]) -> str:
+    """Wait until the dump is complete, that is, until no thread is in the signal handler any more, and return it.
 
-    A handler runs with its own signal blocked, which /proc shows.
+    A handler runs with its own signal blocked, and /proc shows the blocked signals of each thread.
+
+    Args:
+        pid: The process.
+        dump: Its dump signal and file.
+        header: Length of the file's first line.
+        unblocked: The threads that did not block the signal before it was sent.
     """
     try:
         async with timeout(DUMP_TIMEOUT):
             while True:
                 written = dump.path.stat().st_size > header
-                if written and not any(blocks for thread, blocks in _threads(pid, dump.signal) if thread in open_to_it):
+                if written and not any(blocks for thread, blocks in _threads(pid, dump.signal) if thread in unblocked):
                     break
                 await asyncio.sleep(POLL_INTERVAL)
     except TIMEOUT_ERRORS:
@@ -179,8 +189,8 @@ async def _read_dump(pid: int, dump: Dump, header: int, open_to_it: set[str]) ->
 
 
 def _threads(pid: int, number: int) -> Iterator[tuple[str, bool]]:
-    """Yield the ids of the threads, and whether each has a signal blocked."""
-    with contextlib.suppress(OSError):  # it ends now
+    """Yield the id of each thread, and whether it blocks a signal."""
+    with contextlib.suppress(OSError):  # the process is ending
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - a process may have thousands, and this is faster
             yield thread, bool(int(_status(f"{pid}/task/{thread}").get("SigBlk", "0"), 16) >> (number - 1) & 1)
 
@@ -195,14 +205,14 @@ def _status(process: int | str) -> dict[str, str]:
 
 
 def parse_dump(text: str, main: int = 0) -> list[ThreadStack]:
-    """Read what faulthandler has written; what does not look like it is passed over.
+    """Parse faulthandler's output; lines of any other form are ignored.
 
     Args:
-        text: The newest thread comes first, and in each the innermost frame.
-        main: The main thread's ident; 0 if it is not known.
+        text: The newest thread first, and in each thread the innermost frame first.
+        main: The main thread's ident; 0 if unknown.
 
     Returns:
-        The threads as `relay_agent.stacks.in_process.collect` describes them, without variables; few have a name.
+        The same as `relay_agent.stacks.in_process.collect`, without variables; most threads have no name.
     """
     threads: list[ThreadStack] = []
     for line in text.splitlines():
@@ -222,7 +232,7 @@ def _name(ident: int, main: bool) -> str:
 
 
 def _in_order(threads: list[ThreadStack]) -> list[ThreadStack]:
-    """Return the threads that are the job's, the main thread first."""
+    """Return the job's own threads, the main thread first."""
     jobs = [thread for thread in threads if thread.main or not is_helper([frame.file for frame in thread.frames])]
     return sorted(jobs, key=lambda thread: not thread.main)
 
@@ -235,7 +245,7 @@ async def _ask_py_spy(pid: int, *, with_locals: bool) -> list[ThreadStack]:
     program = shutil.which("py-spy", path=path)
     if program is None:
         raise RelayDebugError("py-spy is not installed")
-    # It reads the memory of the running process: stopping it, if py-spy were then killed, could stop it for ever.
+    # Nonblocking: py-spy would otherwise stop the process, which would stay stopped if py-spy were killed.
     options = ["--nonblocking", "--json", *(["--locals"] if with_locals else [])]
     process = await asyncio.create_subprocess_exec(
         *(program, "dump", "--pid", str(pid), *options),
@@ -254,8 +264,8 @@ async def _ask_py_spy(pid: int, *, with_locals: bool) -> list[ThreadStack]:
                 process.kill()
             await process.wait()
     if process.returncode != 0:
-        said = err.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise RelayDebugError(f"py-spy: {said[-1].strip()}")
+        lines = err.decode(errors="replace").strip().splitlines() or ["no reason given"]
+        raise RelayDebugError(f"py-spy: {lines[-1].strip()}")
     return _in_order([_from_py_spy(thread, pid) for thread in json.loads(out)])
 
 
@@ -272,7 +282,7 @@ class _PySpyFrame(TypedDict):
 
 
 class _PySpyThread(TypedDict):
-    """One element of what `py-spy dump --json` prints."""
+    """One element of the output of `py-spy dump --json`."""
 
     os_thread_id: int
     thread_id: int
@@ -286,7 +296,7 @@ def _from_py_spy(thread: _PySpyThread, pid: int) -> ThreadStack:
         Frame(
             frame["filename"],
             frame["line"],
-            frame["name"].rpartition(".")[2],  # py-spy puts the class of `self` in front
+            frame["name"].rpartition(".")[2],  # py-spy prepends the class of `self`
             {one["name"]: one["repr"] or "" for one in frame["locals"] or []},
         )
         for frame in reversed(thread["frames"])

@@ -1,7 +1,7 @@
-"""What this project mends in pydevd, the part of debugpy that is inside the job, and adds to it, while it is at work.
+"""Monkey patches for pydevd, the part of debugpy that runs inside the job: fixes, and prefetching.
 
-Each fix replaces a function of pydevd's, and leaves everything as it is where that function does not exist any more.
-Forked children inherit what is replaced; for those that are started anew see the folder `followed`.
+Each patch replaces a function of pydevd, and does nothing if a version of pydevd does not have that function. Forked
+children inherit the patches; the directory `child_plugin` patches children that are started with exec.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["follow_into_children", "install"]
 
 @functools.cache
 def install() -> None:
-    """Mend this process's pydevd, and that of its forked children; what is replaced stays replaced."""
+    """Patch pydevd in this process and its forked children, once; the patches are never undone."""
     sending.install()
     waking.install()
     pydevd.install()
 
 
 def follow_into_children() -> None:
-    """Let Python processes that this one starts anew do the same, if debugpy follows them."""
+    """Put the plugin that patches pydevd on the PYTHONPATH of the Python processes that this one starts."""
     os.environ["PYTHONPATH"] = in_front(Path(__file__).with_name("child_plugin"), os.environ.get("PYTHONPATH"))

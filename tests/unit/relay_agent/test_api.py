@@ -38,7 +38,7 @@ async def test_import_is_light():
         (["--is-debug", "maybe"], "error: --is-debug: neither true nor false: 'maybe'. hint: use true or false"),
         (
             ["--is-debug", "--debug-relay-connection-name", "none"],
-            "error: the hybrid connection has no name. hint: add --debug-relay-connection-name",
+            "error: no hybrid connection given. hint: add --debug-relay-connection-name",
         ),
         (
             ["--is-debug", "--debug-relay-connection-name=x", "--debug-port=five"],
@@ -66,7 +66,7 @@ def test_names_of_the_old_package(capfd, monkeypatch):
         debugpy_connect_timeout=15,
     )
     assert attached is False
-    expected = "error: secret 'debugsecret' is named, but no Key Vault. hint: set KEY_VAULT_URL"
+    expected = "error: secret 'debugsecret' is given, but no Key Vault. hint: set KEY_VAULT_URL"
     assert expected in capfd.readouterr().err
 
 
@@ -90,7 +90,7 @@ async def test_nobody_comes(relay, tmp_path):
         status, out, err = await running.finish()
     assert (status, out) == (0, ["False"])
     assert "relay-agent: waiting up to 0.2 s for a debugger on port 5678 ('myhc')" in err
-    assert "no debugger attached within 0.2 s; continuing, and one can still attach on port 5678" in err
+    assert "no debugger attached within 0.2 s; continuing (a debugger can still attach on port 5678" in err
 
 
 async def test_unexpected_trouble(capfd, monkeypatch):
@@ -105,7 +105,7 @@ async def test_job_that_listens_by_itself(relay, tmp_path):
     code = "import debugpy; debugpy.listen(('127.0.0.1', 0))\n" + CALL
     status, out, err = await run_job(code, "--is-debug=1", "--debug-relay-connection-name=myhc")
     assert (status, out) == (0, ["False"])
-    assert "debugpy is in use already, on a port that cannot be told. hint: leave debugpy.listen()" in err
+    assert "debugpy is already in use, on an unknown port. hint: remove the job's own call of debugpy.listen()" in err
 
 
 async def test_attached_at_the_second_call(relay, tmp_path):
@@ -133,8 +133,8 @@ async def test_attached_at_the_second_call(relay, tmp_path):
         await client.close()
         status, out, err = await running.finish()
     assert (status, out) == (0, ["True"])
-    assert "relay-agent: a debugger is attached, after " in err
-    assert "relay-agent: a debugger is attached already" in err
+    assert "relay-agent: debugger attached after " in err
+    assert "relay-agent: a debugger is already attached" in err
     assert await gone(agent)
 
 

@@ -106,9 +106,9 @@ def test_good_pipeline():
 @pytest.mark.parametrize(
     ("job", "problem"),
     [
-        (command("--rate ${{inputs.other}}"), "${{inputs.other}} is not among its inputs"),
-        (parallel("--out ${{outputs.other}}"), "${{outputs.other}} is not among its outputs"),
-        (command("$[[--x ${{inputs.x}}]]"), "${{inputs.x}} is not among its inputs"),
+        (command("--rate ${{inputs.other}}"), "${{inputs.other}} is not one of its inputs"),
+        (parallel("--out ${{outputs.other}}"), "${{outputs.other}} is not one of its outputs"),
+        (command("$[[--x ${{inputs.x}}]]"), "${{inputs.x}} is not one of its inputs"),
         (
             command("--x ${{inputs.x}}", declared={"x": {"type": "string", "optional": True}}),
             "optional input 'x' is used outside $[[ ]], so the step fails without it",
@@ -122,7 +122,7 @@ def test_good_pipeline():
         ),
         (
             command(given={"debug_port": "65534"}, resources={"instance_count": 4}),
-            "its 4 processes need the ports up to 65537, beyond 65535",
+            "its 4 processes need ports up to 65537, above 65535",
         ),
     ],
 )

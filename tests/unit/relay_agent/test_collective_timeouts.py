@@ -133,7 +133,7 @@ async def test_a_torch_without_these_internals_works_and_is_told(tmp_path: Path)
     c10d = "__all__ = ['init_process_group']\ndef init_process_group(): return 'made'\n"
     status, out, err = await run_job(code, fake_torch(tmp_path, c10d))
     assert (0, ["made"]) == (status, out)
-    expected = "relay-agent: timeouts of process groups could not be raised: this torch makes them in another way\n"
+    expected = "relay-agent: cannot raise the timeouts of process groups: unsupported version of torch\n"
     assert expected == err
 
 

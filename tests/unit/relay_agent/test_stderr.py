@@ -1,9 +1,9 @@
-"""Facts about the line that a library says in somebody else's process."""
+"""Facts about the lines that this library writes to the stderr of a job."""
 
 import io
 import sys
 
-from relay_agent.stderr import report_failure, say
+from relay_agent.stderr import report_failure, write_line
 
 
 def test_a_line(capfd):
@@ -24,15 +24,15 @@ def test_in_one_piece(monkeypatch):
             written.append(text)
 
     monkeypatch.setattr(sys, "stderr", Pieces())
-    say("one")
-    say("two")
+    write_line("one")
+    write_line("two")
     assert ["relay-agent: one\n", "relay-agent: two\n"] == written
 
 
 def test_no_stderr(monkeypatch):
     """A process without stderr, such as one of pythonw or a daemon, is not disturbed."""
     monkeypatch.setattr(sys, "stderr", None)
-    say("nobody hears this")
+    write_line("no stderr")
 
 
 def test_past_a_debugger(monkeypatch, capfd):
@@ -45,6 +45,6 @@ def test_past_a_debugger(monkeypatch, capfd):
             raise AssertionError("a developer could step into this")
 
     monkeypatch.setattr(sys, "stderr", Redirected())
-    say("there")
+    write_line("there")
     monkeypatch.undo()
     assert capfd.readouterr().err == "relay-agent: there\n"

@@ -49,7 +49,7 @@ def test_file_in_its_place(tmp_path):
     (tmp_path / "node").touch()
     with pytest.raises(ConfigurationError, match=f"{tmp_path}/node is not a private directory"):
         NodeDirectory(tmp_path / "node", "name").try_lock()
-    with pytest.raises(ConfigurationError, match=f"{tmp_path}/node/x cannot be made: Not a directory"):
+    with pytest.raises(ConfigurationError, match=f"cannot create {tmp_path}/node/x: Not a directory"):
         NodeDirectory(tmp_path / "node" / "x", "name").try_lock()
 
 

@@ -329,7 +329,7 @@ def test_explanation():
     assert "rank 3/8, local rank 1/2, node 1, run job" == lines[0]
     assert lines[1].startswith("chosen: torchrun: TORCHELASTIC_RUN_ID=job RANK=3 WORLD_SIZE=8 LOCAL_RANK=1")
     assert any(
-        line.startswith("passed over: Open MPI (rank 5/8), because torchrun comes first: OMPI_") for line in lines
+        line.startswith("not used: Open MPI (rank 5/8), because torchrun takes precedence: OMPI_") for line in lines
     )
     assert "dropped: Slurm, because SLURM_STEP_ID is not set: SLURM_PROCID=0" in lines
     assert not any("RANK of a node" in line for line in lines)
@@ -338,19 +338,22 @@ def test_explanation():
 
 def test_explanation_of_nothing():
     """Where no launcher was at work it says how a rank can be named."""
-    assert "chosen: none, for no launcher has told a rank; RELAY_RANK and RELAY_WORLD_SIZE can" in explain({}, 5678)
+    assert (
+        "chosen: none, because no launcher has set a rank; set RELAY_RANK and RELAY_WORLD_SIZE to choose one"
+        in explain({}, 5678)
+    )
 
 
 def test_explanation_of_a_guess():
     """A number that is a guess is told as one, and that several processes of a node share it."""
     text = "\n".join(explain(BATCH | {"AZ_BATCH_IS_CURRENT_NODE_MASTER": "false"}, 5678))
     assert "taken for the last node" in text
-    assert "note: this counts nodes" in text
+    assert "note: this numbers nodes" in text
 
 
 def test_explanation_of_a_port_that_does_not_exist():
     """It says when the rank has no port."""
-    assert explain({"RELAY_RANK": "9"}, 65530)[-1].endswith("= 65539, which is beyond 65535")
+    assert explain({"RELAY_RANK": "9"}, 65530)[-1].endswith("= 65539, which is above 65535")
 
 
 def test_explanation_shows_no_other_variable():

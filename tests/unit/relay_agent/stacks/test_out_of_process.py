@@ -159,8 +159,8 @@ async def test_process_that_has_become_another_program(tmp_path, no_py_spy, prog
         found = await stacks_of(asked.pid, silent, asked.dump, budget=0.05)
         assert (found.how, found.threads) == ("none", ())
         assert found.error == (
-            "its helper thread did not answer within 0.05 s; it does not take the signal any more: it is another "
-            "program now, or about to end; py-spy is not installed"
+            "its helper thread did not answer within 0.05 s; it no longer handles the dump signal (it was replaced by "
+            "exec or is exiting); py-spy is not installed"
         )
         if program != "sleep":
             assert await running.finish() == (0, [], "")
@@ -182,7 +182,7 @@ async def test_forked_child_is_not_its_parent(tmp_path, no_py_spy):
         child = int(await running.line())
         found = await stacks_of(child, silent, asked.dump, budget=0)
         assert found.how == "none"
-        assert "does not take the signal any more" in found.error
+        assert "no longer handles the dump signal" in found.error
         assert (await stacks_of(asked.pid, silent, asked.dump, budget=0)).how == "faulthandler"
         assert (await running.finish())[0] == 0
         assert await gone(child)
@@ -195,7 +195,7 @@ async def test_stopped_process(tmp_path, no_py_spy, monkeypatch):
         asked = await Asked.of(running, tmp_path / "dump")
         os.kill(asked.pid, signal.SIGSTOP)
         found = await stacks_of(asked.pid, silent, asked.dump, budget=0)
-        assert found == ProcessStacks(pid=asked.pid, error="it is stopped by a signal; 'kill -CONT' lets it go on")
+        assert found == ProcessStacks(pid=asked.pid, error="it is stopped by a signal; 'kill -CONT' continues it")
         header = asked.dump.path.stat().st_size
         os.kill(asked.pid, signal.SIGCONT)
         while asked.dump.path.stat().st_size == header:
@@ -255,7 +255,7 @@ async def test_py_spy_on_another_program():
         process.kill()
         await process.wait()
     assert found.how == "none"
-    assert "it has registered no signal; py-spy" in found.error
+    assert "it has not registered a dump signal; py-spy" in found.error
 
 
 DUMP = """\

@@ -34,11 +34,11 @@ async def test_output_is_cut_and_answers_are_refused():
         printed = await client.wait_for_event("output", matching=lambda body: body["output"].startswith("x"), within=30)
         text, note = printed["body"]["output"].split("\n", 1)
         assert KEPT_OUTPUT == len(text)
-        assert note.startswith("[cut by relay-agent: this had 20,000,")
+        assert note.startswith("[truncated by relay-agent: the output has 20,000,")
         stopped = await client.wait_for_event("stopped", within=30)
         arguments = {"threadId": stopped["body"]["threadId"], "levels": 1}
         frame = (await client.request("stackTrace", arguments, within=30))["stackFrames"][0]["id"]
-        with pytest.raises(RequestFailed, match="the answer has 20,000,[0-9]+ bytes, and debugpy carries less than"):
+        with pytest.raises(RequestFailed, match="the response has 20,000,[0-9]+ bytes, and debugpy's limit is"):
             await evaluate(client, frame, "'x' * 20_000_000")
         assert "1" == await evaluate(client, frame, IS_PROMPT)
 

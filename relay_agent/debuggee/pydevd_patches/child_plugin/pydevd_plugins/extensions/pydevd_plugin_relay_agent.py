@@ -1,7 +1,7 @@
-"""An extension of pydevd (`pydevd_plugins/extensions/README.md` in debugpy): a child's is mended as its parent's.
+"""Extension of pydevd (`pydevd_plugins/extensions/README.md` in debugpy) that patches it in child processes.
 
-This folder is in PYTHONPATH of the Python processes that a job with `--debug-follow-children` starts anew. pydevd
-imports it where it runs, and nothing else does.
+This directory is on the PYTHONPATH of the Python processes that a job with `--debug-follow-children` starts. Only
+pydevd imports it.
 """
 
 import contextlib
@@ -12,11 +12,11 @@ __all__ = ["Fixes"]
 
 
 class Fixes(DebuggerEventHandler):  # type: ignore[misc] # pydevd has no types
-    """Called by pydevd."""
+    """Event handler that pydevd finds by its base class, and calls."""
 
     def on_debugger_modules_loaded(self, **_: object) -> None:
-        """Mend the pydevd of this process."""
-        with contextlib.suppress(ImportError):  # another interpreter than its parent's; pydevd is as it was
+        """Patch the pydevd of this process."""
+        with contextlib.suppress(ImportError):  # the child's interpreter does not have relay_agent: no patches
             from relay_agent.debuggee import pydevd_patches  # noqa: PLC0415 - it may be missing
 
             pydevd_patches.install()
