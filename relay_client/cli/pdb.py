@@ -13,7 +13,7 @@ from relay_client.cli.common import Commands, add_command, make_tunnels, quiet_l
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
     from relay_client.dap.client import DapClient
-    from relay_client.pdb import Reached
+    from relay_client.pdb import DebugConnection
 
 __all__ = ["add_parser"]
 
@@ -58,7 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _session_of_rank(connect_to_relay: Callable[[], Awaitable[Tunnels]], rank: int) -> AsyncIterator[Reached]:
+async def _session_of_rank(
+    connect_to_relay: Callable[[], Awaitable[Tunnels]], rank: int
+) -> AsyncIterator[DebugConnection]:
     """Connect to the debugger of a rank, as soon as there is such a rank.
 
     Raises:
@@ -66,7 +68,7 @@ async def _session_of_rank(connect_to_relay: Callable[[], Awaitable[Tunnels]], r
     """
     from relay_client.agents.roster import Destination
     from relay_client.dap.client import DapClient
-    from relay_client.pdb import Reached
+    from relay_client.pdb import DebugConnection
     from relay_client.ui.text import format_ranks
     from relay_core.agent_api.announcement import State
 
@@ -81,4 +83,4 @@ async def _session_of_rank(connect_to_relay: Callable[[], Awaitable[Tunnels]], r
             return DapClient(await tunnels.open(Destination(target.port)))
 
         async with await connect() as client:
-            yield Reached(client, connect, crashed=target.state is State.CRASHED)
+            yield DebugConnection(client, connect, crashed=target.state is State.CRASHED)

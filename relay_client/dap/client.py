@@ -1,6 +1,6 @@
-"""A small debugger without a user interface: requests, events, and the attach sequence of debugpy.
+"""A DAP client without a user interface: requests, events, and debugpy's attach sequence.
 
-It serves the demo, the tests and `relay-client pdb`. Every wait ends at once when the connection does.
+The demo, the tests and `relay-client pdb` use it. Every wait ends at once when the connection ends.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from relay_core.net.tasks import TaskSet
 __all__ = ["Body", "DapClient", "RequestFailed"]
 
 DEFAULT_TIMEOUT = 10.0
-"""Seconds for one answer or event; a debugger on the same machine needs milliseconds."""
+"""Seconds for one response or event; a debugger on the same machine needs milliseconds."""
 MAX_KEPT_EVENTS = 10_000
-"""Events that nobody has taken; then the oldest go. A chatty job sends one or two for each line it prints."""
+"""Events kept for `wait_for_event`; then the oldest are dropped. A job sends one or two for each line it prints."""
 CLOSE_TIMEOUT = 2.0
-"""Seconds for the last bytes to leave; a peer that does not take them is dropped."""
+"""Seconds for sending the last bytes; after that the connection is aborted."""
 
 T = TypeVar("T")
 
 
 class RequestFailed(RelayDebugError):
-    """The debug adapter refused something, or did not do it in time; the sentence holds its reason.
+    """The debug adapter rejected a request, or did not respond in time; the sentence contains its reason.
 
     Args:
-        reason: The adapter's own words, or "" if it did not answer.
+        reason: The `message` of the adapter's response, or "" if it did not respond.
     """
 
     def __init__(self, sentence: str, *, hint: str = "", reason: str = "") -> None:
@@ -51,11 +51,11 @@ class DapClient:
             await client.attach({"train.py": [{"line": 40}]})
             stopped = await client.wait_for_event("stopped")
 
-    All methods that wait raise RequestFailed on a refusal or when `within` seconds are over (None: never), and
-    ConnectionLost or ProtocolError when the connection has ended.
+    All methods that wait raise RequestFailed if the adapter rejects the request or `within` seconds have passed (None:
+    no limit), and ConnectionLost or ProtocolError if the connection has ended.
 
     Args:
-        stream: Leads to the adapter, and belongs to this client from now on.
+        stream: Connected to the adapter; this client closes it.
     """
 
     def __init__(self, stream: ByteStream) -> None:
@@ -64,7 +64,7 @@ class DapClient:
         self._responses: dict[int, Response] = {}
         self._events: deque[Event] = deque(maxlen=MAX_KEPT_EVENTS)
         self._changed = asyncio.Event()
-        """Set, and replaced by a new one, when a message has come or the connection has ended."""
+        """Set, and replaced by a new one, when a message has arrived or the connection has ended."""
         self._lost: RelayDebugError | None = None
         self._tasks = TaskSet()
         self._tasks.spawn(self._receive(), name="DAP receiver")
@@ -80,33 +80,33 @@ class DapClient:
 
     @classmethod
     async def connect(cls, host: str, port: int, *, within: float = DEFAULT_TIMEOUT) -> DapClient:
-        """Return a client that is connected to a debug adapter, or to what leads to one.
+        """Return a client that is connected to a debug adapter, or to a port that is forwarded to one.
 
         Raises:
-            ConnectionLost: nothing answers there.
+            ConnectionLost: nothing is listening there, or it did not accept in time.
         """
         try:
             async with timeout(within):
                 reader, writer = await asyncio.open_connection(host, port)
         except (OSError, *TIMEOUT_ERRORS) as error:
-            raise ConnectionLost(f"nothing answers on {host}:{port}") from error
+            raise ConnectionLost(f"nothing is listening on {host}:{port}") from error
         return cls(TcpStream(reader, writer))
 
     async def request(
         self, command: str, arguments: Mapping[str, Any] | None = None, *, within: float | None = DEFAULT_TIMEOUT
     ) -> Body:
         """Send a request and return the body of its response."""
-        return await self._answer_to(command, await self._send(command, arguments), within)
+        return await self._response_to(command, await self._send(command, arguments), within)
 
     async def wait_for_event(
         self, *names: str, matching: Callable[[Body], bool] = lambda _body: True, within: float | None = DEFAULT_TIMEOUT
     ) -> Event:
-        """Take the oldest event with one of these names that nobody has taken yet, or the next that comes.
+        """Return and remove the oldest kept event with one of these names, or wait for the next one.
 
-        Without a name, any event is taken.
+        Without names, any event matches.
         """
-        return await self._until(
-            lambda: self._take_event(names, matching), f"no event '{' or '.join(names)}' came", within
+        return await self._wait_for(
+            lambda: self._pop_event(names, matching), f"no event '{' or '.join(names)}'", within
         )
 
     async def attach(
@@ -118,53 +118,51 @@ class DapClient:
         within: float = DEFAULT_TIMEOUT,
         **arguments: Any,
     ) -> dict[str, list[Body]]:
-        """Attach to the job, with breakpoints in place before it runs on, and return how each was taken.
+        """Attach to the job, set breakpoints before it continues, and return the adapter's Breakpoint for each.
 
         Args:
             breakpoints: DAP SourceBreakpoints by source path.
-            exceptions: Which ones stop the job, of debugpy's filters "uncaught", "raised" and "userUnhandled"; None
-                leaves that to debugpy.
-            pause: Stop the job before it runs on: one that waits for its debugger stops right behind that.
-            within: Seconds for each answer of the sequence.
+            exceptions: Exceptions that stop the job: debugpy's filters "uncaught", "raised" and "userUnhandled"; None
+                for debugpy's default.
+            pause: Stop the job before it continues; a job that waits for its debugger then stops right after the wait.
+            within: Seconds for each response of the sequence.
             arguments: Further attach arguments, such as pathMappings.
         """
         await self.request("initialize", {"clientID": "relay-client", "adapterID": "debugpy"}, within=within)
         attach = await self._send("attach", {"type": "debugpy", "request": "attach", **arguments})
 
-        def refusal_or_event() -> Response | Event | None:
-            return self._responses.get(attach) or self._take_event(("initialized",), lambda _body: True)
+        def response_or_event() -> Response | Event | None:
+            return self._responses.get(attach) or self._pop_event(("initialized",), lambda _body: True)
 
-        first: Response | Event = await self._until(refusal_or_event, "no event 'initialized' came", within)
-        if first["type"] == "response":  # a refusal; consent comes after configurationDone
-            _accept("attach", first)
-        taken = {path: await self.set_breakpoints(path, wanted, within=within) for path, wanted in breakpoints.items()}
+        first: Response | Event = await self._wait_for(response_or_event, "no event 'initialized'", within)
+        if first["type"] == "response":  # an error: debugpy reports success only after configurationDone
+            _body_of("attach", first)
+        results = {path: await self.set_breakpoints(path, here, within=within) for path, here in breakpoints.items()}
         if exceptions is not None:
             await self.request("setExceptionBreakpoints", {"filters": list(exceptions)}, within=within)
         if pause:
-            await self.request(
-                "pause", {"threadId": 1}, within=within
-            )  # debugpy pauses all threads, whichever is named
+            await self.request("pause", {"threadId": 1}, within=within)  # debugpy pauses all threads, whatever the id
         await self.request("configurationDone", within=within)
-        await self._answer_to("attach", attach, within)
-        return taken
+        await self._response_to("attach", attach, within)
+        return results
 
     async def set_breakpoints(
         self, path: str, breakpoints: Sequence[Body], *, within: float = DEFAULT_TIMEOUT
     ) -> list[Body]:
-        """Replace the breakpoints of one source file and return how each was taken."""
+        """Replace the breakpoints of one source file, and return the adapter's Breakpoint for each."""
         arguments = {"source": {"path": path}, "breakpoints": list(breakpoints)}
-        taken: list[Body] = (await self.request("setBreakpoints", arguments, within=within)).get("breakpoints", [])
-        return taken
+        results: list[Body] = (await self.request("setBreakpoints", arguments, within=within)).get("breakpoints", [])
+        return results
 
     async def close(self) -> None:
-        """Close the connection; debugpy then lets the job run on without breakpoints."""
+        """Close the connection; debugpy then removes the breakpoints and resumes the job."""
         await self._tasks.cancel_all()
         self._end(ConnectionLost("the debug session is closed", code=1000))
         try:
             async with timeout(CLOSE_TIMEOUT):
                 await self._stream.close()
         except (ConnectionLost, *TIMEOUT_ERRORS):
-            self._stream.abort("the debugger has left")
+            self._stream.abort("the debugger has disconnected")
 
     async def _send(self, command: str, arguments: Mapping[str, Any] | None = None) -> int:
         if self._lost:
@@ -174,25 +172,29 @@ class DapClient:
         await self._stream.write(encode(request))
         return number
 
-    async def _answer_to(self, command: str, number: int, within: float | None) -> Body:
-        response = await self._until(
-            lambda: self._responses.pop(number, None), f"no answer to '{command}' came", within
+    async def _response_to(self, command: str, number: int, within: float | None) -> Body:
+        response = await self._wait_for(
+            lambda: self._responses.pop(number, None), f"no response to '{command}'", within
         )
-        return _accept(command, response)
+        return _body_of(command, response)
 
-    async def _until(self, look: Callable[[], T | None], complaint: str, within: float | None) -> T:
-        """Return what `look` finds, now or after one of the next messages."""
+    async def _wait_for(self, find: Callable[[], T | None], problem: str, within: float | None) -> T:
+        """Return the result of `find` once it is not None; it is called again after each message.
+
+        Raises:
+            RequestFailed: `within` seconds have passed; `problem` is the start of the sentence.
+        """
         try:
             async with timeout(within):
-                while (found := look()) is None:
+                while (found := find()) is None:
                     if self._lost:
                         raise self._lost
                     await self._changed.wait()
                 return found
         except TIMEOUT_ERRORS:
-            raise RequestFailed(f"{complaint} within {within:g} s") from None
+            raise RequestFailed(f"{problem} within {within:g} s") from None
 
-    def _take_event(self, names: Sequence[str], matching: Callable[[Body], bool]) -> Event | None:
+    def _pop_event(self, names: Sequence[str], matching: Callable[[Body], bool]) -> Event | None:
         for event in self._events:
             if (not names or event["event"] in names) and matching(event.get("body") or {}):
                 self._events.remove(event)
@@ -216,12 +218,12 @@ class DapClient:
         elif is_message(message, "event"):
             self._events.append(message)
         elif is_message(message, "request"):
-            await self._refuse(message)
-        self._tell()
+            await self._reject(message)
+        self._notify()
 
-    async def _refuse(self, request: Request) -> None:
-        """Answer what a debug adapter asks of an editor; unanswered, it would wait."""
-        refusal: Response = {
+    async def _reject(self, request: Request) -> None:
+        """Respond with an error to a request of the adapter, which would otherwise wait."""
+        response: Response = {
             "seq": next(self._sequence),
             "type": "response",
             "request_seq": request["seq"],
@@ -229,22 +231,23 @@ class DapClient:
             "success": False,
             "message": "unsupported",
         }
-        await self._stream.write(encode(refusal))
+        await self._stream.write(encode(response))
 
     def _end(self, reason: RelayDebugError) -> None:
         self._lost = self._lost or reason
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
+        """Wake every waiting coroutine."""
         self._changed.set()
         self._changed = asyncio.Event()
 
 
-def _accept(command: str, response: Response) -> Body:
+def _body_of(command: str, response: Response) -> Body:
     """Return the body of a response.
 
     Raises:
-        RequestFailed: it is a refusal.
+        RequestFailed: the response is an error.
     """
     if not response.get("success"):
         reason = response.get("message") or "no reason given"

@@ -1,4 +1,4 @@
-"""A TCP connection as a `ByteStream`: what a debugger on this machine, or a forwarded port, is reached by."""
+"""A TCP connection as a `ByteStream`, for a debugger on this machine or behind a forwarded port."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ READ_SIZE = 64 * 1024
 
 
 class TcpStream:
-    """An open connection; see `relay_core.net.streams.stream` for what its methods promise."""
+    """An open TCP connection; `relay_core.net.streams.stream` documents the contract of its methods."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -24,7 +24,7 @@ class TcpStream:
         try:
             return await self._reader.read(READ_SIZE)
         except OSError as error:
-            raise _broken(error) from error
+            raise _connection_lost(error) from error
 
     async def write(self, data: bytes) -> None:
         """Send bytes."""
@@ -32,22 +32,22 @@ class TcpStream:
             self._writer.write(data)
             await self._writer.drain()
         except OSError as error:
-            raise _broken(error) from error
+            raise _connection_lost(error) from error
 
     async def write_eof(self) -> None:
-        """End this direction."""
+        """Close the sending direction."""
         self._writer.write_eof()
 
     async def close(self) -> None:
-        """End both directions."""
+        """Close both directions."""
         self._writer.close()
-        with contextlib.suppress(OSError):  # a peer that has gone already is fine
+        with contextlib.suppress(OSError):  # the peer may already have closed it
             await self._writer.wait_closed()
 
-    def abort(self, reason: str = "") -> None:  # noqa: ARG002 - TCP cannot tell it
-        """Drop the connection."""
+    def abort(self, reason: str = "") -> None:  # noqa: ARG002 - TCP cannot transmit a reason
+        """Close the connection without sending what is buffered."""
         self._writer.transport.abort()
 
 
-def _broken(error: OSError) -> ConnectionLost:
-    return ConnectionLost(f"the connection to the debug adapter broke: {error.strerror or type(error).__name__}")
+def _connection_lost(error: OSError) -> ConnectionLost:
+    return ConnectionLost(f"the connection to the debug adapter failed: {error.strerror or type(error).__name__}")

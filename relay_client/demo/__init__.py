@@ -1,4 +1,4 @@
-"""`relay-client demo`: a breakpoint in a job behind a relay, on this machine and without Azure."""
+"""`relay-client demo`: a debug session through a relay, entirely on this machine and without Azure."""
 
 from relay_client.demo.run import run_demo
 

@@ -1,11 +1,11 @@
-"""A TCP proxy that behaves like a bad network, on request and reproducibly.
+"""A TCP proxy that reproducibly simulates a bad network: latency, jitter, limited bandwidth, black holes and cuts.
 
     async with ChaosProxy("localhost", 8443, seed=7) as proxy:
         proxy.up.latency = 0.03          # seconds, towards the server
-        proxy.down.blackhole = True      # towards the client: bytes vanish, sockets stay open
-        proxy.cut()                      # every connection ends now
+        proxy.down.blackhole = True      # towards the client: bytes are lost, sockets stay open
+        proxy.cut()                      # closes every connection now
 
-`python -m relay_client.demo.chaos --to localhost:8443 --listen 9443 --cut-every 5` puts one between a client and its
+`python -m relay_client.demo.chaos --to localhost:8443 --listen 9443 --cut-every 5` starts one between a client and its
 relay. `relay-client demo --chaos` and the tests use it.
 """
 
@@ -29,30 +29,30 @@ __all__ = ["ChaosProxy", "Lane", "main"]
 
 READ_SIZE = 64 * 1024
 QUEUED_CHUNKS = 256
-"""Chunks on their way in one direction; enough for 16 MiB of latency at full speed."""
+"""Chunks in transit in one direction: up to 16 MiB, which a latency at full speed needs."""
 LOCAL_HOST = "127.0.0.1"
 
 
 @dataclass
 class Lane:
-    """How one direction of every connection behaves; may be changed at any time."""
+    """Network conditions in one direction, for every connection; may be changed at any time."""
 
     latency: float = 0.0
     """Seconds, one way."""
     jitter: float = 0.0
-    """Seconds added at random on top; order is kept."""
+    """Upper limit of the random additional delay in seconds; the order of bytes is kept."""
     bandwidth: float | None = None
     """Bytes per second, or None for no limit."""
     blackhole: bool = False
-    """Bytes are taken and never arrive."""
+    """Bytes are accepted and discarded."""
     stalled: bool = False
-    """Nothing is taken: the sender's buffers fill up."""
+    """Bytes are not accepted: the sender's buffers fill up."""
     cut_after: int | None = None
-    """Bytes that the next connections may carry; then both of its sockets end, the last byte delivered."""
+    """Bytes after which each new connection is closed on both sides; these bytes are still delivered."""
 
 
 class _Connection:
-    """One accepted connection and, once it is there, its counterpart."""
+    """One accepted connection and, once established, the connection to the server."""
 
     def __init__(self, client: asyncio.StreamWriter) -> None:
         self.writers = [client]
@@ -62,19 +62,19 @@ class _Connection:
         self.ended = True
         for writer in self.writers:
             if reset:
-                with contextlib.suppress(OSError):  # it has ended already
+                with contextlib.suppress(OSError):  # already closed
                     _sock(writer).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
 
 
 class ChaosProxy:
-    """Listens on a port of 127.0.0.1 and carries what connects to `host:port`.
+    """Listens on a port of 127.0.0.1 and forwards connections to `host:port`.
 
     Args:
-        host: Where to connect to.
-        port: Its port.
+        host: Host name of the server.
+        port: Port of the server.
         listen: Port to listen on; 0 for a free one.
-        seed: Of the jitter and of whatever else is random.
+        seed: Seed of all random values, such as the jitter.
     """
 
     def __init__(self, host: str, port: int, *, listen: int = 0, seed: int = 0) -> None:
@@ -82,12 +82,12 @@ class ChaosProxy:
         """From the client to the server."""
         self.down = Lane()
         self.accepting = True
-        """Whether new connections are carried, or ended at once."""
+        """Whether new connections are forwarded; if not, they are closed at once."""
         self.connections = 0
         """Connections accepted so far."""
         self.random = random.Random(seed)  # noqa: S311 - reproducible, not secret
         self.on_connection: Callable[[], None] = lambda: None
-        """Called before each connection is carried: the moment to change what the next one will meet."""
+        """Called before each connection is forwarded, for example to change its conditions."""
         self._target = (host, port)
         self._listen = listen
         self._server: asyncio.Server | None = None
@@ -99,12 +99,12 @@ class ChaosProxy:
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """The port that it listens on."""
         return self._listen
 
     @property
     def live(self) -> int:
-        """Number of connections that are carried now."""
+        """Number of open connections."""
         return len(self._live)
 
     async def __aenter__(self) -> ChaosProxy:
@@ -119,10 +119,10 @@ class ChaosProxy:
         await self._tasks.cancel_all()
 
     def cut(self, *, reset: bool = False) -> int:
-        """End every connection, in both directions at once, and return how many there were.
+        """Close every connection, in both directions at once, and return their number.
 
         Args:
-            reset: With RST instead of FIN.
+            reset: Close with RST instead of FIN.
         """
         ended = list(self._live)
         for connection in ended:
@@ -135,9 +135,9 @@ class ChaosProxy:
             writer.transport.abort()
             return
         self.on_connection()
-        self._tasks.spawn(self._carry(reader, writer), name=f"chaos connection {self.connections}")
+        self._tasks.spawn(self._forward(reader, writer), name=f"chaos connection {self.connections}")
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = _Connection(writer)
         self._live.add(connection)
         try:
@@ -150,9 +150,9 @@ class ChaosProxy:
             async with TaskSet() as lanes:
                 up = lanes.spawn(self._direction(self.up, reader, server_writer), name="up")
                 down = lanes.spawn(self._direction(self.down, server_reader, writer), name="down")
-                if not await first_completed(up, down):  # one side ended in order; the other may continue
+                if not await first_completed(up, down):  # one side has sent EOF; the other may still send
                     await asyncio.wait({up, down})
-        except OSError:  # the server is not there
+        except OSError:  # the server does not accept the connection
             writer.transport.abort()
         finally:
             self._live.discard(connection)
@@ -160,11 +160,11 @@ class ChaosProxy:
                 end.close()
 
     async def _direction(self, lane: Lane, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Carry one direction; True if it ended the connection by force."""
-        on_the_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(QUEUED_CHUNKS)
+        """Forward one direction until EOF; return True if `cut_after` or an error ended the connection."""
+        in_transit: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(QUEUED_CHUNKS)
         budget = lane.cut_after
         async with TaskSet() as tasks:
-            delivering = tasks.spawn(_deliver(on_the_way, lane, writer), name="deliver")
+            delivering = tasks.spawn(_deliver(in_transit, lane, writer), name="deliver")
             due = 0.0
             while not delivering.done():
                 if lane.stalled:
@@ -175,22 +175,22 @@ class ChaosProxy:
                 if budget is not None:
                     data = data[:budget]
                     budget -= len(data)
-                # A chunk never overtakes the one before, whatever the jitter.
+                # A chunk never overtakes the previous one, whatever the jitter.
                 due = max(due, _now() + lane.latency + lane.jitter * self.random.random())
-                await on_the_way.put((due, data))
+                await in_transit.put((due, data))
                 if cut:
-                    await on_the_way.put((due, b""))
+                    await in_transit.put((due, b""))
                 if cut or not data:
                     await delivering
                     return cut
             return True
 
 
-async def _deliver(on_the_way: asyncio.Queue[tuple[float, bytes]], lane: Lane, writer: asyncio.StreamWriter) -> None:
-    """Write chunks when they are due; b"" is the end."""
+async def _deliver(in_transit: asyncio.Queue[tuple[float, bytes]], lane: Lane, writer: asyncio.StreamWriter) -> None:
+    """Write chunks when they are due, until b"", which stands for EOF."""
     with contextlib.suppress(OSError):
         while True:
-            due, data = await on_the_way.get()
+            due, data = await in_transit.get()
             await asyncio.sleep(max(0.0, due - _now()))
             if not data:
                 writer.write_eof()
@@ -222,28 +222,28 @@ def _sock(writer: asyncio.StreamWriter) -> socket.socket:
 def main(argv: list[str]) -> int:
     """Run a proxy until stopped."""
     parser = argparse.ArgumentParser(
-        prog="python -m relay_client.demo.chaos", description="A TCP proxy like a bad network."
+        prog="python -m relay_client.demo.chaos", description="A TCP proxy that behaves like a bad network."
     )
-    parser.add_argument("--to", required=True, metavar="HOST:PORT", help="where to connect to")
+    parser.add_argument("--to", required=True, metavar="HOST:PORT", help="server to connect to")
     parser.add_argument("--listen", type=int, default=0, metavar="PORT", help="port of 127.0.0.1 (default: a free one)")
-    parser.add_argument("--latency", type=float, default=0.0, metavar="S", help="seconds, each way")
-    parser.add_argument("--jitter", type=float, default=0.0, metavar="S", help="seconds added at random")
+    parser.add_argument("--latency", type=float, default=0.0, metavar="S", help="latency in seconds, each way")
+    parser.add_argument("--jitter", type=float, default=0.0, metavar="S", help="maximum random delay in seconds")
     parser.add_argument("--bandwidth", type=float, metavar="BYTES", help="bytes per second, each way")
-    parser.add_argument("--cut-every", type=float, metavar="S", help="end all connections again and again")
-    parser.add_argument("--seed", type=int, default=0, help="of everything that is random")
+    parser.add_argument("--cut-every", type=float, metavar="S", help="seconds between cuts of all connections")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
     return run_until_stopped(_run(parser.parse_args(argv), lambda text: print(text, file=sys.stderr, flush=True)))
 
 
-async def _run(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
+async def _run(arguments: argparse.Namespace, log: Callable[[str], None]) -> None:
     host, _, port = arguments.to.rpartition(":")
     async with ChaosProxy(host, int(port), listen=arguments.listen, seed=arguments.seed) as proxy:
         for lane in (proxy.up, proxy.down):
             lane.latency, lane.jitter, lane.bandwidth = arguments.latency, arguments.jitter, arguments.bandwidth
-        say(f"chaos: listening on {LOCAL_HOST}:{proxy.port} for {arguments.to}")
+        log(f"chaos: listening on {LOCAL_HOST}:{proxy.port} for {arguments.to}")
         while True:
             await asyncio.sleep(arguments.cut_every or 3600.0)
             if arguments.cut_every:
-                say(f"chaos: cut {proxy.cut()} connections")
+                log(f"chaos: cut {proxy.cut()} connections")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How the demo insists: every step says what it expects, and one that differs ends the demo."""
+"""Checks of the demo's steps; a failed check ends the demo."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ __all__ = ["DemoFailed", "expect"]
 
 
 class DemoFailed(RelayDebugError):
-    """Something did not happen as the demo says it does."""
+    """A program or the debugger did not behave as the demo expects."""
 
 
 def expect(what: str, expected: object, actual: object) -> None:
-    """Compare.
+    """Check that two values are equal.
+
+    Args:
+        what: Description of the values, the subject of the error sentence.
+        expected: The value that the demo expects.
+        actual: The value that was observed.
 
     Raises:
         DemoFailed: they differ.

@@ -1,7 +1,7 @@
-"""What the demo sets up: a relay, a training job with its agent, and relay-client, in a temporary directory.
+"""Environment of the demo: a relay, a training job with its agent, and relay-client, in a temporary directory.
 
-The three programs are the real ones, started as a user starts them. The job runs in a folder of its own, on a copy of
-the sample, as it would on another machine.
+The three programs are the real ones, started as a user would start them. The job runs in a directory of its own, on a
+copy of the sample, as it would on another machine.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from relay_client.demo.sample import Sample
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.tasks import first_completed
 
-__all__ = ["HYBRID_CONNECTION", "Stage"]
+__all__ = ["HYBRID_CONNECTION", "DemoEnvironment"]
 
 HYBRID_CONNECTION = "demo"
 START_TIMEOUT = 30.0
-"""Seconds for a program to start; importing them all takes one or two."""
+"""Seconds for a program to start; its imports take one or two."""
 
 
-class Stage:
+class DemoEnvironment:
     """The running programs of one demo.
 
-        async with Stage(sample, directory, epochs=60, wait=60) as stage:
-            await tell(stage.port, sample, stage.job, print)
+        async with DemoEnvironment(sample, directory, epochs=60, wait=60) as environment:
+            await run_walkthrough(environment.port, sample, environment.job, print)
 
     Args:
-        sample: What the job runs.
+        sample: The training script that the job runs.
         directory: For keys, logs and the job's copy of the sample; the caller removes it.
-        epochs: How long it trains.
-        wait: Seconds that it waits for a debugger.
-        port: The local port to attach to, if nobody uses it; by default any.
-        chaos: Put a bad network between the client and the relay.
+        epochs: Number of epochs of the training.
+        wait: Seconds that the job waits for a debugger.
+        port: The preferred local port to attach to; if it is 0 or in use, a free one.
+        chaos: Put a ChaosProxy between the client and the relay.
 
     Raises:
         DemoFailed: on entering, if a program does not start.
@@ -55,10 +55,10 @@ class Stage:
         self._directory = directory
         self._epochs = epochs
         self._wait = wait
-        self._environment = _environment()
-        self._bad_network = chaos
+        self._variables = _environment_variables()
+        self._with_chaos = chaos
         self.chaos: ChaosProxy | None = None
-        """The bad network, if there is one."""
+        """The proxy between client and relay, if requested."""
         self.children: list[Child] = []
         self.job: Child
         self.relay_address = ""
@@ -66,9 +66,9 @@ class Stage:
         """The local port that an editor attaches to."""
 
     def __repr__(self) -> str:
-        return f"<Stage port={self.port} {self.children}>"
+        return f"<DemoEnvironment port={self.port} {self.children}>"
 
-    async def __aenter__(self) -> Stage:
+    async def __aenter__(self) -> DemoEnvironment:
         try:
             files = await self._start_relay()
             self.job = await self._start_job(files)
@@ -82,7 +82,7 @@ class Stage:
         await self.close()
 
     async def close(self) -> None:
-        """End everything, the last started first; if this is interrupted, at once."""
+        """Terminate the programs, the last started first; if this is interrupted, kill them."""
         try:
             for child in reversed(self.children):
                 await child.end()
@@ -96,10 +96,10 @@ class Stage:
         """Return when the event is set.
 
         Raises:
-            DemoFailed: a program that has to run ended before.
+            DemoFailed: the relay or the client has exited before.
         """
         needed = [child for child in self.children if child.name in {"relay", "client"}]
-        await first_completed(until.wait(), *(_fail_when_ended(child) for child in needed))
+        await first_completed(until.wait(), *(_fail_on_exit(child) for child in needed))
 
     async def _start_relay(self) -> _Files:
         directory, port = self._directory / "relay", _free_port()
@@ -107,15 +107,15 @@ class Stage:
             "init", "relay_server", "init", str(directory), "--hc", HYBRID_CONNECTION, "--port", str(port)
         )
         if await init.wait(within=START_TIMEOUT):
-            raise DemoFailed("the relay's files cannot be made")
+            raise DemoFailed("cannot create the relay's files")
         ready = self._directory / "ready.json"
         relay = await self._start(
             "relay", "relay_server", "serve", "--config", str(directory / "relay.toml"), "--ready-file", str(ready)
         )
         await _until(ready.exists, relay)
-        said = json.loads(ready.read_text())
-        self.relay_address = str(said["address"])
-        return _Files(directory, str(said["ca_file"]))
+        serving = json.loads(ready.read_text())
+        self.relay_address = str(serving["address"])
+        return _Files(directory, str(serving["ca_file"]))
 
     async def _start_job(self, files: _Files) -> Child:
         node = self._directory / "node"
@@ -127,17 +127,17 @@ class Stage:
 
     async def _start_client(self, files: _Files) -> None:
         where = ["--hc", HYBRID_CONNECTION, "--ports", str(self.port)]
-        if self._bad_network:
+        if self._with_chaos:
             await self._start_chaos(files)
         secrets = ["--connection-string-file", files.client_secret, "--ca-file", files.ca_file]
         client = await self._start("client", "relay_client", *where, *secrets)
         await _until(lambda: "relay-client: ready" in client.output(), client)
 
     async def _start_chaos(self, files: _Files) -> None:
-        """Start the bad network, and let the client's connection string name it instead of the relay."""
+        """Start the proxy, and put its address into the client's connection string."""
         host, _, port = self.relay_address.removeprefix("wss://").rpartition(":")
         self.chaos = await ChaosProxy(host, int(port)).__aenter__()
-        files.move_client(f"{host}:{port}", f"{host}:{self.chaos.port}")
+        files.change_client_address(f"{host}:{port}", f"{host}:{self.chaos.port}")
 
     async def _start(self, name: str, module: str, *arguments: str) -> Child:
         return await self._run(name, ["-m", module, *arguments], cwd=self._directory)
@@ -148,28 +148,28 @@ class Stage:
             [sys.executable, *arguments],
             logs=self._directory,
             cwd=cwd,
-            environment=self._environment | variables,
+            environment=self._variables | variables,
         )
         self.children.append(child)
         return child
 
 
 class _Files:
-    """What `relay-server init` and `serve` have made for the others."""
+    """Connection strings and CA certificate, created by `relay-server init` and `serve`."""
 
     def __init__(self, directory: Path, ca_file: str) -> None:
         self.agent_secret = str(directory / f"{HYBRID_CONNECTION}.agent.connection")
         self.client_secret = str(directory / f"{HYBRID_CONNECTION}.client.connection")
         self.ca_file = ca_file
 
-    def move_client(self, before: str, after: str) -> None:
-        """Give the client's connection string another address."""
+    def change_client_address(self, before: str, after: str) -> None:
+        """Replace the relay's address in the client's connection string."""
         secret = Path(self.client_secret)
         secret.write_text(secret.read_text().replace(before, after))
 
 
-def _environment() -> dict[str, str]:
-    """Return this process's environment with our packages on the path, and without settings for other relays."""
+def _environment_variables() -> dict[str, str]:
+    """Return this process's environment with this installation on PYTHONPATH, and without settings for other relays."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RELAY_")}
     root = str(Path(__file__).resolve().parents[2])
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
@@ -177,19 +177,19 @@ def _environment() -> dict[str, str]:
     return environment
 
 
-def _free_port(wanted: int = 0) -> int:
-    """Return a port of 127.0.0.1 that nobody uses, the wanted one if possible."""
+def _free_port(preferred: int = 0) -> int:
+    """Return a free port of 127.0.0.1, the preferred one if possible."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", wanted))
+            probe.bind(("127.0.0.1", preferred))
             return int(probe.getsockname()[1])
     return _free_port()
 
 
-async def _fail_when_ended(program: Child) -> None:
+async def _fail_on_exit(program: Child) -> None:
     await program.wait()
-    raise DemoFailed(f"the {program.name} ended too early")
+    raise DemoFailed(f"the {program.name} exited too early")
 
 
 async def _until(ready: Callable[[], bool], program: Child) -> None:
@@ -197,7 +197,7 @@ async def _until(ready: Callable[[], bool], program: Child) -> None:
         async with timeout(START_TIMEOUT):
             while not ready():
                 if not program.running:
-                    raise DemoFailed(f"the {program.name} ended when it should have started")
+                    raise DemoFailed(f"the {program.name} exited during startup")
                 await asyncio.sleep(0.02)
     except TIMEOUT_ERRORS:
         raise DemoFailed(f"the {program.name} is not ready after {START_TIMEOUT:g} s") from None

@@ -1,4 +1,4 @@
-"""A program that the demo starts: its output goes to files, and it is ended through its own handle in every case."""
+"""A child process of the demo, with its output in files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 __all__ = ["Child"]
 
 END_TIMEOUT = 5.0
-"""Seconds a program gets to end when it is asked to; all of ours need less than one."""
+"""Seconds for a program to exit after SIGTERM, then SIGKILL; all programs of the demo need less than one."""
 
 
 class Child:
-    """One running program."""
+    """One program that was started."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, stdout: Path, stderr: Path) -> None:
         self.name = name
@@ -33,7 +33,7 @@ class Child:
     async def start(
         cls, name: str, command: Sequence[str], *, logs: Path, cwd: Path, environment: Mapping[str, str]
     ) -> Child:
-        """Start a program in a session of its own, so that Ctrl-C reaches the demo only, which ends it in order."""
+        """Start a program in a session of its own, so that Ctrl-C reaches only the demo, which then terminates it."""
         stdout, stderr = logs / f"{name}.out", logs / f"{name}.err"
         with stdout.open("wb") as out, stderr.open("wb") as err:
             process = await asyncio.create_subprocess_exec(
@@ -54,40 +54,40 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether it has not exited yet."""
         return self._process.returncode is None
 
     def lines(self) -> list[str]:
-        """Return what it has printed so far."""
+        """Return the lines of its stdout so far."""
         return self._stdout.read_text(errors="replace").splitlines()
 
     def output(self) -> str:
-        """Return all it has printed so far, errors first."""
+        """Return its output so far, stderr before stdout."""
         return self._stderr.read_text(errors="replace") + self._stdout.read_text(errors="replace")
 
     async def wait(self, *, within: float | None = None) -> int:
-        """Return its exit status once it has ended.
+        """Wait until it has exited, and return its exit status.
 
         Raises:
-            DemoFailed: it still runs after `within` seconds.
+            DemoFailed: it is still running after `within` seconds.
         """
         try:
             async with timeout(within):
                 return await self._process.wait()
         except TIMEOUT_ERRORS:
-            raise DemoFailed(f"{self.name} still runs after {within:g} s") from None
+            raise DemoFailed(f"{self.name} is still running after {within:g} s") from None
 
     async def end(self) -> None:
-        """End it: ask, wait, insist."""
-        for insist in (self._process.terminate, self._process.kill):
+        """Terminate it, and kill it if that has no effect."""
+        for send_signal in (self._process.terminate, self._process.kill):
             if not self.running:
                 return
             with contextlib.suppress(ProcessLookupError, DemoFailed):
-                insist()
+                send_signal()
                 await self.wait(within=END_TIMEOUT)
 
     def kill(self) -> None:
-        """End it now, if it still runs."""
+        """Kill it if it is still running."""
         if self.running:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()

@@ -1,4 +1,4 @@
-"""The training script that the demo debugs, and the places in it that the story stops at."""
+"""The training script that the demo debugs, and the line numbers of code in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Sample", "find_sample"]
 
 
 class Sample:
-    """`train.py` as it lies on the developer's machine; the job runs a copy of it in another folder."""
+    """`train.py` on the developer's machine; the job runs a copy of it in another directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -21,25 +21,25 @@ class Sample:
         return f"<Sample {self.script}>"
 
     def line_of(self, code: str) -> int:
-        """Return the number of the one line that holds `code`.
+        """Return the number of the only line that contains `code`.
 
         Raises:
-            DemoFailed: the sample was changed and does not hold it once.
+            DemoFailed: the sample was changed, and none or several of its lines contain `code`.
         """
         found = [number for number, line in enumerate(self._lines, start=1) if code in line]
         if len(found) != 1:
-            raise DemoFailed(f"'{code}' is in {len(found)} lines of {self.script}, not in one", hint="restore it")
+            raise DemoFailed(f"'{code}' is in {len(found)} lines of {self.script}, not in one", hint="restore the file")
         return found[0]
 
 
 def find_sample() -> Sample:
-    """Return the sample of this installation: in a checkout beside the packages, in a wheel beside this file.
+    """Return the sample of this installation: next to the packages in a checkout, next to this file in a wheel.
 
     Raises:
-        DemoFailed: it is in neither place.
+        DemoFailed: it is missing.
     """
     here = Path(__file__).resolve().parent
     for directory in (here / "plain_python", here.parents[1] / "samples" / "plain_python"):
         if (directory / "train.py").is_file():
             return Sample(directory)
-    raise DemoFailed("the sample plain_python is missing from this installation", hint="install relay-debug again")
+    raise DemoFailed("the sample plain_python is missing from this installation", hint="reinstall relay-debug")

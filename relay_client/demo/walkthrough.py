@@ -1,7 +1,7 @@
-"""The debug session that the demo shows: what a developer does after F5, step by step and checked.
+"""The demo's debug session: what a developer does after F5, step by step, with a check of each step.
 
-Each step is a function that does one thing, raises DemoFailed if the debugger or the job behaves otherwise, and
-returns the sentence that the demo prints. The story knows a port and a job, and nothing of what lies between.
+Each step is a function that does one thing, raises DemoFailed if the debugger or the job does not behave as expected,
+and returns the sentence that the demo prints. The walkthrough needs only a local port and the job.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from relay_client.dap.client import DapClient
 from relay_client.demo.checks import DemoFailed, expect
 from relay_client.demo.sample import Sample
 
-__all__ = ["BREAKPOINT_CONDITION", "Job", "tell"]
+__all__ = ["BREAKPOINT_CONDITION", "Job", "run_walkthrough"]
 
 BREAKPOINT_CONDITION = "epoch == 3"
 LOCAL_HOST = "127.0.0.1"
 ATTACH_TIMEOUT = 30.0
-"""Seconds until the job's debugger answers; its agent may still be on its way to the relay."""
+"""Seconds for each response of the job's debugger; its agent may still be connecting to the relay."""
 STOP_TIMEOUT = 30.0
-"""Seconds until a breakpoint is hit; a traced job is several times slower than a free one."""
+"""Seconds until a breakpoint is hit; tracing makes the job several times slower."""
 HOLD = 0.5
-"""Seconds over which the stopped job is watched: as long as it needs for ten epochs when it runs."""
+"""Seconds for which the stopped job is observed; a running one computes ten epochs in that time."""
 
 CUTS = 5
-"""How often the tunnel is cut while the job stands at its breakpoint."""
+"""Number of cuts of the tunnel while the job is stopped at its breakpoint."""
 
 _CALL = "activations, probability = forward(model, x, y)"
 _AFTER_CALL = "loss -= math.log("
@@ -37,37 +37,39 @@ _LAST_LINE_OF_STEP = "return loss / len(batch)"
 
 
 class Job(Protocol):
-    """What the story must know of the job: its output and its end."""
+    """The job's output and its exit status."""
 
     def lines(self) -> list[str]:
-        """Return what it has printed so far."""
+        """Return the lines that it has printed so far."""
 
     async def wait(self, *, within: float | None = None) -> int:
-        """Return its exit status once it has ended."""
+        """Wait until it has exited, and return its exit status."""
 
 
 @dataclass
-class Session:
-    """What the steps hand on to each other."""
+class Context:
+    """State that the steps share."""
 
     client: DapClient
     sample: Sample
     job: Job
     condition: str
     cut: Callable[[], int] | None = None
-    """Ends every connection between client and relay, and returns how many there were."""
+    """Closes every connection between client and relay, and returns their number."""
     thread: int = 0
+    """Id of the stopped thread."""
     frame: int = 0
+    """Id of its innermost frame."""
 
-    async def set_breakpoint(self, code: str, **how: str) -> int:
-        """Make this the only breakpoint of the script, and return its line."""
+    async def set_breakpoint(self, code: str, **options: str) -> int:
+        """Set the only breakpoint of the script, at the line with `code`, and return the line number."""
         line = self.sample.line_of(code)
-        taken = await self.client.set_breakpoints(str(self.sample.script), [{"line": line, **how}])
-        expect(f"whether the breakpoint in line {line} is accepted", [True], [one.get("verified") for one in taken])
+        results = await self.client.set_breakpoints(str(self.sample.script), [{"line": line, **options}])
+        expect(f"whether the breakpoint in line {line} is accepted", [True], [one.get("verified") for one in results])
         return line
 
-    async def arrive(self, reason: str, code: str, function: str) -> str:
-        """Wait until the job stops for this reason at this code, and return the place."""
+    async def wait_for_stop(self, reason: str, code: str, function: str) -> str:
+        """Wait until the job stops, check the reason and the place of the stop, and return the place as text."""
         event = await self.client.wait_for_event("stopped", "terminated", within=STOP_TIMEOUT)
         line = self.sample.line_of(code)
         if event["event"] == "terminated":
@@ -82,160 +84,161 @@ class Session:
         return f"{function}, train.py:{line}"
 
     async def evaluate(self, expression: str) -> str:
-        """Return the text of an expression's value in the frame where the job stands."""
+        """Return the text of an expression's value in the innermost frame."""
         arguments = {"expression": expression, "frameId": self.frame, "context": "watch"}
         return str((await self.client.request("evaluate", arguments))["result"])
 
 
-async def attach(session: Session) -> str:
+async def attach(context: Context) -> str:
     """Attach as an editor does, with a conditional breakpoint and the path mapping of launch.json."""
-    line = session.sample.line_of(_CALL)
-    script = str(session.sample.script)
-    mapping = {"localRoot": str(session.sample.directory), "remoteRoot": "."}
-    wanted = {script: [{"line": line, "condition": session.condition}]}
-    taken = await session.client.attach(wanted, within=ATTACH_TIMEOUT, pathMappings=[mapping], justMyCode=False)
-    expect(f"whether the breakpoint in line {line} is accepted", True, taken[script][0].get("verified"))
-    return f"attached, with a breakpoint at train.py:{line} if {session.condition}"
+    line = context.sample.line_of(_CALL)
+    script = str(context.sample.script)
+    mapping = {"localRoot": str(context.sample.directory), "remoteRoot": "."}
+    breakpoints = {script: [{"line": line, "condition": context.condition}]}
+    results = await context.client.attach(breakpoints, within=ATTACH_TIMEOUT, pathMappings=[mapping], justMyCode=False)
+    expect(f"whether the breakpoint in line {line} is accepted", True, results[script][0].get("verified"))
+    return f"attached, with a breakpoint at train.py:{line} if {context.condition}"
 
 
-async def hit_breakpoint(session: Session) -> str:
-    """Stop at the breakpoint, when its condition holds."""
-    place = await session.arrive("breakpoint", _CALL, "train_step")
-    expect(f"the condition {session.condition}", "True", await session.evaluate(session.condition))
+async def hit_breakpoint(context: Context) -> str:
+    """Wait for the stop at the breakpoint, and check that its condition is true."""
+    place = await context.wait_for_stop("breakpoint", _CALL, "train_step")
+    expect(f"the condition {context.condition}", "True", await context.evaluate(context.condition))
     return f"stopped in {place}, in the source on this machine"
 
 
-async def look_at_variables(session: Session) -> str:
+async def read_variables(context: Context) -> str:
     """Read the local variables of the frame."""
-    scopes = await session.client.request("scopes", {"frameId": session.frame})
+    scopes = await context.client.request("scopes", {"frameId": context.frame})
     reference = scopes["scopes"][0]["variablesReference"]
-    body = await session.client.request("variables", {"variablesReference": reference})
+    body = await context.client.request("variables", {"variablesReference": reference})
     values = {variable["name"]: variable["value"] for variable in body["variables"]}
     missing = {"model", "batch", "epoch", "x", "y", "label"} - values.keys()
-    expect("the variables that are missing", set(), missing)
+    expect("the set of missing variables", set(), missing)
     return (
         f"variables: epoch = {values['epoch']}, x = {values['x'][:7]}, y = {values['y'][:7]}, label = {values['label']}"
     )
 
 
-async def see_it_stand_still(session: Session) -> str:
-    """Watch the job for a moment: it must not get on."""
+async def verify_stop(context: Context) -> str:
+    """Observe the job for a moment, and check that it neither prints nor computes anything."""
 
-    async def look() -> tuple[list[str], str]:
-        return session.job.lines(), await session.evaluate("(epoch, x, y)")
+    async def progress() -> tuple[list[str], str]:
+        return context.job.lines(), await context.evaluate("(epoch, x, y)")
 
-    before = await look()
+    before = await progress()
     await asyncio.sleep(HOLD)
-    expect("what the stopped job has printed and computed", before, await look())
+    expect("what the stopped job has printed and computed", before, await progress())
     printed = before[0]
-    return f"the job stands still: {HOLD:g} s later its last line of output is still '{printed[-1]}'"
+    return f"the job is stopped: {HOLD:g} s later its last line of output is still '{printed[-1]}'"
 
 
-async def survive_cuts(session: Session) -> str:
-    """Cut the tunnel again and again: the job must stand where it stood, and answer."""
-    where, cut = "(epoch, x, y)", session.cut or (lambda: 0)
-    before, slowest = await session.evaluate(where), 0.0
+async def survive_cuts(context: Context) -> str:
+    """Cut the tunnel several times, and check that the job stays stopped and still responds."""
+    expression, cut = "(epoch, x, y)", context.cut or (lambda: 0)
+    before, slowest = await context.evaluate(expression), 0.0
     for _ in range(CUTS):
         expect("whether there is a connection to cut", True, cut() > 0)
         started = time.monotonic()
-        expect("what the job has computed after a cut", before, await session.evaluate(where))
+        expect("what the job has computed after a cut", before, await context.evaluate(expression))
         slowest = max(slowest, time.monotonic() - started)
     cut()
     return (
-        f"cut the tunnel {CUTS} times: the job still stands there, and answered again after {slowest:.2f} s at most; "
+        f"cut the tunnel {CUTS} times: the job is still stopped there and responded after at most {slowest:.2f} s; "
         "cut it once more"
     )
 
 
-async def step_into(session: Session) -> str:
-    """Step into the function that is called where the job stands."""
-    await session.client.request("stepIn", {"threadId": session.thread})
-    return f"stepped into {await session.arrive('step', _CALLEE, 'forward')}"
+async def step_into(context: Context) -> str:
+    """Step into the function that the current line calls."""
+    await context.client.request("stepIn", {"threadId": context.thread})
+    return f"stepped into {await context.wait_for_stop('step', _CALLEE, 'forward')}"
 
 
-async def step_out(session: Session) -> str:
-    """Step out of it, and over the rest of the calling line."""
-    await session.client.request("stepOut", {"threadId": session.thread})
-    await session.arrive("step", _CALL, "train_step")
-    await session.client.request("next", {"threadId": session.thread})
-    return f"stepped out and over, to {await session.arrive('step', _AFTER_CALL, 'train_step')}"
+async def step_out(context: Context) -> str:
+    """Step out of that function, and over the rest of the calling line."""
+    await context.client.request("stepOut", {"threadId": context.thread})
+    await context.wait_for_stop("step", _CALL, "train_step")
+    await context.client.request("next", {"threadId": context.thread})
+    return f"stepped out and over, to {await context.wait_for_stop('step', _AFTER_CALL, 'train_step')}"
 
 
-async def evaluate_expression(session: Session) -> str:
-    """Let the job compute something that it does not print."""
+async def evaluate_expression(context: Context) -> str:
+    """Evaluate an expression whose value the job does not print."""
     expression = "sum(label for _, _, label in batch), len(batch)"
-    inside, size = (await session.evaluate(expression)).strip("()").split(", ")
+    inside, size = (await context.evaluate(expression)).strip("()").split(", ")
     expect("the size of the batch", "20", size)
-    expect("whether the batch has as many labels inside the circle as fit", True, 0 <= int(inside) <= int(size))
-    return f"evaluated on the node: {inside} of the {size} points of this batch lie inside the circle"
+    expect("whether the number of labels inside the circle is possible", True, 0 <= int(inside) <= int(size))
+    return f"evaluated on the node: {inside} of the {size} points of this batch are inside the circle"
 
 
-async def use_logpoint(session: Session) -> str:
-    """Replace the breakpoint by a logpoint, continue, and read what it logs while the job runs."""
+async def use_logpoint(context: Context) -> str:
+    """Replace the breakpoint with a logpoint, continue, and receive its output while the job runs."""
     message = "logpoint in epoch {epoch}: loss {loss / len(batch)}"
-    line = await session.set_breakpoint(_LAST_LINE_OF_STEP, condition="epoch == 5", logMessage=message)
-    await session.client.request("continue", {"threadId": session.thread})
-    event = await session.client.wait_for_event(
+    line = await context.set_breakpoint(_LAST_LINE_OF_STEP, condition="epoch == 5", logMessage=message)
+    await context.client.request("continue", {"threadId": context.thread})
+    event = await context.client.wait_for_event(
         "output", matching=lambda body: "logpoint in epoch 5: loss 0." in body.get("output", ""), within=STOP_TIMEOUT
     )
-    return f"continued, with a logpoint at train.py:{line} that says '{event['body']['output'].strip()[:36]}...'"
+    return f"continued, with a logpoint at train.py:{line} that prints '{event['body']['output'].strip()[:36]}...'"
 
 
-async def detach(session: Session) -> str:
-    """Leave the job to itself."""
-    await session.client.request("disconnect", {"terminateDebuggee": False})
-    await session.client.close()
-    return f"detached after '{session.job.lines()[-1]}'"
+async def detach(context: Context) -> str:
+    """Detach from the job without terminating it."""
+    await context.client.request("disconnect", {"terminateDebuggee": False})
+    await context.client.close()
+    return f"detached after '{context.job.lines()[-1]}'"
 
 
-async def see_it_finish(session: Session) -> str:
-    """Wait for the job's own, successful end."""
-    status = await session.job.wait(within=STOP_TIMEOUT)
+async def wait_for_exit(context: Context) -> str:
+    """Wait until the job has ended, and check that it was successful."""
+    status = await context.job.wait(within=STOP_TIMEOUT)
     expect("the exit status of the job", 0, status)
-    last = session.job.lines()[-1]
+    last = context.job.lines()[-1]
     expect("the first word of the job's last line", "done:", last.split()[0])
-    return f"the job went on by itself and ended with status {status}: '{last}'"
+    return f"the job continued on its own and ended with status {status}: '{last}'"
 
 
-STEPS: tuple[Callable[[Session], Awaitable[str]], ...] = (
+STEPS: tuple[Callable[[Context], Awaitable[str]], ...] = (
     attach,
     hit_breakpoint,
-    look_at_variables,
-    see_it_stand_still,
+    read_variables,
+    verify_stop,
     survive_cuts,
     step_into,
     step_out,
     evaluate_expression,
     use_logpoint,
     detach,
-    see_it_finish,
+    wait_for_exit,
 )
 
 
-async def tell(
+async def run_walkthrough(
     port: int,
     sample: Sample,
     job: Job,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     condition: str = BREAKPOINT_CONDITION,
     *,
     cut: Callable[[], int] | None = None,
 ) -> None:
-    """Debug the job behind 127.0.0.1:`port`, and say what each step did.
+    """Debug the job behind 127.0.0.1:`port`, and report each step.
 
     Args:
-        port: Where an editor would attach.
+        port: The local port that an editor would attach to.
         sample: The source on this machine.
-        job: The job that runs a copy of it.
-        say: Takes one sentence per step.
-        condition: Of the breakpoint in `train_step`.
-        cut: Ends every connection between client and relay; if given, the story does so at the breakpoint.
+        job: The job that runs a copy of the source.
+        report: Receives one sentence per step.
+        condition: Condition of the breakpoint in `train_step`.
+        cut: Closes every connection between client and relay; if given, the tunnel is cut at the breakpoint.
 
     Raises:
-        RelayDebugError: a step failed; DemoFailed if something answered, and not as it should.
+        DemoFailed: the debugger or the job did not behave as expected.
+        RelayDebugError: a step failed for another reason.
     """
     async with await DapClient.connect(LOCAL_HOST, port) as client:
-        session = Session(client, sample, job, condition, cut)
+        context = Context(client, sample, job, condition, cut)
         for step in STEPS:
             if step is not survive_cuts or cut is not None:
-                say(await step(session))
+                report(await step(context))

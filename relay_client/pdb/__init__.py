@@ -1,10 +1,10 @@
-"""`relay-client pdb`: a terminal debugger with the commands of pdb, for a job that is somewhere else.
+"""`relay-client pdb`: a terminal debugger with the commands of pdb, for a remote job.
 
-It speaks DAP to the debugpy in the job, as an editor does; `run_pdb` is the way in. The prompt lives in the main
-thread, where Ctrl-C arrives; everything else in an asyncio loop in a thread of its own. Leaving it, in whatever way,
-lets the job run on.
+It speaks DAP to debugpy in the job, as an editor does. `run_pdb` is the entry point. The prompt runs in the main
+thread, which receives Ctrl-C; everything else runs in an asyncio loop in another thread. However the debugger exits,
+the job continues.
 """
 
-from relay_client.pdb.prompt import Reached, local_session, run_pdb
+from relay_client.pdb.prompt import DebugConnection, local_session, run_pdb
 
-__all__ = ["Reached", "local_session", "run_pdb"]
+__all__ = ["DebugConnection", "local_session", "run_pdb"]

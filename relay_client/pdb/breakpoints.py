@@ -1,7 +1,7 @@
-"""Breakpoints with numbers, as pdb has them, and the grammar of its `break` command.
+"""Numbered breakpoints, as in pdb, and the grammar of its `break` command.
 
 b                       list all
-b 12                    line 12 of the file that is looked at
+b 12                    line 12 of the file of the selected frame
 b train.py:12           also: src/train.py:12, /mnt/code/train.py:12
 b train_step            the first line of a function, by any expression that names it
 b 12, epoch == 3        with a condition
@@ -10,37 +10,38 @@ b 12, epoch == 3        with a condition
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from relay_client.pdb.session import Session
 from relay_core.dap.messages import Body
 
-__all__ = ["Breakpoint", "Breakpoints", "Wanted", "parse_wanted"]
+__all__ = ["Breakpoint", "BreakpointSpec", "Breakpoints", "parse_spec"]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What was typed."""
+class BreakpointSpec:
+    """Location and condition of a breakpoint, as typed."""
 
     file: str
-    """"" for the file that is looked at."""
+    """"" for the file of the selected frame."""
     line: int
-    """0 if a function is meant."""
+    """0 if `function` is the location."""
     function: str
     condition: str
 
 
-def parse_wanted(text: str) -> Wanted:
-    """Read the argument of `break`."""
-    place, _, condition = (part.strip() for part in text.partition(","))
-    if match := re.fullmatch(r"(?:(.+):)?\s*(\d+)", place):
-        return Wanted((match[1] or "").strip(), int(match[2]), "", condition)
-    return Wanted("", 0, place, condition)
+def parse_spec(text: str) -> BreakpointSpec:
+    """Parse the argument of `break`."""
+    location, _, condition = (part.strip() for part in text.partition(","))
+    if match := re.fullmatch(r"(?:(.+):)?\s*(\d+)", location):
+        return BreakpointSpec((match[1] or "").strip(), int(match[2]), "", condition)
+    return BreakpointSpec("", 0, location, condition)
 
 
 @dataclass
 class Breakpoint:
-    """One breakpoint; `id` is the adapter's, and `trouble` its reason for not taking it."""
+    """One breakpoint; `id` is the adapter's id, `problem` the adapter's reason for not setting it."""
 
     number: int
     path: str
@@ -48,23 +49,23 @@ class Breakpoint:
     condition: str = ""
     temporary: bool = False
     id: int = -1
-    trouble: str = ""
+    problem: str = ""
 
     def __str__(self) -> str:
         kind = "Temporary breakpoint" if self.temporary else "Breakpoint"
         condition = f" if {self.condition}" if self.condition else ""
-        trouble = f" (not set: {self.trouble})" if self.trouble else ""
-        return f"{kind} {self.number} at {self.path}:{self.line}{condition}{trouble}"
+        problem = f" (not set: {self.problem})" if self.problem else ""
+        return f"{kind} {self.number} at {self.path}:{self.line}{condition}{problem}"
 
     def as_dap(self) -> Body:
-        """Return the SourceBreakpoint."""
+        """Return the SourceBreakpoint of DAP."""
         return {"line": self.line, **({"condition": self.condition} if self.condition else {})}
 
-    def take(self, answer: Body) -> None:
-        """Learn from the adapter's answer where it was set, if at all."""
-        self.id = int(answer.get("id", -1))
-        self.line = int(answer.get("line", self.line))
-        self.trouble = "" if answer.get("verified") else str(answer.get("message") or "no reason given")
+    def update(self, result: Body) -> None:
+        """Take id, line and problem from the adapter's Breakpoint."""
+        self.id = int(result.get("id", -1))
+        self.line = int(result.get("line", self.line))
+        self.problem = "" if result.get("verified") else str(result.get("message") or "no reason given")
 
 
 class Breakpoints:
@@ -78,58 +79,63 @@ class Breakpoints:
     def __repr__(self) -> str:
         return f"<Breakpoints {[f'{one.path}:{one.line}' for one in self.all]}>"
 
-    def note(self, path: str, line: int, condition: str = "", *, temporary: bool = False) -> Breakpoint:
-        """Number a breakpoint that the adapter does not know yet."""
+    def add(self, path: str, line: int, condition: str = "", *, temporary: bool = False) -> Breakpoint:
+        """Add and number a breakpoint without sending it to the adapter."""
         self._count += 1
-        noted = Breakpoint(self._count, path, line, condition, temporary)
-        self.all.append(noted)
-        return noted
+        added = Breakpoint(self._count, path, line, condition, temporary)
+        self.all.append(added)
+        return added
 
     def by_path(self) -> dict[str, list[Breakpoint]]:
-        """Return what belongs together in one request."""
+        """Return the breakpoints of each file; DAP sets those of a file with one request."""
         paths: dict[str, list[Breakpoint]] = {}
         for one in self.all:
             paths.setdefault(one.path, []).append(one)
         return paths
 
-    async def place(self, path: str, line: int, condition: str = "", *, temporary: bool = False) -> Breakpoint:
-        """Set a breakpoint; one that cannot be set says why, and does not stay."""
-        found = self.note(path, line, condition, temporary=temporary)
+    async def set(self, path: str, line: int, condition: str = "", *, temporary: bool = False) -> Breakpoint:
+        """Set a breakpoint; if the adapter does not set it, its `problem` is the reason, and it is removed."""
+        added = self.add(path, line, condition, temporary=temporary)
         await self._send(path)
-        if found.trouble:
-            self.all.remove(found)
-        return found
+        if added.problem:
+            self.all.remove(added)
+        return added
 
-    async def clear(self, numbers: set[int]) -> list[Breakpoint]:
-        """Remove breakpoints by number."""
-        gone = [one for one in self.all if one.number in numbers]
+    async def clear(self, numbers: Collection[int]) -> list[Breakpoint]:
+        """Remove breakpoints by number, and return them."""
+        removed = [one for one in self.all if one.number in numbers]
         self.all = [one for one in self.all if one.number not in numbers]
-        for path in {one.path for one in gone}:
+        for path in {one.path for one in removed}:
             await self._send(path)
-        return gone
+        return removed
 
     async def clear_hit(self, ids: list[int]) -> None:
-        """Remove the temporary ones among those that have been hit, by the adapter's ids."""
+        """Remove temporary breakpoints that have been hit.
+
+        Args:
+            ids: The adapter's ids of the breakpoints that have been hit.
+        """
         await self.clear({one.number for one in self.all if one.temporary and one.id in ids})
 
     async def run_until(self, path: str, lines: range) -> None:
-        """Let the job run to one of these lines of the frame's function, or until the function returns."""
-        there = [one for one in self.all if one.path == path]
+        """Run to one of these lines of the selected frame's function, or until the function returns."""
+        own = [one for one in self.all if one.path == path]
         extra = [{"line": line} for line in lines]
         source = {"path": path}
         await self._session.request(
-            "setBreakpoints", source=source, breakpoints=[*(one.as_dap() for one in there), *extra]
+            "setBreakpoints", source=source, breakpoints=[*(one.as_dap() for one in own), *extra]
         )
         try:
             await self._session.resume("stepOut")
         finally:
-            if not self._session.over:
+            if not self._session.end_reason:
                 await self._send(path)
 
     async def _send(self, path: str) -> None:
-        here = [one for one in self.all if one.path == path]
+        """Set the breakpoints of one file, and update them from the response."""
+        own = [one for one in self.all if one.path == path]
         body = await self._session.request(
-            "setBreakpoints", source={"path": path}, breakpoints=[one.as_dap() for one in here]
+            "setBreakpoints", source={"path": path}, breakpoints=[one.as_dap() for one in own]
         )
-        for one, answer in zip(here, body.get("breakpoints", []), strict=False):
-            one.take(answer)
+        for one, result in zip(own, body.get("breakpoints", []), strict=False):
+            one.update(result)

@@ -1,6 +1,7 @@
-"""Child processes that a job offers to its debugger: each waits for a session of its own, and is let go by one.
+"""Release of child processes that wait for a debug session of their own.
 
-debugpy announces them where the job was started with `--debug-follow-children`, and a prompt is for one process.
+With `--debug-follow-children` debugpy makes each child process of a job wait for a session. The prompt debugs one
+process only, so each child is attached to and detached from at once.
 """
 
 from __future__ import annotations
@@ -11,22 +12,22 @@ from collections.abc import Awaitable, Callable
 from relay_client.dap.client import DapClient
 from relay_core.errors import RelayDebugError
 
-__all__ = ["Connect", "let_go"]
+__all__ = ["Connect", "release_child"]
 
-PATIENCE = 30.0
-"""Seconds for each answer of a child; it has nothing else to do."""
+RESPONSE_TIMEOUT = 30.0
+"""Seconds for each response of a child; while it waits for a session it does nothing else."""
 
 Connect = Callable[[], Awaitable[DapClient]]
-"""Opens another connection to the job's debug adapter."""
+"""Opens a new connection to the job's debug adapter."""
 
 logger = logging.getLogger(__name__)
 
 
-async def let_go(connect: Connect, pid: int) -> None:
-    """Let a child process run, without a debugger."""
+async def release_child(connect: Connect, pid: int) -> None:
+    """Let a waiting child process continue without a debugger."""
     try:
         async with await connect() as client:
-            await client.attach({}, exceptions=[], within=PATIENCE, subProcessId=pid)
-            await client.request("disconnect", {"terminateDebuggee": False}, within=PATIENCE)
-    except RelayDebugError as error:  # it has ended, or the job has
-        logger.debug("process %d was not let go: %s", pid, error)
+            await client.attach({}, exceptions=[], within=RESPONSE_TIMEOUT, subProcessId=pid)
+            await client.request("disconnect", {"terminateDebuggee": False}, within=RESPONSE_TIMEOUT)
+    except RelayDebugError as error:  # the child or the job has ended
+        logger.debug("process %d was not released: %s", pid, error)

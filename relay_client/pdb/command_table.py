@@ -1,7 +1,7 @@
-"""The table of commands, and how a line that was typed finds its own.
+"""The table of commands, and the parsing and execution of command lines.
 
-A line whose first word is no command is Python, evaluated in the frame that is looked at; so is `n = 5`, and whatever
-stands behind a `!`.
+A line whose first word is not a command is Python code, executed in the selected frame. So are an assignment to the
+name of a command, such as `n = 5`, and everything after a `!`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Action = Callable[[Debugger, str], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Command:
-    """One command; its help is the first line of the function's docstring."""
+    """One command; its help text is the first line of the function's docstring."""
 
     names: tuple[str, ...]
     argument: str
@@ -29,24 +29,29 @@ class Command:
 
     @property
     def usage(self) -> str:
-        """How it is written."""
+        """Its names and arguments."""
         return f"{', '.join(self.names)} {self.argument}".rstrip()
 
     @property
     def help(self) -> str:
-        """What it does."""
+        """Its description in one line."""
         return (self.run.__doc__ or "").splitlines()[0]
 
 
 COMMANDS: dict[str, Command] = {}
-"""By each name."""
+"""The commands by name; one with several names is listed under each."""
 
 _ASSIGNMENT = re.compile(r"(?:[-+*/%&|^@]|//|\*\*|<<|>>)?=(?!=)|:(?!\s*\d)")
-"""What follows a name that gets a value."""
+"""Start of the text after a name to which a value is assigned, or that gets a type annotation."""
 
 
 def command(*names: str, argument: str = "") -> Callable[[Action], Action]:
-    """Put a function into the table; it takes what stands behind the command's name."""
+    """Return a decorator that adds a function to the table.
+
+    Args:
+        names: The names of the command; the first is the shortest.
+        argument: Placeholder of the argument in the help text.
+    """
 
     def register(run: Action) -> Action:
         COMMANDS.update(dict.fromkeys(names, Command(names, argument, run)))
@@ -56,7 +61,7 @@ def command(*names: str, argument: str = "") -> Callable[[Action], Action]:
 
 
 def split(line: str) -> tuple[str, str]:
-    """Return the command and the argument of a line; for Python, "" and the whole."""
+    """Return the command and the argument of a line; for Python code, "" and the code."""
     line = line.strip()
     if line.startswith("!"):
         return "", line[1:].strip()
@@ -71,7 +76,7 @@ def split(line: str) -> tuple[str, str]:
 
 
 async def execute(debugger: Debugger, line: str) -> None:
-    """Do what a line says; what goes wrong is shown."""
+    """Execute a line; show the error if it fails."""
     name, argument = split(line)
     try:
         if name:
@@ -79,7 +84,7 @@ async def execute(debugger: Debugger, line: str) -> None:
         elif argument:
             await _run_python(debugger, argument)
     except RelayDebugError as error:
-        debugger.screen.show(f"*** {_complaint(error)}")
+        debugger.screen.show(f"*** {_error_line(error)}")
 
 
 async def _run_python(debugger: Debugger, code: str) -> None:
@@ -88,7 +93,7 @@ async def _run_python(debugger: Debugger, code: str) -> None:
         debugger.screen.show(result)
 
 
-def _complaint(error: RelayDebugError) -> str:
-    """Return the line that matters: of an exception in the job the last one."""
+def _error_line(error: RelayDebugError) -> str:
+    """Return the error as one line; for an exception in the job, the last line of its traceback."""
     reason = error.reason.strip() if isinstance(error, RequestFailed) else ""
     return reason.splitlines()[-1] if reason else str(error)

@@ -1,4 +1,4 @@
-"""What the commands work on: a session, its breakpoints, the job's source, and the screen."""
+"""The debugger behind the commands: a debug session with its breakpoints, the job's source, and the screen."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import functools
 import posixpath
 
 from relay_client.dap.client import DapClient, RequestFailed
-from relay_client.pdb.breakpoints import Breakpoints, parse_wanted
-from relay_client.pdb.child_processes import Connect, let_go
+from relay_client.pdb.breakpoints import Breakpoints, parse_spec
+from relay_client.pdb.child_processes import Connect, release_child
 from relay_client.pdb.screen import Screen
 from relay_client.pdb.session import Frame, NotStopped, Session
 from relay_client.pdb.source import Source
 from relay_core.errors import RelayDebugError, UsageError
 
-__all__ = ["PAUSE_PATIENCE", "Debugger"]
+__all__ = ["PAUSE_TIMEOUT", "Debugger"]
 
-PAUSE_PATIENCE = 2.0
+PAUSE_TIMEOUT = 2.0
 """Seconds for a pause: Python code stops within milliseconds, and a tunnel adds its round trips."""
-CRASH_PATIENCE = 15.0
-"""Seconds for a held crash to show itself; the process that is held looks for its debugger now and then."""
+CRASH_TIMEOUT = 15.0
+"""Seconds for the `stopped` event of a held crash; the held process polls for its debugger."""
 
-MAX_OWN_STEPS = 8
-"""Lines that are not hidden, between what waits for a debugger and the job's own code; there should be none."""
+MAX_AGENT_STEPS = 8
+"""Steps out of relay_agent's waiting function to the job's own code. Its lines are hidden, so one should suffice."""
 
-_IS_IN_OWN_CODE = (
+_IS_IN_AGENT_CODE = (
     "any('/relay_agent/' in file and '/pydevd_patches/' not in file and '/prefetch/' not in file for file in"
     " (frame.f_code.co_filename for frame, _ in __import__('traceback').walk_stack(None)))"
 )
-"""Our patches of pydevd, and prefetching, may be what evaluates this expression: their frames do not count."""
+"""Ignores the frames of relay_agent's pydevd patches and of prefetching, which may be evaluating this expression."""
 _FIND_MODULE = (
     "next((m.__file__ for m in list(__import__('sys').modules.values())"
     " if (getattr(m, '__file__', None) or '').endswith({suffix!r})), '')"
@@ -45,21 +45,21 @@ class Debugger:
     """One debug session at a prompt; an async context manager.
 
     Args:
-        client: Connected, and not yet attached.
+        client: Connected, but not yet attached.
         connect: Opens another connection to the same adapter.
-        screen: Where everything is shown.
-        cwd: The job's working directory, which names of files may be relative to; "" if it is not known.
+        screen: Shows the output of the debugger and of the job.
+        cwd: The job's working directory, for relative file names; "" if unknown.
     """
 
     def __init__(self, client: DapClient, connect: Connect, screen: Screen, *, cwd: str = "") -> None:
         self.screen = screen
-        self.session = Session(client, screen.show_output, self.arrive, functools.partial(let_go, connect))
+        self.session = Session(client, screen.show_output, self.show_stop, functools.partial(release_child, connect))
         self.breakpoints = Breakpoints(self.session)
         self.source = Source(self.session.value)
         self.listed = 0
-        """The last line that `list` has shown; 0 after every move."""
-        self.left = False
-        """Whether the user wants to leave."""
+        """The last line that `list` has shown; 0 after every step and frame change."""
+        self.quit_requested = False
+        """Whether the user has entered `quit`."""
         self._cwd = cwd
 
     def __repr__(self) -> str:
@@ -73,74 +73,74 @@ class Debugger:
         await self.session.__aexit__(*exc_info)
 
     async def begin(self, *, stop: bool, crashed: bool, breakpoints: list[str]) -> None:
-        """Attach, and show where the job stands; without `stop`, when it comes to a breakpoint.
+        """Attach, and show where the job is stopped; without `stop`, wait until it stops at a breakpoint.
 
         Args:
-            stop: Pause it.
-            crashed: It is held at an exception, and shows it by itself.
+            stop: Pause the job.
+            crashed: The job is held at an exception, and stops there once a debugger is attached.
             breakpoints: Arguments of the command `break`, with file and line.
 
         Raises:
-            UsageError: a breakpoint is not understood.
-            RelayDebugError: the job cannot be attached to.
+            UsageError: a breakpoint is invalid.
+            RelayDebugError: attaching failed.
         """
         for text in breakpoints:
-            wanted = parse_wanted(text)
-            if not wanted.line or not wanted.file:
-                raise UsageError(f"the breakpoint '{text}' is not understood", hint="write it as train.py:12")
-            self.breakpoints.note(self._from_cwd(wanted.file), wanted.line, wanted.condition)
-        paths = self.breakpoints.by_path()
-        wanted_by_path = {path: [one.as_dap() for one in here] for path, here in paths.items()}
-        taken = await self.session.attach(wanted_by_path, pause=stop and not crashed)
-        for path, here in paths.items():
-            for one, answer in zip(here, taken[path], strict=False):
-                one.take(answer)
+            spec = parse_spec(text)
+            if not spec.line or not spec.file:
+                raise UsageError(f"invalid breakpoint: '{text}'", hint="write it as train.py:12")
+            self.breakpoints.add(self._from_cwd(spec.file), spec.line, spec.condition)
+        by_path = self.breakpoints.by_path()
+        dap_by_path = {path: [one.as_dap() for one in here] for path, here in by_path.items()}
+        results = await self.session.attach(dap_by_path, pause=stop and not crashed)
+        for path, here in by_path.items():
+            for one, result in zip(here, results[path], strict=False):
+                one.update(result)
                 self.screen.show(str(one))
-        if crashed and not await self.session.wait(CRASH_PATIENCE):
-            self.screen.show("the exception has not shown itself; pausing instead")
-            await self.session.halt(PAUSE_PATIENCE)
-        stands = await self.session.wait(PAUSE_PATIENCE if stop or crashed else None)
-        if stands and await self._leave_own_code():
-            await self.arrive()
+        if crashed and not await self.session.wait(CRASH_TIMEOUT):
+            self.screen.show("the job has not stopped at the exception; pausing it instead")
+            await self.session.pause_and_wait(PAUSE_TIMEOUT)
+        stopped = await self.session.wait(PAUSE_TIMEOUT if stop or crashed else None)
+        if stopped and await self._leave_agent_code():
+            await self.show_stop()
         else:
-            await self.show_busy()
+            await self.show_still_running()
 
-    async def _leave_own_code(self) -> bool:
-        """Let a job that has waited for its debugger return from that wait; False if it does not."""
-        for _ in range(MAX_OWN_STEPS):
-            if self.session.over or not await self._stands_in_own_code():
+    async def _leave_agent_code(self) -> bool:
+        """Step out of relay_agent's code, in which a job waits for its debugger; return False if it does not stop."""
+        for _ in range(MAX_AGENT_STEPS):
+            if self.session.end_reason or not await self._is_in_agent_code():
                 break
-            if not await self.session.resume("stepIn", PAUSE_PATIENCE):  # to the next line that is not hidden
+            if not await self.session.resume("stepIn", PAUSE_TIMEOUT):  # to the next line that is not hidden
                 return False
         return True
 
-    async def _stands_in_own_code(self) -> bool:
-        """Whether the job is in what waits for its debugger; debugpy hides that, and there may be nothing else yet."""
-        await self.session.look()
+    async def _is_in_agent_code(self) -> bool:
+        """Whether the job is stopped in relay_agent's code; debugpy hides its frames, so the stack may be empty."""
+        await self.session.select_stopped_thread()
         if self.session.reason.get("reason") == "exception":
             return False
-        with contextlib.suppress(RequestFailed):  # it is in C code
-            return not self.session.frames or await self.session.evaluate(_IS_IN_OWN_CODE) == "True"
+        with contextlib.suppress(RequestFailed):  # the thread is in C code
+            return not self.session.frames or await self.session.evaluate(_IS_IN_AGENT_CODE) == "True"
         return False
 
-    async def arrive(self) -> None:
+    async def show_stop(self) -> None:
         """Show where the job has stopped, or how it has ended."""
-        if self.session.over:
-            self.screen.show(self.session.over)
+        if self.session.end_reason:
+            self.screen.show(self.session.end_reason)
             return
         try:
-            await self._arrive()
-        except RelayDebugError as error:  # it went on, or ended, meanwhile
+            await self._show_stop()
+        except RelayDebugError as error:  # meanwhile the job has continued or ended
             self.screen.show(f"*** {error.sentence}")
 
-    async def _arrive(self) -> None:
+    async def _show_stop(self) -> None:
         session = self.session
-        await session.look()
+        await session.select_stopped_thread()
         self.listed = 0
         await self.breakpoints.clear_hit(session.reason.get("hitBreakpointIds", []))
         if session.reason.get("reason") == "exception":
             info = await session.request("exceptionInfo", threadId=session.thread)
-            kind = str(info.get("exceptionId", "exception")).split()[0]  # a note about other frames follows
+            kind = str(info.get("exceptionId", "exception")).split()[0]  # without debugpy's note about other frames
             self.screen.show(f"*** {kind}: {info.get('description')}")
         name = (await session.threads()).get(session.thread, "")
         if name != "MainThread":
@@ -148,14 +148,14 @@ class Debugger:
         await self.show_place()
 
     async def show_place(self) -> None:
-        """Show the frame that is looked at, and its line."""
+        """Show the selected frame and its source line."""
         frame = self.session.frame
         self.screen.show("\n".join(await self.describe([frame])))
 
-    async def show_busy(self) -> None:
-        """Say that the job does not stop, and where it is."""
+    async def show_still_running(self) -> None:
+        """Show that a pause has not taken effect yet, and the innermost frame of the main thread."""
         self.screen.show(
-            "the job is in C code and stops when it comes back to Python; 'c' waits for that, 'w' shows where"
+            "the job is in C code and stops when it returns to Python; 'c' waits for that, 'w' shows the stack"
         )
         try:
             frames = (await self.session.main_stack())[:1]
@@ -164,7 +164,7 @@ class Debugger:
             self.screen.show(f"*** {error.sentence}")
 
     async def describe(self, frames: list[Frame], current: int = 0) -> list[str]:
-        """Return the lines that show frames, the one with index `current` marked."""
+        """Return the frames and their source lines as text; the frame with index `current` is marked."""
         code = await self.source.lines([(frame.path, frame.line) for frame in frames])
         return [
             f"{'>' if number == current else ' '} {frame.place}" + (f"\n-> {line}" if line else "")
@@ -172,29 +172,29 @@ class Debugger:
         ]
 
     async def find(self, text: str) -> tuple[str, int, str]:
-        """Return the path, line and condition that an argument of `break` means.
+        """Return path, line and condition for an argument of `break`.
 
         Raises:
-            RelayDebugError: there is no such place.
+            RelayDebugError: the location does not exist.
         """
-        wanted = parse_wanted(text)
-        if wanted.function:
-            return (*await self._find_function(wanted.function), wanted.condition)
-        return await self._find_file(wanted.file), wanted.line, wanted.condition
+        spec = parse_spec(text)
+        if spec.function:
+            return (*await self._find_function(spec.function), spec.condition)
+        return await self._find_file(spec.file), spec.line, spec.condition
 
     async def _find_function(self, function: str) -> tuple[str, int]:
         try:
             found = await self.session.value(_FIND_FUNCTION.format(function=function))
         except RequestFailed:
             raise UsageError(
-                f"'{function}' is no line and no function here", hint="b 12, b file.py:12 or b f"
+                f"'{function}' is neither a line nor a function here", hint="b 12, b file.py:12 or b f"
             ) from None
         if not isinstance(found, tuple):
-            raise UsageError(f"'{function}' is no function of Python")
+            raise UsageError(f"'{function}' is not a Python function")
         return str(found[0]), int(found[1])
 
     async def _find_file(self, name: str) -> str:
-        """Return the job's path of a file: one in the stack, of a module, or in its directory."""
+        """Return the path of a file in the job: from the stack, the loaded modules, or its working directory."""
         if not name:
             return self.session.frame.path
         if posixpath.isabs(name):
@@ -211,5 +211,5 @@ class Debugger:
 
     def _from_cwd(self, name: str) -> str:
         if not posixpath.isabs(name) and not self._cwd:
-            raise UsageError(f"where '{name}' lies is not known while the job runs", hint="write the whole path")
+            raise UsageError(f"the location of '{name}' is unknown while the job runs", hint="use the absolute path")
         return posixpath.normpath(posixpath.join(self._cwd, name))

@@ -1,4 +1,4 @@
-"""The commands that look around and leave the job where it is."""
+"""The commands that show frames, source, values and threads; they do not resume the job."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from relay_core.errors import UsageError
 __all__ = ["show_stack"]
 
 LINES = 11
-"""Lines that `list` shows, as pdb's."""
+"""Lines that `list` shows, as in pdb."""
 MAX_PRETTY = 30_000
-"""Characters of `pp`; debugpy cuts longer texts in their middle."""
+"""Characters that `pp` shows; debugpy would remove the middle of a longer text."""
 
 
 @command("w", "where", "bt")
 async def show_stack(debugger: Debugger, _argument: str) -> None:
-    """Show the stack, the innermost frame last; > marks the one that is looked at."""
+    """Show the stack, innermost frame last; > marks the selected frame."""
     session = debugger.session
     frames, level = session.frames, session.level
-    if not frames:  # it runs, and can still be looked at
+    if not frames:  # the job is running: its current stack, without a selected frame
         frames, level = await session.main_stack(), -1
     lines = await debugger.describe(frames, level)
     debugger.screen.show("\n".join(reversed(lines)))
@@ -30,19 +30,20 @@ async def show_stack(debugger: Debugger, _argument: str) -> None:
 
 @command("u", "up", argument="[count]")
 async def go_up(debugger: Debugger, argument: str) -> None:
-    """Look at the frame that has called this one."""
-    await _move(debugger, _count(argument))
+    """Select the caller of the selected frame."""
+    await _select_frame(debugger, _count(argument))
 
 
 @command("d", "down", argument="[count]")
 async def go_down(debugger: Debugger, argument: str) -> None:
-    """Look at the frame that this one has called."""
-    await _move(debugger, -_count(argument))
+    """Select the frame that the selected frame has called."""
+    await _select_frame(debugger, -_count(argument))
 
 
-async def _move(debugger: Debugger, levels: int) -> None:
+async def _select_frame(debugger: Debugger, levels: int) -> None:
+    """Select the frame `levels` above the selected one, or below it if negative."""
     session = debugger.session
-    session.must_stand()
+    session.require_stopped()
     last = len(session.frames) - 1
     if session.level == (last if levels > 0 else 0):
         raise UsageError("this is the outermost frame" if levels > 0 else "this is the innermost frame")
@@ -53,18 +54,18 @@ async def _move(debugger: Debugger, levels: int) -> None:
 
 def _count(argument: str) -> int:
     if argument and not argument.isdigit():
-        raise UsageError(f"'{argument}' is no number")
+        raise UsageError(f"invalid number: '{argument}'")
     return int(argument or 1)
 
 
 @command("l", "list", argument="[first[, last]]")
 async def show_source(debugger: Debugger, argument: str) -> None:
-    """Show source around the line, then further on; 'l .' starts again there."""
+    """Show the source around the current line, then the lines that follow; 'l .' starts over."""
     frame = debugger.session.frame
     lines = await debugger.source.file(frame.path)
     parts = [part.strip() for part in argument.split(",")] if argument not in {"", "."} else []
     if not all(part.isdigit() for part in parts) or len(parts) > 2:
-        raise UsageError("lines are numbers", hint="l 20, or l 20, 40")
+        raise UsageError("invalid line numbers", hint="l 20, or l 20, 40")
     if parts:
         first = int(parts[0])
         last = int(parts[1]) if len(parts) > 1 else first + LINES - 1
@@ -74,17 +75,17 @@ async def show_source(debugger: Debugger, argument: str) -> None:
         last = first + LINES - 1
     shown = numbered(lines, first, last, current=frame.line)
     debugger.listed = last
-    debugger.screen.show("\n".join(shown) or ("[end of file]" if lines else "*** nobody has the source"))
+    debugger.screen.show("\n".join(shown) or ("[end of file]" if lines else "*** source not available"))
 
 
 @command("ll", "longlist")
 async def show_function(debugger: Debugger, _argument: str) -> None:
-    """Show the source of the function."""
+    """Show the source of the current function."""
     frame = debugger.session.frame
     lines = await debugger.source.file(frame.path)
     first, last = (1, len(lines)) if frame.function == "<module>" else function_lines(lines, frame.line)
     shown = numbered(lines, first, last, current=frame.line)
-    debugger.screen.show("\n".join(shown) or "*** nobody has the source")
+    debugger.screen.show("\n".join(shown) or "*** source not available")
 
 
 @command("p", argument="expression")
@@ -95,9 +96,9 @@ async def show_value(debugger: Debugger, argument: str) -> None:
 
 @command("pp", argument="expression")
 async def show_pretty(debugger: Debugger, argument: str) -> None:
-    """Show the value of an expression, over several lines."""
+    """Pretty-print the value of an expression."""
     text = f"__import__('pprint').pformat({_expression(argument)})[:{MAX_PRETTY}]"
-    await debugger.session.evaluate(text)  # an error is an error here, and a value to `value`
+    await debugger.session.evaluate(text)  # raises if the expression is invalid; `value` returns the error as a value
     debugger.screen.show(str(await debugger.session.value(text)))
 
 
@@ -115,11 +116,11 @@ def _expression(argument: str) -> str:
 
 @command("a", "args")
 async def show_arguments(debugger: Debugger, _argument: str) -> None:
-    """Show the arguments of the function."""
+    """Show the arguments of the current function."""
     frame = debugger.session.frame
     names = argument_names(await debugger.source.file(frame.path), frame.line)
     if names is None or frame.function == "<module>":
-        raise UsageError("this is no function; 'locals' shows its variables")
+        raise UsageError("this frame is not a function; 'locals' shows its variables")
     variables = await debugger.session.variables()
     _show_variables(debugger, {name: variables[name] for name in names if name in variables})
 
@@ -136,7 +137,7 @@ def _show_variables(debugger: Debugger, variables: dict[str, str]) -> None:
 
 @command("threads")
 async def show_threads(debugger: Debugger, _argument: str) -> None:
-    """Show all threads and where they are; > marks the one that is looked at."""
+    """Show all threads and their innermost frames; > marks the selected thread."""
     session = debugger.session
     threads = await session.threads()
     stacks = await asyncio.gather(*(session.stack(number) for number in threads))
@@ -149,28 +150,28 @@ async def show_threads(debugger: Debugger, _argument: str) -> None:
 
 
 @command("thread", argument="number")
-async def choose_thread(debugger: Debugger, argument: str) -> None:
-    """Look at another thread; stepping then moves that one."""
+async def select_thread(debugger: Debugger, argument: str) -> None:
+    """Select another thread; later steps run that thread."""
     session = debugger.session
-    session.must_stand()
+    session.require_stopped()
     if not argument.isdigit() or int(argument) not in await session.threads():
-        raise UsageError(f"there is no thread '{argument}'", hint="'threads' shows all")
-    await session.look_at(int(argument))
+        raise UsageError(f"no such thread: '{argument}'", hint="'threads' shows all")
+    await session.select_thread(int(argument))
     debugger.listed = 0
     await debugger.show_place()
 
 
 @command("h", "help", argument="[command]")
 async def show_help(debugger: Debugger, argument: str) -> None:
-    """Show this."""
+    """Show the commands, or the help of one command."""
     if argument:
         if argument not in COMMANDS:
-            raise UsageError(f"there is no command '{argument}'")
+            raise UsageError(f"no such command: '{argument}'")
         debugger.screen.show(f"{COMMANDS[argument].usage}\n    {COMMANDS[argument].help}")
         return
     table = list(dict.fromkeys(COMMANDS.values()))
     width = max(len(one.usage) for one in table)
     lines = [f"{one.usage:<{width}}  {one.help}" for one in table]
-    lines.append("Anything else is Python, run in the frame that is looked at; ! in front makes sure of that.")
-    lines.append("An empty line repeats the last move or listing. Ctrl-C pauses the job; Ctrl-D leaves it running.")
+    lines.append("Anything else is Python, run in the selected frame; a leading ! makes sure of that.")
+    lines.append("An empty line repeats the last step or listing. Ctrl-C pauses the job; Ctrl-D leaves it running.")
     debugger.screen.show("\n".join(lines))

@@ -1,6 +1,6 @@
-"""The prompt: lines in, Ctrl-C, and the end, in which the job is let go whatever has happened.
+"""The prompt of `relay-client pdb`: reading lines, handling Ctrl-C, and detaching from the job however it ends.
 
-The main thread reads lines, because Ctrl-C arrives there; a second one runs the asyncio loop that speaks to the job.
+The main thread reads the lines, because it receives Ctrl-C; a second thread runs the asyncio loop with the connection.
 """
 
 from __future__ import annotations
@@ -19,62 +19,62 @@ from relay_client.dap.client import DapClient
 from relay_client.pdb import execution, inspection  # noqa: F401 - importing them registers their commands
 from relay_client.pdb.child_processes import Connect
 from relay_client.pdb.command_table import execute, split
-from relay_client.pdb.debugger import PAUSE_PATIENCE, Debugger
+from relay_client.pdb.debugger import PAUSE_TIMEOUT, Debugger
 from relay_client.pdb.screen import Screen
 from relay_core.net.tasks import cancel_and_wait
 
-__all__ = ["Reached", "local_session", "run_pdb"]
+__all__ = ["DebugConnection", "local_session", "run_pdb"]
 
 T = TypeVar("T")
 REPEATABLE = frozenset({"n", "next", "s", "step", "u", "up", "d", "down", "l", "list", "unt", "until"})
-"""What an empty line does again; it must not evaluate anything twice."""
+"""Commands that an empty line repeats; none of them evaluates an expression."""
 
 
-class Reached(NamedTuple):
-    """A job that can be debugged."""
+class DebugConnection(NamedTuple):
+    """A connection to the debug adapter of a job."""
 
     client: DapClient
     connect: Connect
     crashed: bool = False
-    """It is held at an exception, and shows that by itself."""
+    """Whether the job is held at an exception, where it stops once a debugger is attached."""
 
 
 @contextlib.asynccontextmanager
-async def local_session(host: str, port: int, *, crashed: bool = False) -> AsyncIterator[Reached]:
-    """Connect to a debug adapter, or a forwarded port, by its address.
+async def local_session(host: str, port: int, *, crashed: bool = False) -> AsyncIterator[DebugConnection]:
+    """Connect to a debug adapter, or to a forwarded port, by its address.
 
     Raises:
-        ConnectionLost: on entering, nothing answers there.
+        ConnectionLost: on entering, if nothing is listening there.
     """
 
     async def connect() -> DapClient:
         return await DapClient.connect(host, port)
 
     async with await connect() as client:
-        yield Reached(client, connect, crashed)
+        yield DebugConnection(client, connect, crashed)
 
 
 def run_pdb(
-    connection: AbstractAsyncContextManager[Reached],
+    connection: AbstractAsyncContextManager[DebugConnection],
     *,
     title: str = "job",
     cwd: str = "",
     stop: bool = True,
     breakpoints: Sequence[str] = (),
 ) -> int:
-    """Debug at the prompt until the user leaves or the job ends, and return the exit status.
+    """Debug at the prompt until the user quits or the job ends, and return the exit status.
 
-    Must be called in the main thread, with no asyncio loop in it.
+    Must be called in the main thread, without a running asyncio loop.
 
     Args:
-        connection: Entered and left in a loop of its own, in another thread.
-        title: What the prompt calls the job, for example "rank 0".
-        cwd: The job's working directory, if it is known: names of files in `breakpoints` may be relative to it.
-        stop: Pause the job at once; without, it runs on until a breakpoint or Ctrl-C.
-        breakpoints: To be set at once, such as "train.py:12" or "train.py:12, epoch == 3".
+        connection: Entered and exited in an asyncio loop in another thread.
+        title: The job's name in the prompt, for example "rank 0".
+        cwd: The job's working directory, for relative file names in `breakpoints`; "" if unknown.
+        stop: Pause the job at once; otherwise it runs until a breakpoint or Ctrl-C.
+        breakpoints: Breakpoints to set before that, such as "train.py:12" or "train.py:12, epoch == 3".
 
     Raises:
-        RelayDebugError: the job cannot be attached to, or the connection was lost.
+        RelayDebugError: attaching failed, or the connection was lost.
     """
     screen = Screen()
     lost = None
@@ -82,129 +82,131 @@ def run_pdb(
     async def begin(debugger: Debugger) -> None:
         await debugger.begin(stop=stop, crashed=loop.crashed, breakpoints=list(breakpoints))
 
-    with contextlib.suppress(_Ended), _ending_signals(), _Loop(connection, screen, cwd) as loop:
+    with contextlib.suppress(_Terminated), _termination_signals(), _LoopThread(connection, screen, cwd) as loop:
         session = loop.debugger.session
         prompt = _Prompt(loop, f"({title}) ")
         try:
             screen.show(f"attaching to {title}; h shows the commands, q or Ctrl-D leaves the job running")
-            prompt.carry_out(begin(loop.debugger))
+            prompt.run(begin(loop.debugger))
             prompt.read_lines()
         finally:
             lost = session.lost
-            if session.attached and not session.over:
+            if session.attached and not session.end_reason:
                 loop.call(session.detach()).result()
-                screen.show(f"detached; {title} runs on")
+                screen.show(f"detached; {title} continues")
     if lost is not None:
         raise lost
     return 0
 
 
-class _Ended(BaseException):
-    """Somebody has closed the terminal or asked this program to end."""
+class _Terminated(BaseException):
+    """This program has received SIGTERM or, because the terminal was closed, SIGHUP."""
 
 
 class _Prompt:
-    """Reads lines and has them carried out."""
+    """Reads lines and executes them."""
 
-    def __init__(self, loop: _Loop, prompt: str) -> None:
+    def __init__(self, loop: _LoopThread, prompt: str) -> None:
         self._loop = loop
         self._debugger = loop.debugger
         self._prompt = prompt
         self._last = ""
 
     def read_lines(self) -> None:
-        """Do so until the user leaves or the job has ended."""
+        """Read and execute lines until the user quits or the job has ended."""
         session = self._debugger.session
-        while session.attached and not session.over and not self._debugger.left:
+        while session.attached and not session.end_reason and not self._debugger.quit_requested:
             try:
                 self._read_line()
-            except KeyboardInterrupt:  # the line is gone
+            except KeyboardInterrupt:  # discards the line that is being typed
                 self._debugger.screen.show("")
-            except (EOFError, OSError):  # Ctrl-D, the end of a script, or a terminal that has gone
+            except (EOFError, OSError):  # Ctrl-D, the end of piped input, or a closed terminal
                 return
 
     def _read_line(self) -> None:
         line = self._debugger.screen.ask(self._prompt).strip() or self._last
         self._last = line if split(line)[0] in REPEATABLE else ""
-        if not self._debugger.session.over:
-            self.carry_out(execute(self._debugger, line))
+        if not self._debugger.session.end_reason:
+            self.run(execute(self._debugger, line))
 
-    def carry_out(self, work: Coroutine[Any, Any, None]) -> None:
-        """Wait for a command; Ctrl-C pauses the job if it runs, and gives up waiting otherwise."""
-        future, patience = self._loop.call(work), None
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a command and wait for it; Ctrl-C pauses a running job, otherwise it stops waiting."""
+        future, limit = self._loop.call(work), None
         while True:
             try:
-                return future.result(patience)
+                return future.result(limit)
             except KeyboardInterrupt:
                 self._debugger.screen.show("")  # the terminal has shown ^C
-                if not self._debugger.session.running or patience is not None:
+                if not self._debugger.session.running or limit is not None:
                     future.cancel()
-                    self._debugger.screen.show("given up; the job may still be working on it")
+                    self._debugger.screen.show("gave up; the job may still be working on it")
                     return None
-                patience = PAUSE_PATIENCE
+                limit = PAUSE_TIMEOUT
                 self._loop.call(self._debugger.session.pause())
             except concurrent.futures.TimeoutError:
                 if future.done():
                     raise
                 future.cancel()
-                self._loop.call(self._debugger.show_busy()).result()
+                self._loop.call(self._debugger.show_still_running()).result()
                 return None
 
 
-class _Loop:
-    """A thread with an asyncio loop, in which the connection and the debugger live."""
+class _LoopThread:
+    """A thread with an asyncio loop, in which the connection and the debugger run."""
 
-    def __init__(self, connection: AbstractAsyncContextManager[Reached], screen: Screen, cwd: str) -> None:
+    def __init__(self, connection: AbstractAsyncContextManager[DebugConnection], screen: Screen, cwd: str) -> None:
         self.debugger: Debugger
         self._connection = connection
         self._screen = screen
         self._cwd = cwd
         self._loop = asyncio.new_event_loop()
-        self._leave = asyncio.Event()
-        self._ready: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self._life: concurrent.futures.Future[None]
+        self._exiting = asyncio.Event()
+        self._connected: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._main: concurrent.futures.Future[None]
+        """Result of `_run`."""
         self._thread = threading.Thread(target=self._loop.run_forever, name="relay-client pdb")
 
-    def __enter__(self) -> _Loop:
+    def __enter__(self) -> _LoopThread:
         self._thread.start()
-        self._life = self.call(self._live())
-        self._life.add_done_callback(self._ended_early)
+        self._main = self.call(self._run())
+        self._main.add_done_callback(self._ended)
         try:
-            self._ready.result()
+            self._connected.result()
         except BaseException:
-            self._life.cancel()
-            self._end()
+            self._main.cancel()
+            self._stop()
             raise
         return self
 
     def __exit__(self, *_exc_info: object) -> None:
-        self._loop.call_soon_threadsafe(self._leave.set)
+        self._loop.call_soon_threadsafe(self._exiting.set)
         try:
-            self._life.result()
+            self._main.result()
         finally:
-            self._life.cancel()  # the user is in a hurry
-            self._end()
+            self._main.cancel()  # after a second Ctrl-C it is still running
+            self._stop()
 
     def call(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Start a coroutine there."""
+        """Start a coroutine in the loop, from another thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
+        """Keep the connection and the debugger open until the context manager exits."""
         async with (
             self._connection as (client, connect, self.crashed),
             Debugger(client, connect, self._screen, cwd=self._cwd) as self.debugger,
         ):
-            self._ready.set_result(None)
-            await self._leave.wait()
+            self._connected.set_result(None)
+            await self._exiting.wait()
 
-    def _ended_early(self, life: concurrent.futures.Future[None]) -> None:
-        """Hand on why there is no connection."""
-        if not self._ready.done():
-            error = None if life.cancelled() else life.exception()
-            self._ready.set_exception(error or asyncio.CancelledError())
+    def _ended(self, main: concurrent.futures.Future[None]) -> None:
+        """Pass the error of a failed connection to `__enter__`."""
+        if not self._connected.done():
+            error = None if main.cancelled() else main.exception()
+            self._connected.set_exception(error or asyncio.CancelledError())
 
-    def _end(self) -> None:
-        """End the loop and its thread, after the tasks in it."""
+    def _stop(self) -> None:
+        """Cancel the remaining tasks, and stop the loop and its thread."""
         with contextlib.suppress(concurrent.futures.CancelledError):
             self.call(self._finish_tasks()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -218,11 +220,14 @@ class _Loop:
 
 
 @contextlib.contextmanager
-def _ending_signals() -> Iterator[None]:
-    """Let signals that would end this program end the session first: a job must not stand until somebody notices."""
+def _termination_signals() -> Iterator[None]:
+    """Raise _Terminated in the main thread on SIGTERM and SIGHUP, so that the program detaches before it exits.
+
+    Without that, the job could stay stopped until somebody notices.
+    """
 
     def end(_number: int, _frame: FrameType | None) -> None:
-        raise _Ended
+        raise _Terminated
 
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before = {number: signal.signal(number, end) for number in numbers}

@@ -1,4 +1,4 @@
-"""The terminal: a line is read at the bottom, and what the job prints meanwhile appears above it."""
+"""The terminal of the prompt: the input line is at the bottom, and output of the job appears above it."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 class Screen:
-    """Reads lines in one thread and shows text from any.
+    """Reads lines in one thread and shows text from any thread.
 
-    Line editing and history come from `readline` where Python has it. If stdin is no terminal its lines are commands,
-    and no prompt is shown.
+    Line editing and history come from `readline` where Python has it. If stdin is not a terminal, its lines are
+    commands, and no prompt is shown.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._prompt: str | None = None
-        """What stands in the last line while a line is read."""
+        """The prompt on the last line while a line is being read; None otherwise."""
         self._unfinished = ""
-        """What the job has printed since its last line break."""
+        """Output of the job since its last line break."""
         self._readline = _find_readline() if sys.stdin.isatty() else None
 
     def __repr__(self) -> str:
-        return f"<Screen {'waits for a line' if self._prompt is not None else 'shows'}>"
+        return f"<Screen {'reading' if self._prompt is not None else 'not reading'}>"
 
     def ask(self, prompt: str) -> str:
         """Return the next line.
 
         Raises:
-            EOFError: there are no more; Ctrl-D.
-            KeyboardInterrupt: Ctrl-C.
+            EOFError: stdin has ended, or the user has pressed Ctrl-D.
+            KeyboardInterrupt: the user has pressed Ctrl-C.
         """
         if not sys.stdin.isatty():
             prompt = ""
@@ -49,13 +49,13 @@ class Screen:
                 self._prompt = None
 
     def show(self, text: str) -> None:
-        """Show a text of the debugger's own, on lines of its own."""
+        """Show text of the debugger, starting on a new line."""
         with self._lock:
             self._flush()
             self._write(f"{text}\n")
 
     def show_output(self, text: str) -> None:
-        """Show what the job prints, as soon as a line is complete; progress bars end theirs with a return."""
+        """Show output of the job, line by line; a carriage return, as in progress bars, ends a line too."""
         with self._lock:
             self._unfinished += text
             end = max(self._unfinished.rfind("\n"), self._unfinished.rfind("\r")) + 1
@@ -72,14 +72,14 @@ class Screen:
         if self._prompt:
             typed = self._readline.get_line_buffer() if self._readline is not None else ""
             text = f"{_CLEAR_LINE}{text}{self._prompt}{typed}"
-        with contextlib.suppress(OSError):  # whoever read this has gone; the job must be let go in order
+        with contextlib.suppress(OSError):  # stdout is closed; detaching from the job must still work
             sys.stdout.write(text)
             sys.stdout.flush()
 
 
 def _find_readline() -> ModuleType | None:
     try:
-        import readline  # noqa: PLC0415 - importing it changes how input() works
+        import readline  # noqa: PLC0415 - importing it changes the behaviour of input()
     except ImportError:  # Windows
         return None
     return readline

@@ -1,6 +1,6 @@
-"""A debug session as a person at a prompt sees it: the job runs or stands, and where it stands is looked at.
+"""A debug session for a prompt: the job is running or stopped; when it is stopped, a thread and a frame are selected.
 
-Frames, threads and evaluation; nothing here prints but what the job itself says.
+It offers frames, threads and evaluation, and shows nothing itself.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from relay_core.net.tasks import TaskSet
 __all__ = ["Frame", "NotStopped", "Session"]
 
 ATTACH_TIMEOUT = 60.0
-"""Seconds for each answer of the attach: the first bytes make the job import debugpy, which may take half of this."""
+"""Seconds for each response of the attach sequence: the job first imports debugpy, which may take 30 s."""
 DETACH_TIMEOUT = 5.0
-"""Seconds for the goodbye; the job runs on at the end of the connection, too."""
+"""Seconds for the response to `disconnect`; the job also continues when the connection is closed without it."""
 MAIN_THREAD_GRACE = 0.5
-"""Seconds for the main thread to stop after another one has; it needs a millisecond in Python, and for ever in C."""
-OWN_CODE = ({"path": "**/relay_agent/**", "include": False},)
-"""What is stepped over, as debugpy does with itself."""
+"""Seconds for the main thread to stop after another thread: a millisecond in Python code, without limit in C code."""
+AGENT_CODE = ({"path": "**/relay_agent/**", "include": False},)
+"""Rule that makes debugpy hide the frames of relay_agent and step over them, as it does with its own."""
 
 
 class NotStopped(RelayDebugError):
-    """Only a job that stands can be asked this."""
+    """The operation needs a stopped job."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +45,18 @@ class Frame:
 
     @property
     def place(self) -> str:
-        """Where it is, as pdb says it."""
+        """Its location in pdb's format."""
         return f"{self.path}({self.line}){self.function}()"
 
 
 class Session:
-    """One attached debugger; an async context manager that lets go of the job at its end.
+    """One debug session; an async context manager that ends its background tasks.
 
     Args:
-        client: Connected, and not yet attached.
-        on_output: Takes what the job prints.
-        on_stop: Called when the job stops, or ends, while nobody waits for that.
-        on_child: Takes the process id of a child that waits for a debugger.
+        client: Connected, but not yet attached.
+        on_output: Receives output of the job.
+        on_stop: Called when the job stops or ends while no method waits for that.
+        on_child: Receives the process id of a child that waits for a debug session.
     """
 
     def __init__(
@@ -68,28 +68,30 @@ class Session:
     ) -> None:
         self.attached = False
         self.running = False
-        self.over = ""
-        """Why there is nothing left to debug."""
+        self.end_reason = ""
+        """Why the session has ended; "" while it lasts."""
         self.lost: RelayDebugError | None = None
-        """What ended the connection, if that was not the end of the job."""
+        """Why the connection was lost, unless the job has ended."""
         self.reason: Body = {}
         """The body of the last `stopped` event."""
         self.thread = 0
+        """Id of the selected thread."""
         self.frames: list[Frame] = []
-        """Of the thread that is looked at, the innermost first."""
+        """Frames of the selected thread, the innermost first; empty while the job is running."""
         self.level = 0
-        """Which of them is looked at."""
+        """Index of the selected frame."""
         self._client = client
         self._on_output = on_output
         self._on_stop = on_stop
         self._on_child = on_child
         self._changed = asyncio.Event()
-        self._expecting = 0
-        self._leaving = False
+        self._waiting_for_stop = 0
+        """Number of callers that handle the next stop."""
+        self._detaching = False
         self._tasks = TaskSet()
 
     def __repr__(self) -> str:
-        state = self.over or ("running" if self.running else f"stopped in thread {self.thread}")
+        state = self.end_reason or ("running" if self.running else f"stopped in thread {self.thread}")
         return f"<Session {state}>"
 
     async def __aenter__(self) -> Session:
@@ -99,56 +101,61 @@ class Session:
         await self._tasks.cancel_all()
 
     async def attach(self, breakpoints: dict[str, list[Body]], *, pause: bool) -> dict[str, list[Body]]:
-        """Attach, with breakpoints by path, and return how each was taken; with `pause` the job then stops."""
-        taken = await self._client.attach(
+        """Attach, and return the adapter's Breakpoint for each breakpoint.
+
+        Args:
+            breakpoints: DAP SourceBreakpoints by source path.
+            pause: Stop the job.
+        """
+        results = await self._client.attach(
             breakpoints,
             exceptions=["uncaught"],
             pause=pause,
             within=ATTACH_TIMEOUT,
             justMyCode=False,
             redirectOutput=True,
-            rules=list(OWN_CODE),
+            rules=list(AGENT_CODE),
         )
         self.attached = self.running = True
-        self._tasks.spawn(self._listen(), name="DAP events")
-        return taken
+        self._tasks.spawn(self._receive_events(), name="DAP events")
+        return results
 
     async def detach(self) -> None:
-        """Let the job run on, without this debugger."""
-        self._leaving = True
-        if not self.over:
+        """Detach from the job, which continues."""
+        self._detaching = True
+        if not self.end_reason:
             await self._client.request("disconnect", {"terminateDebuggee": False}, within=DETACH_TIMEOUT)
 
     async def request(self, command: str, **arguments: Any) -> Body:
-        """Ask the adapter, and wait for its answer however long it takes."""
+        """Send a request to the adapter and return the body of its response; wait without limit."""
         return await self._client.request(command, arguments, within=None)
 
-    # Running and standing
+    # Execution
 
     async def pause(self) -> None:
-        """Ask the job to stop; it does when its main thread, or any other, next comes to a line of Python."""
+        """Request a stop; each thread stops when it next executes a line of Python code."""
         await self.request("pause", threadId=await self._main_thread())
 
-    async def halt(self, within: float) -> bool:
-        """Pause, and wait until the job stands or has ended; False if it still runs after `within` seconds."""
-        with self._expecting_stop():
+    async def pause_and_wait(self, within: float) -> bool:
+        """Pause, and wait until the job is stopped or has ended; False if it still runs after `within` seconds."""
+        with self._handling_stop():
             await self.pause()
             return await self.wait(within)
 
     async def resume(self, command: str, within: float | None = None, **arguments: Any) -> bool:
-        """Let the job run by a DAP request such as "continue" or "next", and wait until it stops again or ends.
+        """Resume the job with a DAP request such as "continue" or "next", and wait until it stops again or ends.
 
         Returns:
-            False if it still runs after `within` seconds.
+            False if it is still running after `within` seconds.
 
         Raises:
-            NotStopped: it runs already.
-            RequestFailed: the adapter refused; the job still stands where it did.
+            NotStopped: the job is already running.
+            RequestFailed: the adapter refused the request; the job is still stopped at the same place.
         """
-        if self.running:  # one that stands in code that is stepped over has no frames
-            self.must_stand()
+        if self.running:  # the frames do not matter: a job that is stopped in hidden code has none
+            self.require_stopped()
         frames, self.frames, self.running = self.frames, [], True
-        with self._expecting_stop():
+        with self._handling_stop():
             try:
                 await self.request(command, threadId=self.thread, **arguments)
             except RequestFailed:
@@ -157,41 +164,41 @@ class Session:
             return await self.wait(within)
 
     async def wait(self, within: float | None = None) -> bool:
-        """Wait until the job stands or has ended; False if it still runs after `within` seconds."""
+        """Wait until the job is stopped or has ended; False if it is still running after `within` seconds."""
         try:
-            with self._expecting_stop():
+            with self._handling_stop():
                 async with timeout(within):
-                    while self.running and not self.over:
+                    while self.running and not self.end_reason:
                         await self._changed.wait()
         except TIMEOUT_ERRORS:
             return False
         return True
 
     @contextlib.contextmanager
-    def _expecting_stop(self) -> Iterator[None]:
-        """Note that the caller sees to the next stop, from the request on that leads to it."""
-        self._expecting += 1
+    def _handling_stop(self) -> Iterator[None]:
+        """Suppress `on_stop` for the block: its caller handles the next stop, from the request that leads to it."""
+        self._waiting_for_stop += 1
         try:
             yield
         finally:
-            self._expecting -= 1
+            self._waiting_for_stop -= 1
 
-    async def look(self) -> None:
-        """Look at the innermost frame of the thread that has stopped; after a pause, of the main thread."""
+    async def select_stopped_thread(self) -> None:
+        """Select the innermost frame of the thread that has stopped; after a pause, of the main thread if possible."""
         thread = int(self.reason.get("threadId") or 0)
         if self.reason.get("reason") == "pause":
             main = await self._main_thread()
-            if main != thread and await self._stands(main):
+            if main != thread and await self._is_stopped(main):
                 thread = main
-        await self.look_at(thread)
+        await self.select_thread(thread)
 
-    async def look_at(self, thread: int) -> None:
-        """Look at the innermost frame of a thread."""
+    async def select_thread(self, thread: int) -> None:
+        """Select a thread and its innermost frame."""
         self.frames = await self.stack(thread)
         self.thread, self.level = thread, 0
 
     async def stack(self, thread: int) -> list[Frame]:
-        """Return the stack of a thread, the innermost frame first; also while it runs, as it is at this moment."""
+        """Return the stack of a thread, the innermost frame first; for a running thread, its current stack."""
         found = (await self.request("stackTrace", threadId=thread)).get("stackFrames", [])
         return [
             Frame(one["id"], one["name"], one.get("source", {}).get("path", one["name"]), one["line"]) for one in found
@@ -205,42 +212,42 @@ class Session:
         """Return the stack of the main thread."""
         return await self.stack(await self._main_thread())
 
-    def must_stand(self) -> None:
-        """Check that the job stands.
+    def require_stopped(self) -> None:
+        """Check that the job is stopped.
 
         Raises:
-            NotStopped: it does not.
+            NotStopped: it is running.
         """
         if self.running or not self.frames:
-            raise NotStopped("the job is running; 'c' lets it run until it stops, Ctrl-C then pauses it")
+            raise NotStopped("the job is running; 'c' waits until it stops, and Ctrl-C then pauses it")
 
     @property
     def frame(self) -> Frame:
-        """The frame that is looked at.
+        """The selected frame.
 
         Raises:
-            NotStopped: the job runs.
+            NotStopped: the job is running.
         """
-        self.must_stand()
+        self.require_stopped()
         return self.frames[self.level]
 
     # Values
 
     async def evaluate(self, expression: str, context: str = "watch") -> str:
-        """Return the text of an expression's value in the frame that is looked at.
+        """Return the value of an expression in the selected frame, as text.
 
         Args:
-            expression: Python; in the context "repl" also a statement.
-            context: One of DAP's; "watch" cuts long texts, "clipboard" does not, and shows errors as values.
+            expression: A Python expression; in the context "repl" also a statement.
+            context: A context of DAP: "watch" truncates long text; "clipboard" does not, and returns errors as values.
         """
         body = await self.request("evaluate", expression=expression, frameId=self.frame.id, context=context)
         return str(body.get("result", ""))
 
     async def value(self, expression: str) -> object:
-        """Return the value of an expression that is a literal, however long.
+        """Return the value of an expression whose repr is a Python literal, of any length.
 
         Raises:
-            RequestFailed: it is not, or could not be computed.
+            RequestFailed: the repr is not a literal, or the evaluation failed.
         """
         text = await self.evaluate(expression, "clipboard")
         try:
@@ -249,30 +256,30 @@ class Session:
             raise RequestFailed(f"the debugger answered '{text[:80]}'", reason=text) from None
 
     async def variables(self) -> dict[str, str]:
-        """Return the local variables of the frame that is looked at, as text."""
+        """Return the local variables of the selected frame, as text by name."""
         scopes: Sequence[Body] = (await self.request("scopes", frameId=self.frame.id)).get("scopes", [])
         if not scopes:
             return {}
         found = await self.request("variables", variablesReference=scopes[0]["variablesReference"])
         return {one["name"]: one["value"] for one in found.get("variables", []) if one.get("evaluateName")}
 
-    # What the adapter tells
+    # Events of the adapter
 
-    async def _listen(self) -> None:
+    async def _receive_events(self) -> None:
         try:
-            while not self.over:
+            while not self.end_reason:
                 event = await self._client.wait_for_event(within=None)
-                self._take(event["event"], event.get("body") or {})
+                self._handle_event(event["event"], event.get("body") or {})
         except RelayDebugError as error:
             self.lost = error
             self._end(error.sentence)
 
-    def _take(self, name: str, body: Body) -> None:
+    def _handle_event(self, name: str, body: Body) -> None:
         if name == "output" and body.get("category") != "telemetry":
             self._on_output(str(body.get("output", "")))
         elif name == "stopped":
             self.running, self.reason = False, body
-            self._tell()
+            self._notify()
         elif name == "debugpyAttach":
             self._tasks.spawn(self._on_child(int(body["subProcessId"])), name=f"child {body['subProcessId']}")
         elif name == "exited":
@@ -280,13 +287,14 @@ class Session:
         elif name == "terminated":
             self._end("the job has ended")
 
-    def _end(self, why: str) -> None:
-        self.over = self.over or why
+    def _end(self, reason: str) -> None:
+        self.end_reason = self.end_reason or reason
         self.running = False
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
-        if not self._expecting and not self._leaving:
+    def _notify(self) -> None:
+        """Wake the waiting callers; call `on_stop` if there is none."""
+        if not self._waiting_for_stop and not self._detaching:
             self._tasks.spawn(self._on_stop(), name="stopped")
         self._changed.set()
         self._changed = asyncio.Event()
@@ -295,8 +303,8 @@ class Session:
         threads = await self.threads()
         return next((number for number, name in threads.items() if name == "MainThread"), min(threads, default=1))
 
-    async def _stands(self, thread: int) -> bool:
-        """Whether a thread has stopped, or does in the next moment: only then an expression can be evaluated in it."""
+    async def _is_stopped(self, thread: int) -> bool:
+        """Whether a thread stops within a grace period, judged by whether it can evaluate an expression."""
         deadline = asyncio.get_running_loop().time() + MAIN_THREAD_GRACE
         while asyncio.get_running_loop().time() < deadline:
             frames = await self.stack(thread)

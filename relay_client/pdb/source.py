@@ -1,7 +1,7 @@
-"""The job's source: its lines as the job has them, and what they say about functions.
+"""The job's source lines, and the functions in them.
 
-The lines come from the job, by `linecache` there: a file of the same name on this machine may be another version.
-Only where the job cannot be asked, because it runs, a local file is better than nothing.
+The lines come from the job's `linecache`, because a file with the same name on this machine may be another version.
+Only if the job cannot evaluate an expression, because it is running, are they read from a local file.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Place = tuple[str, int]
 
 
 class Source:
-    """Source lines, each asked for once.
+    """Cache of source lines; each is requested from the job once.
 
     Args:
-        evaluate: Computes an expression in the job and returns its value, a literal.
+        evaluate: Evaluates an expression in the job and returns its value, a literal.
     """
 
     def __init__(self, evaluate: Callable[[str], Awaitable[object]]) -> None:
@@ -31,33 +31,34 @@ class Source:
         self._lines: dict[Place, str] = {}
 
     async def file(self, path: str) -> list[str]:
-        """Return the lines of a file, with their ends; none if nobody has it."""
+        """Return the lines of a file, with their line breaks; an empty list if it is not available."""
         if path not in self._files:
-            found = await self._ask(f"''.join(__import__('linecache').getlines({path!r}))")
+            found = await self._evaluate_or_none(f"''.join(__import__('linecache').getlines({path!r}))")
             if not isinstance(found, str):
                 return linecache.getlines(path)
             self._files[path] = found.splitlines(keepends=True)
         return self._files[path]
 
     async def lines(self, places: Sequence[Place]) -> list[str]:
-        """Return single lines without indentation; "" for those nobody has."""
+        """Return single lines without indentation; "" for those that are not available."""
         missing = [place for place in places if place not in self._lines]
         if missing:
-            found = await self._ask(f"[__import__('linecache').getline(*place).strip() for place in {missing!r}]")
+            expression = f"[__import__('linecache').getline(*place).strip() for place in {missing!r}]"
+            found = await self._evaluate_or_none(expression)
             if not isinstance(found, list) or len(found) != len(missing):
                 return [linecache.getline(*place).strip() for place in places]
             self._lines.update(zip(missing, map(str, found), strict=True))
         return [self._lines[place] for place in places]
 
-    async def _ask(self, expression: str) -> object:
+    async def _evaluate_or_none(self, expression: str) -> object:
         try:
             return await self._evaluate(expression)
-        except RelayDebugError:  # it runs, or has ended
+        except RelayDebugError:  # the job is running, or has ended
             return None
 
 
 def numbered(lines: Sequence[str], first: int, last: int, *, current: int = 0) -> list[str]:
-    """Return lines `first` to `last` of a file with their numbers, as pdb lists them; `current` is marked."""
+    """Return lines `first` to `last` of a file with their numbers, in pdb's format; line `current` is marked."""
     shown = range(max(first, 1), min(last, len(lines)) + 1)
     return [
         f"{number:>3} {'->' if number == current else '  '} {lines[number - 1].rstrip()}".rstrip() for number in shown
@@ -65,7 +66,7 @@ def numbered(lines: Sequence[str], first: int, last: int, *, current: int = 0) -
 
 
 def function_lines(lines: Sequence[str], line: int) -> tuple[int, int]:
-    """Return the first and last line of the innermost function around a line; of the file, outside of functions."""
+    """Return the first and last line of the innermost function around a line; outside of functions, of the file."""
     function = _function_at(lines, line)
     return (function.lineno, function.end_lineno or line) if function else (1, len(lines))
 
@@ -83,7 +84,7 @@ def argument_names(lines: Sequence[str], line: int) -> list[str] | None:
 def _function_at(lines: Sequence[str], line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     try:
         tree = ast.parse("".join(lines))
-    except (SyntaxError, ValueError):  # of a newer Python, or no Python at all
+    except (SyntaxError, ValueError):  # for another version of Python, or not Python at all
         return None
     around = [
         node

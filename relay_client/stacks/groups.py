@@ -1,6 +1,6 @@
-"""The stacks that agents have reported, in groups of identical ones, the outliers first.
+"""Grouping of the processes that agents report by identical stacks, outliers first.
 
-When a distributed job hangs, most ranks wait for the few that are elsewhere, and those few are the answer.
+When a distributed job hangs, most ranks usually wait for a few that are somewhere else; those few show the cause.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from relay_core.ranges import format_ranges
 __all__ = ["Group", "Process", "Reply", "group", "is_library", "label", "read_replies"]
 
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3.", "/lib64/python3.")
-"""Parts of the paths of what is installed: the rest is what people have written."""
+"""Parts of the paths of installed code; every other file is the user's."""
 _DEBUGGER = ("/debugpy/_vendored/", "/pydevd")
-"""The innermost frames of a thread that stands at a breakpoint are the debugger's own."""
+"""Parts of the paths of the debugger, whose frames are the innermost ones of a thread at a breakpoint."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What one agent answered."""
+    """The response of one agent to a request for stacks."""
 
     host: str
     processes: tuple[ProcessStacks, ...] = ()
     error: str = ""
-    """Why it could not be asked."""
+    """Why the request failed."""
 
     @classmethod
-    def parse(cls, host: str, answer: Mapping[str, object]) -> Reply:
-        """Read an agent's answer; what it reports comes from a job, and is made harmless for a terminal."""
-        return cls(_clean(host), NodeStacks.parse(answer, _clean).processes)
+    def parse(cls, host: str, response: Mapping[str, object]) -> Reply:
+        """Parse an agent's response; its text comes from a job, so control characters are escaped."""
+        return cls(_escape(host), NodeStacks.parse(response, _escape).processes)
 
     @classmethod
     def failed(cls, host: str, error: str) -> Reply:
-        """Return the reply of an agent that could not be asked."""
-        return cls(_clean(host), error=_clean(error))
+        """Return the reply for an agent whose request failed."""
+        return cls(_escape(host), error=_escape(error))
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process, or an agent that gave no answer."""
+    """One process, or an agent whose request failed."""
 
     host: str
     stacks: ProcessStacks
@@ -54,26 +54,26 @@ class Process:
 
     @property
     def main(self) -> ThreadStack | None:
-        """The main thread, or what comes closest."""
+        """The main thread; the first one if none is marked; None without a stack."""
         threads = self.stacks.threads
         return next((thread for thread in threads if thread.main), next(iter(threads), None))
 
 
 @dataclass(frozen=True)
 class Group:
-    """Processes that do the same."""
+    """Processes with identical stacks."""
 
     processes: tuple[Process, ...]
 
     @property
     def order(self) -> tuple[bool, int, int]:
-        """Sorts the odd ones to the top: who has no stack, then the smallest groups."""
+        """Sort key, outliers first: processes without a stack, then the smallest groups."""
         first = self.processes[0]
         return bool(first.stacks.threads), len(self.processes), -1 if first.rank is None else first.rank
 
     @property
     def label(self) -> str:
-        """Who they are: `rank 3`, or `14 ranks (0-2,4-14)`."""
+        """Its processes as text: `rank 3`, or `14 ranks (0-2,4-14)`."""
         ranks = [process.rank for process in self.processes if process.rank is not None]
         others = [label(process) for process in self.processes if process.rank is None]
         if len(ranks) > 1:
@@ -84,7 +84,7 @@ class Group:
 
     @property
     def place(self) -> str:
-        """Where they are: the innermost function, and the line of the user's own code that led there."""
+        """The innermost frame of the main thread, and the innermost frame of the user's own code."""
         main = self.processes[0].main
         if main is None or not main.frames:
             return ""
@@ -93,20 +93,23 @@ class Group:
         return _place(inner) if own is inner else f"{_place(inner)}, called in {_place(own)}"
 
     @property
-    def seen_by(self) -> str:
-        """Which way of asking had an answer, and where it differs for whom."""
-        ways: dict[str, list[Process]] = {}
+    def reported_by(self) -> str:
+        """The method that has read the stacks; if there are several, each with its processes."""
+        methods: dict[str, list[Process]] = {}
         for process in self.processes:
-            ways.setdefault(process.stacks.how, []).append(process)
-        return ", ".join(how if len(ways) == 1 else f"{how} ({Group(tuple(who)).label})" for how, who in ways.items())
+            methods.setdefault(process.stacks.how, []).append(process)
+        return ", ".join(
+            how if len(methods) == 1 else f"{how} ({Group(tuple(processes)).label})"
+            for how, processes in methods.items()
+        )
 
 
 def group(processes: Iterable[Process], *, all_threads: bool = False) -> list[Group]:
-    """Return processes with equal stacks together, the odd ones first.
+    """Group processes by identical stacks, outliers first.
 
     Args:
-        processes: In any order.
-        all_threads: Compare all threads; by default the main ones, as helper threads of libraries differ by chance.
+        processes: The processes, in any order.
+        all_threads: Compare all threads instead of the main thread; helper threads of libraries differ randomly.
     """
     groups: dict[object, list[Process]] = {}
     for process in processes:
@@ -124,12 +127,12 @@ def _key(process: Process, *, all_threads: bool) -> object:
 
 
 def _lines(thread: ThreadStack) -> tuple[tuple[str, int, str], ...]:
-    """Return what counts when stacks are compared: not the variables."""
+    """Return the part of a stack that is compared, which excludes the variables."""
     return tuple((frame.file, frame.line, frame.function) for frame in thread.frames)
 
 
 def label(process: Process) -> str:
-    """Return how people know a process."""
+    """Return the name of a process for users: its rank, port or host."""
     if process.rank is not None:
         return f"rank {process.rank}"
     port = process.stacks.port
@@ -137,21 +140,21 @@ def label(process: Process) -> str:
 
 
 def is_library(frame: Frame) -> bool:
-    """Whether a frame is in installed code, or in none at all."""
+    """Whether a frame is in installed code, or has no file."""
     return frame.file.startswith("<") or any(part in frame.file for part in _LIBRARIES)
 
 
 def _place(frame: Frame) -> str:
-    """Return the function, file and line in few words."""
+    """Return function, file name and line as text."""
     return f"{frame.function} {PurePosixPath(frame.file).name}:{frame.line}"
 
 
 def read_replies(replies: Iterable[Reply], ranks: Collection[int] | None = None) -> list[Process]:
-    """Return the processes that agents have reported.
+    """Return the processes in the agents' replies.
 
     Args:
         replies: One for each agent.
-        ranks: Whom to keep; None for all. An agent that gave no answer may have any of them, and is kept.
+        ranks: The ranks to keep; None for all. A failed agent is always kept, because it may have any of them.
     """
     processes: list[Process] = []
     for reply in replies:
@@ -164,13 +167,13 @@ def read_replies(replies: Iterable[Reply], ranks: Collection[int] | None = None)
 
 
 def _without_debugger(thread: ThreadStack) -> ThreadStack:
-    """Leave out the frames in which the debugger waits, but keep one frame."""
+    """Remove the innermost frames that belong to the debugger, but keep at least one frame."""
     frames = thread.frames
     while len(frames) > 1 and any(part in frames[-1].file for part in _DEBUGGER):
         frames = frames[:-1]
     return thread._replace(frames=frames)
 
 
-def _clean(text: str) -> str:
-    """Return text that cannot steer a terminal."""
+def _escape(text: str) -> str:
+    """Return text with control characters escaped."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

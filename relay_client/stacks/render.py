@@ -1,4 +1,4 @@
-"""The stacks of all ranks, made readable: as text, with colours on a terminal, or as JSON."""
+"""Rendering of grouped stacks: as text, with colours on a terminal, or as JSON."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ def show_stacks(
     replies: Iterable[Reply],
     *,
     ranks: Collection[int] | None = None,
-    locals: bool = False,  # noqa: A002 - so it is called on the wire and on the command line
+    locals: bool = False,  # noqa: A002 - its name in the protocol and as an option
     all_threads: bool = False,
     color: bool = False,
 ) -> str:
-    """Return the stacks as text, a paragraph for each group of equal ones.
+    """Return the stacks as text, one paragraph for each group of identical stacks.
 
     Args:
         replies: One for each agent.
-        ranks: Whom to show; None for all.
-        locals: Show variables where the replies have them; of a group, those of its first process.
-        all_threads: Compare and show all threads, not the main ones only.
-        color: For a terminal; needs rich.
+        ranks: The ranks to show; None for all.
+        locals: Show the variables in the replies; for a group, those of its first process.
+        all_threads: Compare and show all threads instead of the main thread.
+        color: Add terminal colours; needs rich.
     """
     groups = group(read_replies(replies, ranks), all_threads=all_threads)
     if not groups:
-        return "no process to look at"
-    everybody = len(groups) == 1 and len(groups[0].processes) > 1
+        return "no matching process"
+    is_only_group = len(groups) == 1 and len(groups[0].processes) > 1
     lines: list[tuple[str, str]] = []
     for found in groups:
-        lines += [("", ""), *_paragraph(found, everybody=everybody, with_locals=locals, all_threads=all_threads)]
+        paragraph = _paragraph(found, is_only_group=is_only_group, with_locals=locals, all_threads=all_threads)
+        lines += [("", ""), *paragraph]
     return _colored(lines[1:]) if color else "\n".join(text for text, _ in lines[1:])
 
 
 def stacks_as_json(replies: Iterable[Reply], *, ranks: Collection[int] | None = None, all_threads: bool = False) -> str:
     """Return the groups as JSON: `{"groups": [{"ranks", "ports", "hosts", "place", "how", "error", "threads"}]}`.
 
-    The threads are those of the first process of a group.
+    The threads are those of the group's first process.
     """
     groups = group(read_replies(replies, ranks), all_threads=all_threads)
     return json.dumps({"groups": [_as_object(found) for found in groups]}, indent=2)
@@ -56,7 +57,7 @@ def _as_object(found: Group) -> dict[str, object]:
         "pids": [one.pid for one in stacks if one.pid is not None],
         "hosts": sorted({process.host for process in found.processes if process.host}),
         "place": found.place,
-        "how": found.seen_by,
+        "how": found.reported_by,
         "error": first.error,
         "threads": [_thread_as_object(thread) for thread in first.threads],
     }
@@ -67,16 +68,19 @@ def _thread_as_object(thread: ThreadStack) -> dict[str, object]:
     return {"name": thread.name, "main": thread.main, "frames": frames}
 
 
-def _paragraph(found: Group, *, everybody: bool, with_locals: bool, all_threads: bool) -> list[tuple[str, str]]:
-    """Return lines and their styles."""
+def _paragraph(found: Group, *, is_only_group: bool, with_locals: bool, all_threads: bool) -> list[tuple[str, str]]:
+    """Return the lines of one group, each with its style."""
     first = found.processes[0]
-    who = f"all {found.label}" if everybody else found.label
+    name = f"all {found.label}" if is_only_group else found.label
     if len(found.processes) == 1 and first.host and first.stacks.port is not None:
-        who += f" on {first.host}"
+        name += f" on {first.host}"
     if first.main is None:
-        return [(f"{who}: no stack: {first.stacks.error or 'no reason given'}", "bold red")]
-    of_whom = f"; variables of {label(first)}" if with_locals and len(found.processes) > 1 else ""
-    lines = [(f"{who} in {found.place or 'no Python code'}", "bold"), (f"  seen by {found.seen_by}{of_whom}", "dim")]
+        return [(f"{name}: no stack: {first.stacks.error or 'no reason given'}", "bold red")]
+    note = f"; variables of {label(first)}" if with_locals and len(found.processes) > 1 else ""
+    lines = [
+        (f"{name} in {found.place or 'no Python code'}", "bold"),
+        (f"  reported by {found.reported_by}{note}", "dim"),
+    ]
     for thread in first.stacks.threads if all_threads else [first.main]:
         if all_threads:
             lines.append((f"  thread {thread.name}", "italic"))
@@ -97,7 +101,7 @@ def _frame_lines(frames: Sequence[Frame], *, with_locals: bool) -> list[tuple[st
 
 
 def _colored(lines: Sequence[tuple[str, str]]) -> str:
-    from rich.console import Console  # noqa: PLC0415 - on a terminal only
+    from rich.console import Console  # noqa: PLC0415 - needed on a terminal only
     from rich.text import Text  # noqa: PLC0415 - as above
 
     console = Console(force_terminal=True, soft_wrap=True)

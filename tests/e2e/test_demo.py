@@ -11,9 +11,9 @@ import pytest
 
 from relay_client.dap.client import DapClient
 from relay_client.demo.checks import DemoFailed
-from relay_client.demo.environment import Stage
+from relay_client.demo.environment import DemoEnvironment
 from relay_client.demo.sample import Sample, find_sample
-from relay_client.demo.walkthrough import STEPS, tell
+from relay_client.demo.walkthrough import STEPS, run_walkthrough
 from tests.support.jobs import ROOT, gone
 
 pytestmark = pytest.mark.e2e
@@ -33,7 +33,7 @@ async def run(*command: str) -> tuple[int, str, str]:
 
 
 async def test_demo():
-    """The demo succeeds, and says in each step what it has seen."""
+    """The demo succeeds, and reports each step."""
     status, out, err = await run("-m", "relay_client", "demo")
     assert (status, err) == (0, "")
     sentences = [line.split(" s  ", 1)[1] for line in out.splitlines()]
@@ -42,14 +42,14 @@ async def test_demo():
     assert re.search(r"stopped in train_step, train.py:\d+, in the source on this machine\n", out)
     assert "still 'epoch 2: loss " in out
     assert "ended with status 0: 'done: loss 0.1336 after 60 epochs'" in out
-    assert sentences[-1] == "everything that was started has ended, and every step above was checked"
+    assert sentences[-1] == "everything that was started has stopped, and every step above was checked"
 
 
 async def test_demo_with_cuts():
-    """`demo --chaos` cuts the tunnel six times at the breakpoint, and goes on stepping."""
+    """`demo --chaos` cuts the tunnel six times at the breakpoint, and continues stepping."""
     status, out, err = await run("-m", "relay_client", "demo", "--chaos")
     assert (status, err) == (0, "")
-    assert "cut the tunnel 5 times: the job still stands there" in out
+    assert "cut the tunnel 5 times: the job is still stopped there" in out
     assert "stepped into forward" in out
 
 
@@ -65,7 +65,7 @@ async def test_demo_without_a_stop_fails():
 
 
 async def test_hold_ends_with_ctrl_c():
-    """`demo --hold` says how to attach, waits, and on Ctrl-C ends everything that it started."""
+    """`demo --hold` prints how to attach, waits, and on Ctrl-C ends everything that it started."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "relay_client", "demo", "--hold"), cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )
@@ -81,8 +81,8 @@ async def test_hold_ends_with_ctrl_c():
     await process.stdout.read()
 
 
-class _JobThatGoesOn:
-    """A job whose output grows, as that of one that does not stand still."""
+class _RunningJob:
+    """A job whose output grows, as if it were not stopped."""
 
     def __init__(self) -> None:
         self._lines = ["epoch 1"]
@@ -95,36 +95,36 @@ class _JobThatGoesOn:
         return 0
 
 
-async def test_job_that_does_not_stand_still(tmp_path):
-    """Output that grows while the job is said to stand at its breakpoint fails the demo."""
-    sample, told = find_sample(), []
-    async with Stage(sample, tmp_path, epochs=60, wait=60) as stage:
+async def test_job_that_is_not_stopped(tmp_path):
+    """Output that grows while the job should be stopped at its breakpoint fails the demo."""
+    sample, reported = find_sample(), []
+    async with DemoEnvironment(sample, tmp_path, epochs=60, wait=60) as running:
         with pytest.raises(DemoFailed, match="what the stopped job has printed and computed should be"):
-            await tell(stage.port, sample, _JobThatGoesOn(), told.append)
-    assert told[-1].startswith("variables: ")
+            await run_walkthrough(running.port, sample, _RunningJob(), reported.append)
+    assert reported[-1].startswith("variables: ")
 
 
 async def test_program_that_ends_too_early(tmp_path):
     """The demo notices when a program that it needs ends."""
-    async with Stage(find_sample(), tmp_path, epochs=60, wait=60) as stage:
-        for child in stage.children:
+    async with DemoEnvironment(find_sample(), tmp_path, epochs=60, wait=60) as running:
+        for child in running.children:
             if child.name == "relay":
                 await child.end()
-        with pytest.raises(DemoFailed, match="the relay ended too early"):
-            await asyncio.wait_for(stage.watch(asyncio.Event()), TIMEOUT)
+        with pytest.raises(DemoFailed, match="the relay exited too early"):
+            await asyncio.wait_for(running.watch(asyncio.Event()), TIMEOUT)
 
 
-async def test_debugger_is_told_of_the_end(tmp_path):
+async def test_debugger_receives_the_end(tmp_path):
     """A debugger that is still attached when the job ends gets `terminated`, before the agent leaves with the job."""
-    async with Stage(find_sample(), tmp_path, epochs=2, wait=60) as stage:
-        async with await DapClient.connect("127.0.0.1", stage.port) as client:
+    async with DemoEnvironment(find_sample(), tmp_path, epochs=2, wait=60) as running:
+        async with await DapClient.connect("127.0.0.1", running.port) as client:
             await client.attach({}, within=30)
             await client.wait_for_event("terminated", within=30)
-        assert await stage.job.wait(within=30) == 0
+        assert await running.job.wait(within=30) == 0
 
 
 def test_changed_sample(tmp_path: Path):
-    """A sample without the line that the story stops at is an error that names both."""
+    """A sample without the line that the walkthrough stops at is an error that names both."""
     (tmp_path / "train.py").write_text("a = 1\na = 1\n")
     with pytest.raises(DemoFailed, match="'a = 1' is in 2 lines of .*train.py, not in one"):
         Sample(tmp_path).line_of("a = 1")

@@ -32,7 +32,7 @@ async def test_two_sessions_at_a_terminal(tmp_path):
                 assert "\n> /" in await terminal.expect(PROMPT)
                 terminal.type("q\n")
                 status, rest = await terminal.finish()
-                assert (status, rest.splitlines()[-1]) == (0, "detached; rank 0 runs on")
+                assert (status, rest.splitlines()[-1]) == (0, "detached; rank 0 continues")
             await found.runs_on()
 
 
@@ -53,7 +53,7 @@ async def test_keys_at_the_prompt(tmp_path):
         terminal.type(CTRL_D)
         status, rest = await terminal.finish()
         assert status == 0
-        assert "detached; rank 0 runs on" in rest
+        assert "detached; rank 0 continues" in rest
         await found.runs_on()
 
 
@@ -100,12 +100,12 @@ async def test_looking_around(tmp_path):
             "p 1 +": ["*** SyntaxError: invalid syntax"],
             "1 / 0": ["*** ZeroDivisionError: division by zero"],
             "p": ["*** an expression is missing"],
-            "u none": ["*** 'none' is no number"],
-            "l x": ["*** lines are numbers"],
+            "u none": ["*** invalid number: 'none'"],
+            "l x": ["*** invalid line numbers"],
             "threads": ["> 1 MainThread"],
-            "thread 77": ["*** there is no thread '77'"],
+            "thread 77": ["*** no such thread: '77'"],
             "thread 1": [f"> {script}(6)scale()"],
-            "h nothing": ["*** there is no command 'nothing'"],
+            "h nothing": ["*** no such command: 'nothing'"],
             "h pp": ["pp expression"],
             "?": ["w, where, bt"],
         }
@@ -170,9 +170,9 @@ async def test_moving(tmp_path):
             assert expected in lines, expected
         rest = out[out.index("Removed: Breakpoint 3") :]
         assert "pathlib" in rest
-        assert "*** 'nonsense' is no line and no function here" in rest
-        assert "*** 'time.sleep' is no line and no function here" in rest
-        assert "*** 'x' is no line" in rest
+        assert "*** 'nonsense' is neither a line nor a function here" in rest
+        assert "*** 'time.sleep' is neither a line nor a function here" in rest
+        assert "*** invalid line: 'x'" in rest
         assert "no such breakpoint" in rest
         await found.runs_on()
 

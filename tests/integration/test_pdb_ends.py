@@ -22,7 +22,7 @@ async def test_job_in_c_code(tmp_path):
     """
     async with looping(tmp_path, code) as found, pdb(found.port) as terminal:
         shown = await terminal.expect(PROMPT)
-        assert "the job is in C code and stops when it comes back to Python" in shown
+        assert "the job is in C code and stops when it returns to Python" in shown
         assert f"> {found.script}(4)wait()" in shown
         assert f"  {found.script}(4)wait()" in await terminal.ask("w", PROMPT)
         assert "*** the job is running" in await terminal.ask("p 1", PROMPT)
@@ -144,14 +144,14 @@ async def test_interrupted_evaluation(tmp_path):
         while progress.read_text() != "busy":
             await asyncio.sleep(0.01)
         terminal.type(CTRL_C)
-        assert "given up; the job may still be working on it" in await terminal.expect(PROMPT)
+        assert "gave up; the job may still be working on it" in await terminal.expect(PROMPT)
         assert (await terminal.ask("p 'back'", PROMPT)).endswith("'back'\n")
 
 
 async def test_nothing_to_attach_to(tmp_path):
     """What cannot be attached to is an error in one sentence; the job of the one who was first is not disturbed."""
     status, out, err = await scripted(1)
-    assert (status, out, err) == (12, "", "relay-client: error: nothing answers on 127.0.0.1:1\n")
+    assert (status, out, err) == (12, "", "relay-client: error: nothing is listening on 127.0.0.1:1\n")
     async with looping(tmp_path) as found, await DapClient.connect("127.0.0.1", found.port) as first:
         await first.attach({})
         status, _, err = await scripted(found.port)
@@ -161,7 +161,7 @@ async def test_nothing_to_attach_to(tmp_path):
         status, _, err = await scripted(found.port, breakpoints=["work"])
         assert (status, err.splitlines()[0]) == (
             2,
-            "relay-client: error: the breakpoint 'work' is not understood. hint: write it as train.py:12",
+            "relay-client: error: invalid breakpoint: 'work'. hint: write it as train.py:12",
         )
 
 

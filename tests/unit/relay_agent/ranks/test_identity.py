@@ -338,16 +338,14 @@ def test_explanation():
 
 def test_explanation_of_nothing():
     """Where no launcher was at work it says how a rank can be named."""
-    assert (
-        "chosen: none, because no launcher has set a rank; set RELAY_RANK and RELAY_WORLD_SIZE to choose one"
-        in explain({}, 5678)
-    )
+    expected = "chosen: none, because no launcher has set a rank; set RELAY_RANK and RELAY_WORLD_SIZE to choose one"
+    assert expected in explain({}, 5678)
 
 
 def test_explanation_of_a_guess():
-    """A number that is a guess is told as one, and that several processes of a node share it."""
+    """A number that is a guess is marked as one, and a note states that several processes of a node share it."""
     text = "\n".join(explain(BATCH | {"AZ_BATCH_IS_CURRENT_NODE_MASTER": "false"}, 5678))
-    assert "taken for the last node" in text
+    assert "assumed to be the last node" in text
     assert "note: this numbers nodes" in text
 
 

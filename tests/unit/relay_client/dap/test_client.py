@@ -98,16 +98,16 @@ async def test_second_debugger_is_refused_at_once():
 
 async def test_nothing_listens():
     """A refused connection is a ConnectionLost."""
-    with pytest.raises(ConnectionLost, match="nothing answers on 127.0.0.1:"):
+    with pytest.raises(ConnectionLost, match="nothing is listening on 127.0.0.1:"):
         await DapClient.connect("127.0.0.1", free_port())
 
 
 async def test_no_answer_in_time():
     """A request and an event that do not come end with their names."""
     async with connected(silent) as client:
-        with pytest.raises(RequestFailed, match=r"no answer to 'threads' came within 0\.05 s"):
+        with pytest.raises(RequestFailed, match=r"no response to 'threads' within 0\.05 s"):
             await client.request("threads", within=0.05)
-        with pytest.raises(RequestFailed, match="no event 'stopped or terminated' came within 0 s"):
+        with pytest.raises(RequestFailed, match="no event 'stopped or terminated' within 0 s"):
             await client.wait_for_event("stopped", "terminated", within=0)
 
 

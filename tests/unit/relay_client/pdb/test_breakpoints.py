@@ -1,25 +1,25 @@
-"""Facts about what may be typed for a breakpoint, and how breakpoints are kept."""
+"""Facts about the grammar of breakpoints, and how they are numbered and kept."""
 
 import pytest
 
-from relay_client.pdb.breakpoints import Breakpoint, Breakpoints, Wanted, parse_wanted
+from relay_client.pdb.breakpoints import Breakpoint, Breakpoints, BreakpointSpec, parse_spec
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "spec"),
     [
-        ("12", Wanted("", 12, "", "")),
-        (" 12 , epoch == 3", Wanted("", 12, "", "epoch == 3")),
-        ("train.py:12", Wanted("train.py", 12, "", "")),
-        ("/a b/train.py : 12, x, y", Wanted("/a b/train.py", 12, "", "x, y")),
-        ("<stdin>:3", Wanted("<stdin>", 3, "", "")),
-        ("train_step", Wanted("", 0, "train_step", "")),
-        ("Model.forward, i > 2", Wanted("", 0, "Model.forward", "i > 2")),
+        ("12", BreakpointSpec("", 12, "", "")),
+        (" 12 , epoch == 3", BreakpointSpec("", 12, "", "epoch == 3")),
+        ("train.py:12", BreakpointSpec("train.py", 12, "", "")),
+        ("/a b/train.py : 12, x, y", BreakpointSpec("/a b/train.py", 12, "", "x, y")),
+        ("<stdin>:3", BreakpointSpec("<stdin>", 3, "", "")),
+        ("train_step", BreakpointSpec("", 0, "train_step", "")),
+        ("Model.forward, i > 2", BreakpointSpec("", 0, "Model.forward", "i > 2")),
     ],
 )
-def test_grammar(text, wanted):
+def test_grammar(text, spec):
     """A line, a file with a line, or a function; and a condition behind a comma."""
-    assert parse_wanted(text) == wanted
+    assert parse_spec(text) == spec
 
 
 @pytest.mark.parametrize(
@@ -27,18 +27,18 @@ def test_grammar(text, wanted):
     [
         (Breakpoint(1, "/a.py", 3), "Breakpoint 1 at /a.py:3"),
         (Breakpoint(2, "/a.py", 3, "x > 1", temporary=True), "Temporary breakpoint 2 at /a.py:3 if x > 1"),
-        (Breakpoint(3, "/a.py", 3, trouble="no such file"), "Breakpoint 3 at /a.py:3 (not set: no such file)"),
+        (Breakpoint(3, "/a.py", 3, problem="no such file"), "Breakpoint 3 at /a.py:3 (not set: no such file)"),
     ],
 )
 def test_breakpoint_as_text(found, text):
-    """Its text says where it is and under which condition, or why it is not."""
+    """Its text has location and condition, or the reason why it is not set."""
     assert str(found) == text
 
 
 class Adapter:
     """A debug adapter that takes breakpoints in even lines, one line further on."""
 
-    over = ""
+    end_reason = ""
 
     def __init__(self):
         self.set = {}
@@ -64,14 +64,14 @@ async def test_numbers_and_places():
     """Breakpoints are numbered as they are made, take the adapter's lines, and do not stay if they are refused."""
     adapter = Adapter()
     table = Breakpoints(adapter)
-    first = await table.place("/a.py", 4)
-    assert (first.number, first.line, first.id, first.trouble) == (1, 5, 104, "")
-    refused = await table.place("/b.py", 7)
-    assert (refused.number, refused.trouble) == (2, "odd")
+    first = await table.set("/a.py", 4)
+    assert (first.number, first.line, first.id, first.problem) == (1, 5, 104, "")
+    refused = await table.set("/b.py", 7)
+    assert (refused.number, refused.problem) == (2, "odd")
     assert table.all == [first]
     assert repr(table) == "<Breakpoints ['/a.py:5']>"
     first.line = 4
-    second = await table.place("/a.py", 8, "x")
+    second = await table.set("/a.py", 8, "x")
     assert (second.number, adapter.set["/a.py"]) == (3, [4, 8])
     assert await table.clear({1, 9}) == [first]
     assert adapter.set["/a.py"] == [9]
@@ -81,7 +81,7 @@ async def test_numbers_and_places():
 async def test_temporary_ones_go_when_they_are_hit():
     """A temporary breakpoint is removed when it is hit, others stay."""
     table = Breakpoints(Adapter())
-    temporary, lasting = await table.place("/a.py", 4, temporary=True), await table.place("/b.py", 6)
+    temporary, lasting = await table.set("/a.py", 4, temporary=True), await table.set("/b.py", 6)
     await table.clear_hit([999])
     assert len(table.all) == 2
     await table.clear_hit([temporary.id, lasting.id])
@@ -92,7 +92,7 @@ async def test_run_until():
     """Lines to run to are set for one run, beside the breakpoints that are there."""
     adapter = Adapter()
     table = Breakpoints(adapter)
-    table.note("/a.py", 4)
+    table.add("/a.py", 4)
     await table.run_until("/a.py", range(7, 10))
     assert adapter.resumed == [("stepOut", {"/a.py": [4, 7, 8, 9]})]
     assert adapter.set == {"/a.py": [4]}

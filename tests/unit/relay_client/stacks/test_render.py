@@ -51,12 +51,12 @@ def test_odd_ranks_first():
     ]
     assert show_stacks(replies) == (
         "rank 3 on node0 in read dataset.py:51\n"
-        "  seen by helper thread\n"
+        "  reported by helper thread\n"
         "    /job/train.py:90 <module>\n"
         "    /job/dataset.py:51 read\n"
         "\n"
         "14 ranks (0-2,4-14) in all_reduce distributed_c10d.py:2501, called in step model.py:88\n"
-        "  seen by helper thread\n"
+        "  reported by helper thread\n"
         "    /job/train.py:90 <module>\n"
         "    /job/model.py:88 step\n"
         f"    {TORCH}:2501 all_reduce"
@@ -95,7 +95,7 @@ def test_other_threads_count_on_request():
 def test_who_has_seen_it():
     """Ranks that were asked in different ways are still one group, which says for whom which way had an answer."""
     text = show_stacks([reply(waiting(0), waiting(1, how="faulthandler"), waiting(2))])
-    assert "  seen by helper thread (2 ranks (0,2)), faulthandler (rank 1)\n" in text
+    assert "  reported by helper thread (2 ranks (0,2)), faulthandler (rank 1)\n" in text
 
 
 def test_who_gave_no_stack_comes_first():
@@ -112,7 +112,7 @@ def test_ranks_are_chosen():
     """Only the ranks asked for are shown, and agents that may have them."""
     replies = [reply(waiting(0), loading(1)), Reply.failed("node1", "gone")]
     assert [found.rank for found in read_replies(replies, {1})] == [1, None]
-    assert show_stacks([reply(waiting(0))], ranks={5}) == "no process to look at"
+    assert show_stacks([reply(waiting(0))], ranks={5}) == "no matching process"
 
 
 def test_variables_on_request():
@@ -120,7 +120,7 @@ def test_variables_on_request():
     replies = [reply(waiting(4), waiting(2))]
     assert "loss" not in show_stacks(replies)
     text = show_stacks(replies, locals=True)
-    assert "  seen by helper thread; variables of rank 2\n" in text
+    assert "  reported by helper thread; variables of rank 2\n" in text
     assert "    /job/model.py:88 step\n        loss = 0.2\n" in text
 
 
@@ -128,7 +128,7 @@ def test_frames_of_the_debugger_are_not_shown():
     """A thread at a breakpoint shows the line of the breakpoint, not how the debugger waits."""
     stop = frame("/x/site-packages/debugpy/_vendored/pydevd/pydevd.py", 2199, "do_wait_suspend")
     text = show_stacks([reply(process(0, frame("/job/a.py", 1, "f"), stop, stop))])
-    assert text.endswith("rank 0 in f a.py:1\n  seen by helper thread\n    /job/a.py:1 f")
+    assert text.endswith("rank 0 in f a.py:1\n  reported by helper thread\n    /job/a.py:1 f")
 
 
 def test_processes_without_ranks():
