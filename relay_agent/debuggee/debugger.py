@@ -277,7 +277,7 @@ class Debugger:
 
     @contextlib.contextmanager
     def _starting(self, success: Event, *, follow_children: bool) -> Iterator[ModuleType]:
-        """Yield the configured debugpy module; the block starts it, and tracing is complete when the block is left.
+        """Yield the configured debugpy module; the block starts it, and all threads are traced when the block exits.
 
         Raises:
             RelayDebugError: debugpy is missing, or does not start.

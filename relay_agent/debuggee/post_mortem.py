@@ -1,4 +1,4 @@
-"""Post-mortem debugging: the first uncaught exception holds its process, for a bounded time, so that one can attach.
+"""Post-mortem debugging: the first uncaught exception holds its process for a bounded time, for a debugger to attach.
 
     exception --> excepthook --> announced "crashed" --> a debugger attaches --> it stops at the raising frame
                                         |                                              | continue, or detach
