@@ -1,6 +1,6 @@
 # make demo    sets everything up and shows a breakpoint hit through a relay on this machine
 # make test    sets everything up and runs the tests;  make test-unit  runs those that need no other program
-# make lint    style, types, spelling, import layers
+# make lint    style, types, spelling, import layers, language, documentation
 # make bench   prints the figures of docs/benchmarks.md as a table and JSON;  make soak  runs the long proofs
 # PYTHON=python3.12 chooses another interpreter; each has its own virtual environment.
 
@@ -44,6 +44,9 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+	$(BIN)/python .ci/language
+	$(BIN)/python .ci/reference.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
 
 # 10,000 cuts over real sockets (a quarter of an hour; SOAK_CUTS=500 for less), then random walks of the core (hours).
 soak: $(READY)

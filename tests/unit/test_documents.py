@@ -1,0 +1,46 @@
+"""Facts about the Markdown files of the repository: every link inside it leads somewhere."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def tracked_pages() -> list[str]:
+    """Return the Markdown files that belong to the repository."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as Markdown renderers make them."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    slugs = (re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()) for heading in HEADING.findall(text))
+    return {slug.strip().replace(" ", "-") for slug in slugs}
+
+
+def broken_links(page: Path) -> list[str]:
+    """Return the links of a page that lead nowhere; links to other hosts are not followed."""
+    found = []
+    for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        path, _, anchor = link.partition("#")
+        if re.match(r"[a-z]+:", link):
+            continue
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            found.append(link)
+    return found
+
+
+@pytest.mark.parametrize("name", tracked_pages())
+def test_links_lead_somewhere(name: str) -> None:
+    """Each link to a file of the repository names one that exists, and each anchor one of its headings."""
+    assert [] == broken_links(ROOT / name)
