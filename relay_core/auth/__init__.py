@@ -1,7 +1,7 @@
-"""Credentials: the only package that may import azure.*, and only when a secret or a token must come from there.
+"""Credentials for the relay; the only package that may import azure.*, and only when Azure is needed.
 
-`find_access` returns a hybrid connection's address, a credential for it and the tunnel key, from the first source that
-has them; `explain_access` shows all sources.
+`find_access` returns a hybrid connection's address, a credential for it and the tunnel key from the first configured
+source. `explain_access` lists all sources.
 """
 
 from relay_core.access_settings import AccessSettings, Side

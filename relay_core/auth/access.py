@@ -1,8 +1,8 @@
-"""From what the user has configured to what a program needs: an address, a credential and a tunnel key.
+"""Selection of the address, the credential and the tunnel key from the user's settings.
 
-Sources are looked at in the order of `relay_core.auth.sources`, then a Key Vault secret, then Entra ID without any
-connection string; but what the command line or the call names comes before what is only in the environment. The first
-that is there is used, and if it is unusable that is an error: falling back to another relay in silence would be worse.
+Sources are tried in the order of `relay_core.auth.sources`, then a Key Vault secret, then Entra ID without a connection
+string. Explicit options and arguments take precedence over environment variables. The first source that is present is
+used. If it is invalid, that is an error: silently falling back could connect to a different relay.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from relay_core.auth.entra import CLIENT_REUSE, DEADLINE, EntraCredential, Token
 from relay_core.auth.key_vault import KeyVault, parse_vault_url
 from relay_core.auth.sas import credential_from_connection_string
 from relay_core.auth.secret_file import read_secret_file
-from relay_core.auth.sources import ConnectionText, TextSource, local_sources, nothing_configured
+from relay_core.auth.sources import ConnectionText, TextSource, local_sources, not_configured
 from relay_core.auth.tunnel_key import parse_tunnel_key
 from relay_core.errors import ConfigurationError, UsageError
 from relay_core.hyco.address import Endpoint
@@ -46,13 +46,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Access:
-    """What a program needs to use a hybrid connection; secrets stay out of `repr()`."""
+    """Address, credential and tunnel key of a hybrid connection; `repr()` omits secrets."""
 
     endpoint: Endpoint
     credential: Credential
     tunnel_key: bytes | None
     source: str
-    """Where it comes from, in words."""
+    """Name of the source, for logs."""
 
     def __repr__(self) -> str:
         sealed = "tunnel key" if self.tunnel_key else "no tunnel key"
@@ -62,46 +62,46 @@ class Access:
 async def find_access(
     settings: AccessSettings, *, side: Side, tls: ssl.SSLContext | None = None, deadline: float = DEADLINE
 ) -> Access:
-    """Return what the first source gives.
+    """Read the first source that is present.
 
     Args:
-        settings: What the user said explicitly; the environment of this process says the rest.
-        side: An agent asks managed identities, a client those of a developer.
-        tls: Decides about trust in Key Vault and Entra ID, besides the relay.
+        settings: Explicit settings; environment variables are used for the others.
+        side: Selects the Entra identities: those of compute for an agent, those of a developer for a client.
+        tls: TLS context for Key Vault and Entra ID; None for the system's certificate authorities.
         deadline: Seconds for Key Vault, and for Entra ID.
 
     Raises:
-        RelayDebugError: nothing is configured, or the first source is unusable; see `relay_core.errors`.
+        RelayDebugError: No source is configured, or the first one is invalid; see `relay_core.errors`.
     """
     search = Search(settings, side=side, tls=tls, deadline=deadline)
-    source = choose(search.accesses())
+    source = choose(search.access_sources())
     if source is None or source.read is None:
-        raise search.nothing()
+        raise search.not_configured()
     access = await source.read()
-    logger.log(logging.DEBUG if source.name in _EVERYDAY else logging.INFO, "credentials: %s", access.source)
-    key_source = choose(search.tunnel_keys(access))
+    logger.log(logging.DEBUG if source.name in _COMMON_SOURCES else logging.INFO, "credentials: %s", access.source)
+    key_source = choose(search.tunnel_key_sources(access))
     tunnel_key = await key_source.read() if key_source is not None and key_source.read is not None else None
     return Access(access.endpoint, access.credential, tunnel_key, access.source)
 
 
-_EVERYDAY = {
+_COMMON_SOURCES = {
     "--connection-string",
     "--connection-string-file",
     "RELAY_CONNECTION_STRING",
     "RELAY_CONNECTION_STRING_FILE",
 }
-"""Sources that nobody is surprised by; the others are told."""
+"""Sources that are logged at DEBUG only; use of any other may surprise the user and is logged at INFO."""
 
 
 class Search:
-    """All sources of one program, with what they need to be read.
+    """All credential sources of one program.
 
     Args:
-        settings: What the user said explicitly.
-        side: Who asks.
-        tls: Decides about trust.
+        settings: Explicit settings.
+        side: Selects the Entra identities.
+        tls: TLS context for Key Vault and Entra ID; None for the system's certificate authorities.
         environ: Defaults to the environment of this process.
-        deadline: Seconds for whatever needs a network.
+        deadline: Seconds for each source that needs the network.
     """
 
     def __init__(
@@ -124,80 +124,82 @@ class Search:
 
     @cached_property
     def tokens(self) -> TokenSource:
-        """Entra ID, for relay and Key Vault alike.
+        """The source of Entra ID tokens, for the relay and for Key Vault.
 
         Raises:
-            ConfigurationError: an identity is named that is unknown.
+            ConfigurationError: The settings or the environment name an unknown identity.
         """
-        return TokenSource.for_side(self._side, asked=self._settings.identity, tls=self._tls, deadline=self._deadline)
+        return TokenSource.for_side(
+            self._side, requested=self._settings.identity, tls=self._tls, deadline=self._deadline
+        )
 
-    # Where address and credential come from:
+    # Address and credential:
 
-    def accesses(self) -> list[Source[Access]]:
-        """Return the sources, in the order without regard to what is explicit."""
+    def access_sources(self) -> list[Source[Access]]:
+        """Return the sources of address and credential; `choose` puts explicit ones first."""
         local = [self._local(source) for source in local_sources(self._settings, self._environ)]
         return [*local, self._key_vault(), self._entra()]
 
-    def nothing(self) -> ConfigurationError:
-        """Return the error of a search without a result."""
-        return self._incomplete_secret(self._secret()) or nothing_configured()
+    def not_configured(self) -> ConfigurationError:
+        """Return the error for the case that no source is present."""
+        return self._missing_vault(self._secret()) or not_configured()
 
     def _local(self, source: TextSource) -> Source[Access]:
         read = source.read
         if read is None:
             return Source(source.name, source.finding, explicit=source.explicit)
 
-        async def open_it() -> Access:
+        async def read_access() -> Access:
             return self._access(read(), source.name)
 
-        return Source(source.name, source.finding, open_it, explicit=source.explicit)
+        return Source(source.name, source.finding, read_access, explicit=source.explicit)
 
     def _key_vault(self) -> Source[Access]:
         name, vault = self._secret(), self._vault()
         if not name:
-            missing = f"no secret is named (--connection-string-secret, {CONNECTION_STRING_SECRET_VARIABLE})"
+            missing = f"no secret given (--connection-string-secret, {CONNECTION_STRING_SECRET_VARIABLE})"
             return Source(KEY_VAULT, f"{vault}, but {missing}" if vault else missing)
         if not vault:
-            return Source(KEY_VAULT, f"secret '{name}', but no vault is named (--key-vault, {KEY_VAULT_VARIABLE})")
+            return Source(KEY_VAULT, f"secret '{name}', but no vault given (--key-vault, {KEY_VAULT_VARIABLE})")
 
-        async def open_it() -> Access:
+        async def read_access() -> Access:
             return self._access(ConnectionText(await self._read_secret(name)), f"Key Vault secret '{name}'")
 
         explicit = self._settings.connection_string_secret is not None
-        return Source(KEY_VAULT, f"secret '{name}' of {vault}", open_it, explicit=explicit)
+        return Source(KEY_VAULT, f"secret '{name}' of {vault}", read_access, explicit=explicit)
 
     def _entra(self) -> Source[Access]:
         namespace = self._settings.namespace or self._environ.get(NAMESPACE_VARIABLE)
         if not namespace:
-            return Source(ENTRA_ID, f"no namespace is named (--namespace, {NAMESPACE_VARIABLE})")
+            return Source(ENTRA_ID, f"no namespace given (--namespace, {NAMESPACE_VARIABLE})")
 
-        async def open_it() -> Access:
+        async def read_access() -> Access:
             host, port = parse_namespace(namespace)
             if not self._settings.hc:
-                raise UsageError("no hybrid connection is named", hint="add --hc NAME")
+                raise UsageError("no hybrid connection given", hint="add --hc NAME")
             endpoint = Endpoint(host, port, self._settings.hc.strip("/"))
             return Access(endpoint, self._entra_credential(), None, f"{ENTRA_ID}, namespace {host}")
 
-        return Source(ENTRA_ID, f"namespace {namespace}", open_it, explicit=self._settings.namespace is not None)
+        return Source(ENTRA_ID, f"namespace {namespace}", read_access, explicit=self._settings.namespace is not None)
 
     def _access(self, found: ConnectionText, source: str) -> Access:
         parsed = found.parse(source, self._settings.hc)
         entra = parsed.managed_identity
         credential = self._entra_credential() if entra else credential_from_connection_string(parsed)
-        told = f"{source}, with {ENTRA_ID}" if entra else source
-        return Access(parsed.endpoint(), credential, parsed.tunnel_key, told)
+        label = f"{source}, with {ENTRA_ID}" if entra else source
+        return Access(parsed.endpoint(), credential, parsed.tunnel_key, label)
 
     def _entra_credential(self) -> EntraCredential:
         return EntraCredential(self.tokens, reuse_for=CLIENT_REUSE if self._side == "client" else 0.0)
 
-    # Where the tunnel key comes from:
+    # Tunnel key:
 
-    def tunnel_keys(self, access: Access) -> list[Source[bytes]]:
-        """Return the sources; `access` may have brought a key along."""
+    def tunnel_key_sources(self, access: Access) -> list[Source[bytes]]:
+        """Return the sources of the tunnel key; one of them is the connection string that `access` was read from."""
         settings, environ = self._settings, self._environ
         own, text = access.tunnel_key, environ.get(TUNNEL_KEY_VARIABLE)
 
-        async def brought() -> bytes:
+        async def from_connection_string() -> bytes:
             return own or b""
 
         async def from_variable() -> bytes:
@@ -206,7 +208,11 @@ class Search:
         return [
             self._key_file("--tunnel-key-file", settings.tunnel_key_file, explicit=True),
             self._key_secret("--tunnel-key-secret", settings.tunnel_key_secret, explicit=True),
-            Source("TunnelKey", "in the connection string" if own else "not there", brought if own else None),
+            Source(
+                "TunnelKey",
+                "in the connection string" if own else "not in the connection string",
+                from_connection_string if own else None,
+            ),
             Source(TUNNEL_KEY_VARIABLE, "set" if text else "not set", from_variable if text else None),
             self._key_file(TUNNEL_KEY_FILE_VARIABLE, environ.get(TUNNEL_KEY_FILE_VARIABLE)),
             self._key_secret(TUNNEL_KEY_SECRET_VARIABLE, environ.get(TUNNEL_KEY_SECRET_VARIABLE)),
@@ -226,8 +232,8 @@ class Search:
             return Source(name, "not given" if explicit else "not set")
 
         async def read() -> bytes:
-            if incomplete := self._incomplete_secret(secret):
-                raise incomplete
+            if error := self._missing_vault(secret):
+                raise error
             return parse_tunnel_key(await self._read_secret(secret), f"Key Vault secret '{secret}'")
 
         return Source(name, f"secret '{secret}' of {self._vault() or 'no vault'}", read, explicit=explicit)
@@ -240,11 +246,11 @@ class Search:
     def _vault(self) -> str | None:
         return self._settings.key_vault or self._environ.get(KEY_VAULT_VARIABLE)
 
-    def _incomplete_secret(self, name: str | None) -> ConfigurationError | None:
+    def _missing_vault(self, name: str | None) -> ConfigurationError | None:
         if not name or self._vault():
             return None
         return ConfigurationError(
-            f"secret '{name}' is named, but no Key Vault", hint=f"set {KEY_VAULT_VARIABLE}, or use --key-vault"
+            f"secret '{name}' is given, but no Key Vault", hint=f"set {KEY_VAULT_VARIABLE}, or use --key-vault"
         )
 
     async def _read_secret(self, name: str) -> str:

@@ -1,11 +1,11 @@
-"""A relay's namespace as users write it, where no connection string has an Endpoint.
+"""Syntax of `--namespace`: the address of a relay without a connection string.
 
-    contoso                                  the namespace of that name in the public cloud
-    contoso.servicebus.windows.net           or in another cloud, with its suffix
-    sb://contoso.servicebus.windows.net/     as connection strings write it
+    contoso                                  a namespace in the public cloud
+    contoso.servicebus.windows.net           a host name, also with the suffix of another cloud
+    sb://contoso.servicebus.windows.net/     a URL, as in connection strings
     localhost:8443                           a relay-server
 
-Bad examples: an empty text, a URL with a path, `contoso:port`.
+Invalid: an empty string, a URL with a path, `contoso:port`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = ["PUBLIC_SUFFIX", "parse_namespace"]
 
 PUBLIC_SUFFIX = ".servicebus.windows.net"
 _BARE_NAME = re.compile(r"[a-z][0-9a-z-]{4,48}[0-9a-z]", re.IGNORECASE)
-"""What Azure allows: 6 to 50 characters."""
+"""Azure's rule for namespace names: 6 to 50 characters."""
 
 
 def parse_namespace(text: str) -> tuple[str, int]:
     """Return host and port.
 
     Raises:
-        ConfigurationError: it is none of the above.
+        ConfigurationError: The text has none of these forms.
     """
     text = text.strip()
     if _BARE_NAME.fullmatch(text) and text.lower() != "localhost":
@@ -39,6 +39,6 @@ def parse_namespace(text: str) -> tuple[str, int]:
         host, port, usable = None, None, False
     if not host or not usable:
         raise ConfigurationError(
-            f"'{text[:60]}' is no namespace", hint=f"use its host name, as in contoso{PUBLIC_SUFFIX}"
+            f"invalid namespace: '{text[:60]}'", hint=f"use its host name, as in contoso{PUBLIC_SUFFIX}"
         )
     return host, port or 443

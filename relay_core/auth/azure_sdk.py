@@ -1,8 +1,9 @@
-"""The border to azure-identity and azure-core: nothing is imported from there before a token is wanted.
+"""Adapter for azure-identity and azure-core, which are imported only when a token is needed.
 
-Whatever talks to a network is asynchronous, because a deadline can cancel it; programs such as `az` are run by the
-SDK's blocking classes in a thread, because its asynchronous ones leave them behind. A credential object lives for one
-request: its cache would give a refused token again, and nobody would close its connections.
+Credentials that use the network are asynchronous, so that a deadline can cancel them. Programs such as `az` are run by
+the SDK's blocking classes in a thread, because the asynchronous classes leave the program running when they are
+cancelled. A credential object is used for one request only: its cache could return a token that was refused, and its
+connections would stay open.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ __all__ = ["Failure", "IdentityFailed", "IssuedToken", "acquire", "brief", "open
 CONNECT_TIMEOUT = 3.0
 READ_TIMEOUT = 10.0
 METADATA_CONNECT_TIMEOUT = 1.0
-"""A metadata address is on the same host or rack: it answers at once, or there is none."""
+"""For metadata endpoints, which are on the same host or rack and answer at once if they exist."""
 PROGRAM_MARGIN = 0.5
-"""Seconds before the deadline at which a program such as `az` is killed, so that it does not outlive us."""
+"""Seconds before the deadline at which a program such as `az` is killed, so that it does not outlive this process."""
 _MAX_REASON_CHARS = 200
 _ADVICE = re.compile(
     r"\s*(?:To mitigate this issue|Visit https://|For more information|Trace ID:|Please run).*", re.DOTALL
@@ -42,36 +43,36 @@ _ADVICE = re.compile(
 
 
 for _name in ("azure", "msal"):
-    # Without a handler of its own Python would write the SDK's warnings to stderr, beside our one sentence.
+    # Without a handler Python would write the SDK's warnings to stderr, in addition to our own message.
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
 class IssuedToken:
-    """A token as Entra ID gave it; `repr()` hides it."""
+    """A token issued by Entra ID; `repr()` omits its value."""
 
     value: str = field(repr=False)
     expires_on: float
-    """Unix seconds, as the issuer says."""
+    """Unix seconds, as reported by the issuer."""
 
 
 class Failure(enum.Enum):
-    """Why an identity gave no token."""
+    """Kind of failure to get a token from an identity."""
 
     ABSENT = "absent"
-    """It does not exist here."""
+    """The identity is not available in this environment."""
     REFUSED = "refused"
-    """Entra ID, or who stands for it here, said no."""
-    SILENT = "silent"
-    """Nobody answered; later somebody may."""
+    """Entra ID or a local token endpoint refused the request."""
+    NO_ANSWER = "no answer"
+    """The request failed or timed out; a later attempt may succeed."""
 
 
 class IdentityFailed(Exception):
-    """An identity gave no token.
+    """An identity did not provide a token.
 
     Args:
-        failure: What kind of trouble.
-        reason: A few words, without secrets.
+        failure: Kind of failure.
+        reason: A short text without secrets.
     """
 
     def __init__(self, failure: Failure, reason: str) -> None:
@@ -81,13 +82,13 @@ class IdentityFailed(Exception):
 
 
 def open_transport(tls: ssl.SSLContext | None, *, direct: bool = False) -> AioHttpTransport:
-    """Return an HTTP transport for one client of the SDK, which closes it; needs a running loop.
+    """Return an HTTP transport for one client of the SDK, which closes it. Requires a running event loop.
 
     Args:
-        tls: Decides about trust; None for the system's authorities.
-        direct: Use no proxy: metadata addresses mean something on this machine only.
+        tls: TLS context; None for the system's certificate authorities.
+        direct: Do not use a proxy; for metadata endpoints, which are local to this machine.
     """
-    import aiohttp  # noqa: PLC0415 - only when Azure is really asked
+    import aiohttp  # noqa: PLC0415 - only if a request is made
     from azure.core.pipeline.transport import AioHttpTransport  # noqa: PLC0415
 
     session = aiohttp.ClientSession(
@@ -96,8 +97,8 @@ def open_transport(tls: ssl.SSLContext | None, *, direct: bool = False) -> AioHt
         auto_decompress=False,
         trust_env=not direct,
     )
-    patience = METADATA_CONNECT_TIMEOUT if direct else CONNECT_TIMEOUT
-    return AioHttpTransport(session=session, connection_timeout=patience, read_timeout=READ_TIMEOUT)
+    connect_timeout = METADATA_CONNECT_TIMEOUT if direct else CONNECT_TIMEOUT
+    return AioHttpTransport(session=session, connection_timeout=connect_timeout, read_timeout=READ_TIMEOUT)
 
 
 async def acquire(
@@ -109,31 +110,31 @@ async def acquire(
     tls: ssl.SSLContext | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> IssuedToken:
-    """Ask one identity for a token.
+    """Request a token from one identity.
 
     Args:
-        identity: Whose.
-        scope: What for, as in `https://relay.azure.net/.default`.
-        within: Seconds.
-        environ: For the identity's settings.
-        tls: Decides about trust.
-        options: Keywords of `get_token`, as Key Vault's challenge wants them.
+        identity: The identity to use.
+        scope: OAuth scope, such as `https://relay.azure.net/.default`.
+        within: Seconds until the request is cancelled.
+        environ: Environment variables with the identity's settings.
+        tls: TLS context; None for the system's certificate authorities.
+        options: Further arguments of `get_token`, such as the tenant from Key Vault's challenge.
 
     Raises:
-        IdentityFailed: there is no token.
+        IdentityFailed: The identity provided no token.
     """
-    if reason := identity.absent(environ):
+    if reason := identity.unavailable_reason(environ):
         raise IdentityFailed(Failure.ABSENT, reason)
     started = time.monotonic()
-    asking = _ask(identity, scope, ends_at=started + within, environ=environ, tls=tls, options=options or {})
+    request = _request_token(identity, scope, ends_at=started + within, environ=environ, tls=tls, options=options or {})
     try:
         async with timeout(within):
-            return await asking
+            return await request
     except TIMEOUT_ERRORS:
-        raise IdentityFailed(Failure.SILENT, f"no answer within {time.monotonic() - started:.0f} s") from None
+        raise IdentityFailed(Failure.NO_ANSWER, f"no answer within {time.monotonic() - started:.0f} s") from None
 
 
-async def _ask(
+async def _request_token(
     identity: Identity,
     scope: str,
     *,
@@ -156,17 +157,17 @@ async def _ask(
             return IssuedToken(token.token, float(token.expires_on))
     except CredentialUnavailableError as error:
         if isinstance(error.__cause__, subprocess.TimeoutExpired):
-            raise IdentityFailed(Failure.SILENT, f"no answer within {error.__cause__.timeout:.0f} s") from None
+            raise IdentityFailed(Failure.NO_ANSWER, f"no answer within {error.__cause__.timeout:.0f} s") from None
         raise IdentityFailed(Failure.ABSENT, brief(error.message)) from None
     except ClientAuthenticationError as error:
         raise IdentityFailed(Failure.REFUSED, brief(error.message)) from None
     except HttpResponseError as error:
         busy = (error.status_code or 0) >= 500 or error.status_code in {408, 429}
-        raise IdentityFailed(Failure.SILENT if busy else Failure.REFUSED, brief(error.message)) from None
+        raise IdentityFailed(Failure.NO_ANSWER if busy else Failure.REFUSED, brief(error.message)) from None
     except (ServiceRequestError, ServiceResponseError, OSError) as error:
-        raise IdentityFailed(Failure.SILENT, brief(str(error))) from None
+        raise IdentityFailed(Failure.NO_ANSWER, brief(str(error))) from None
     except (ValueError, KeyError, TypeError) as error:
-        # A malformed tenant id, an answer that is no token: the SDK's checks raise these.
+        # Raised by checks of the SDK, for example for a malformed tenant id or token response.
         raise IdentityFailed(Failure.REFUSED, brief(str(error))) from None
 
 
@@ -174,7 +175,7 @@ async def _ask(
 async def _open(
     identity: Identity, ends_at: float, environ: Mapping[str, str], tls: ssl.SSLContext | None
 ) -> AsyncIterator[Any]:
-    """Make the credential of an identity; its connections are closed at the end of the block."""
+    """Create the SDK's credential for an identity; leaving the block closes its connections."""
     import azure.identity as blocking  # noqa: PLC0415
     from azure.identity import aio  # noqa: PLC0415
 
@@ -182,11 +183,12 @@ async def _open(
 
     remote: dict[str, Any] = {"retry_total": 2}
     local: dict[str, Any] = {"retry_total": 2, "retry_connect": 0}
-    patience = max(1, int(ends_at - PROGRAM_MARGIN - time.monotonic()))  # the imports above took their time
+    # Computed here, because the imports above can take a second; the SDK takes whole seconds only.
+    process_timeout = max(1, int(ends_at - PROGRAM_MARGIN - time.monotonic()))
     async with contextlib.AsyncExitStack() as stack:
         transport = None
         if not identity.program:
-            # Held here as well, because the constructors below may raise.
+            # Closed by this stack as well, because the constructors below may raise.
             transport = await stack.enter_async_context(open_transport(tls, direct=identity.name == "managed"))
         openers: dict[str, Callable[[], AbstractAsyncContextManager[Any]]] = {
             "environment": lambda: aio.EnvironmentCredential(transport=transport, **remote),
@@ -195,15 +197,15 @@ async def _open(
             "managed": lambda: aio.ManagedIdentityCredential(
                 client_id=managed_client_id(environ), transport=transport, **local
             ),
-            "azure-cli": lambda: _InThread(blocking.AzureCliCredential(process_timeout=patience)),
-            "azd": lambda: _InThread(blocking.AzureDeveloperCliCredential(process_timeout=patience)),
-            "powershell": lambda: _InThread(blocking.AzurePowerShellCredential(process_timeout=patience)),
+            "azure-cli": lambda: _InThread(blocking.AzureCliCredential(process_timeout=process_timeout)),
+            "azd": lambda: _InThread(blocking.AzureDeveloperCliCredential(process_timeout=process_timeout)),
+            "powershell": lambda: _InThread(blocking.AzurePowerShellCredential(process_timeout=process_timeout)),
         }
         yield await stack.enter_async_context(openers[identity.name]())
 
 
 class _InThread:
-    """A blocking credential as an asynchronous one; its own timeout ends the thread."""
+    """Asynchronous wrapper of a blocking credential; the credential's own timeout ends the thread."""
 
     def __init__(self, credential: TokenCredential) -> None:
         self._credential = credential
@@ -219,7 +221,7 @@ class _InThread:
 
 
 def brief(text: str | None) -> str:
-    """Return the gist of an SDK's message: one line, without its class names, links and trace ids."""
+    """Return an SDK error message shortened to one line, without class names, links and trace ids."""
     gist = " ".join(_ADVICE.sub("", text or "").split())
     gist = re.sub(r"^\w+Credential authentication (?:unavailable|failed)[.,:]?\s*", "", gist)
     return gist[:_MAX_REASON_CHARS].rstrip(" .:,") or "no reason given"

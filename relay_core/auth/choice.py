@@ -1,4 +1,4 @@
-"""One choice among several sources, made once and shown as it was made."""
+"""Sources of a setting, and the choice among them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True)
 class Source(Generic[T_co]):
-    """One place that something may come from."""
+    """A place that a value may come from."""
 
     name: str
-    """As the user knows it: an option, a variable, a file, a service."""
+    """Name known to the user: an option, a variable, a file or a service."""
     finding: str
-    """What a first look shows, without a secret and without a network."""
+    """Short description of what is there, without secrets; determined without network access."""
     read: Callable[[], Awaitable[T_co]] | None = None
-    """Raises RelayDebugError; None if there is nothing."""
+    """Reads the value and may raise RelayDebugError; None if the source is not present."""
     explicit: bool = False
-    """Whether the command line, or the call, names it."""
+    """True if the command line or the call selects it."""
 
 
 def in_order(sources: Sequence[Source[T]]) -> list[Source[T]]:
-    """Return the sources in the order they are used: what is named explicitly comes first."""
+    """Return the sources by precedence: explicit ones first."""
     return sorted(sources, key=lambda source: not source.explicit)
 
 
 def choose(sources: Sequence[Source[T]]) -> Source[T] | None:
-    """Return the one that is used, if any has something."""
+    """Return the source with the highest precedence that is present, or None."""
     return next((source for source in in_order(sources) if source.read is not None), None)

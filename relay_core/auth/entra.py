@@ -1,4 +1,4 @@
-"""Tokens of Entra ID for a relay: who gives them, for how long they are used again, and what is said if nobody does."""
+"""Entra ID tokens for the relay: identities to try, reuse of tokens, and errors."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ __all__ = ["CLIENT_REUSE", "DEADLINE", "RELAY_SCOPE", "EntraCredential", "TokenS
 
 RELAY_SCOPE = "https://relay.azure.net/.default"
 DEADLINE = 10.0
-"""Seconds for everything that is tried for one token."""
+"""Seconds for all attempts to get one token."""
 CLIENT_REUSE = 300.0
-"""Seconds for which a client uses a token again: asking `az` costs half a second, and a client connects in bursts.
+"""Seconds for which a client reuses a token: running `az` takes half a second, and a client connects in bursts.
 
-An agent never does: it asks for a token when it dials, when it renews and when the relay has refused the last one.
+An agent does not reuse tokens: it requests one to connect, to renew and when the relay has refused the last one.
 """
 MIN_LEFT = 300.0
-"""Seconds a token must still live to be used again without asking for a newer one."""
+"""Remaining lifetime in seconds below which a token is not reused."""
 
 logger = logging.getLogger(__name__)
 
 
 class TokenSource:
-    """Asks identities in order, within one deadline.
+    """Requests tokens from a list of identities, in order and within one deadline.
 
     Args:
-        identities: Whom to ask.
-        environ: Their settings; defaults to the environment of this process, which the SDK reads as well.
-        tls: Decides about trust.
-        deadline: Seconds for all of them together.
+        identities: Identities to try.
+        environ: Their settings; defaults to the environment of this process, which the SDK reads too.
+        tls: TLS context; None for the system's certificate authorities.
+        deadline: Seconds for all identities together.
     """
 
     def __init__(
@@ -57,36 +57,36 @@ class TokenSource:
         self._tls = tls
         self._deadline = deadline
         self.used: Identity | None = None
-        """Who gave the last token."""
+        """The identity that provided the last token."""
         self.tried: list[str] = []
-        """What was tried for the last token, in words."""
+        """Result of each identity in the last request, for messages."""
 
     @classmethod
     def for_side(
-        cls, side: Side, *, asked: str | None = None, tls: ssl.SSLContext | None = None, deadline: float = DEADLINE
+        cls, side: Side, *, requested: str | None = None, tls: ssl.SSLContext | None = None, deadline: float = DEADLINE
     ) -> TokenSource:
-        """Return the source with the identities of an agent or a client, see `relay_core.auth.identity`.
+        """Return the source for an agent or a client, with the identities of `relay_core.auth.identity`.
 
         Raises:
-            ConfigurationError: `asked`, or the environment, names an identity that is unknown.
+            ConfigurationError: `requested` or the environment names an unknown identity.
         """
-        return cls(choose_identities(side, asked=asked, environ=os.environ), tls=tls, deadline=deadline)
+        return cls(choose_identities(side, requested=requested, environ=os.environ), tls=tls, deadline=deadline)
 
     def __repr__(self) -> str:
         return f"<TokenSource {' '.join(identity.name for identity in self._identities)}>"
 
     async def token(self, scope: str, *, within: float | None = None, **options: Any) -> IssuedToken:
-        """Return a token of the first identity that gives one.
+        """Return a token from the first identity that provides one.
 
         Args:
-            scope: What for.
-            within: Seconds, if there are fewer than the deadline's.
-            options: Keywords of the SDK's `get_token`.
+            scope: OAuth scope.
+            within: Seconds, if less than the deadline.
+            options: Further arguments of the SDK's `get_token`.
 
         Raises:
-            ConfigurationError: no identity exists here.
-            Unauthorized: one was refused.
-            RelayUnreachable: one did not answer; later it may.
+            ConfigurationError: No identity is available in this environment.
+            Unauthorized: An identity was refused.
+            RelayUnreachable: An identity got no answer; a later attempt may succeed.
         """
         ends_at = time.monotonic() + min(self._deadline, within or self._deadline)
         failures: list[Failure] = []
@@ -94,7 +94,7 @@ class TokenSource:
         for identity in self._identities:
             left = ends_at - time.monotonic()
             if left <= 0:
-                self.tried.append(f"{identity.label}: not tried, no time was left")
+                self.tried.append(f"{identity.label}: not tried, out of time")
                 continue
             try:
                 token = await acquire(
@@ -107,36 +107,36 @@ class TokenSource:
             self.tried.append(f"{identity.label}: token")
             self.used = identity
             return token
-        raise self._nobody(scope, failures)
+        raise self._no_token_error(scope, failures)
 
-    def _nobody(self, scope: str, failures: Sequence[Failure]) -> RelayDebugError:
-        """Return the error for a round without a token: whoever answered weighs more than who did not."""
+    def _no_token_error(self, scope: str, failures: Sequence[Failure]) -> RelayDebugError:
         sentence = f"no Entra ID token for {scope.rpartition('/')[0]}: {'; '.join(self.tried)}"
+        # A refusal comes first: that identity is configured, so it is most likely the one that the user wants.
         if Failure.REFUSED in failures:
-            return Unauthorized(sentence, hint="the one that was refused needs its settings or its sign-in renewed")
-        if Failure.SILENT in failures:
+            return Unauthorized(sentence, hint="fix the settings of the refused identity, or sign in again")
+        if Failure.NO_ANSWER in failures:
             return RelayUnreachable(
                 sentence,
-                hint="check the network, HTTPS_PROXY and NO_PROXY, and try again; --identity NAME asks one only",
+                hint="check the network, HTTPS_PROXY and NO_PROXY, and retry; --identity NAME tries only one",
             )
         developer = any(identity.program for identity in self._identities)
         return ConfigurationError(
             sentence,
-            hint="type: az login" if developer else "give this compute a managed identity, or use a connection string",
+            hint="run: az login" if developer else "give this compute a managed identity, or use a connection string",
         )
 
 
 class EntraCredential:
-    """A `Credential` whose tokens come from Entra ID.
+    """A `Credential` with tokens from Entra ID.
 
-    When no new token can be had, the last one is used for as long as it lives; a source that has worked once is
-    believed to come back, so that its failures can be tried again.
+    If no new token is available, the last one is used until it expires. Once the source has provided a token, every
+    failure is raised as the retryable `RelayUnreachable`.
 
     Args:
-        source: Gives tokens.
-        reuse_for: Seconds for which a token is used again.
-        role_grace: Seconds for which a relay's refusal may be temporary.
-        clock: Unix seconds.
+        source: Provides tokens.
+        reuse_for: Seconds for which a token is reused.
+        role_grace: Seconds for which a refusal by the relay may be temporary.
+        clock: Returns Unix seconds.
     """
 
     def __init__(
@@ -153,24 +153,24 @@ class EntraCredential:
         self._clock = clock
         self._last: Token | None = None
         self._fetched_at = 0.0
-        self._asking = asyncio.Lock()
+        self._request_lock = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"<EntraCredential {self.source!r}>"
 
     async def token(self, endpoint: Endpoint) -> Token:  # noqa: ARG002 - one audience for all relays
-        """Return a token for any hybrid connection; callers at the same time share one request.
+        """Return a token for any hybrid connection; concurrent calls share one request.
 
         Raises:
-            RelayDebugError: there is none, and the last one has expired.
+            RelayDebugError: No new token is available, and the last one has expired.
         """
-        async with self._asking:
+        async with self._request_lock:
             if self._last is not None and self._is_fresh():
                 return self._last
             try:
                 issued = await self.source.token(RELAY_SCOPE)
             except RelayDebugError as error:
-                return self._make_do(error)
+                return self._reuse_last_token(error)
             self._last = Token(issued.value, issued.expires_on)
             self._fetched_at = self._clock()
             return self._last
@@ -184,14 +184,14 @@ class EntraCredential:
         return 0 <= age < self._reuse_for and self._left() > MIN_LEFT
 
     def _left(self) -> float:
-        """Return the seconds that the last token still lives."""
+        """Return the remaining lifetime of the last token in seconds."""
         expires_at = self._last.expires_at if self._last is not None else None
         return 0.0 if expires_at is None else expires_at - self._clock()
 
-    def _make_do(self, error: RelayDebugError) -> Token:
+    def _reuse_last_token(self, error: RelayDebugError) -> Token:
         if self._last is None:
             raise error
         if self._left() > 0:
-            logger.debug("the last token serves for %.0f s more: %s", self._left(), error)
+            logger.debug("using the last token, valid for another %.0f s: %s", self._left(), error)
             return self._last
         raise RelayUnreachable(error.sentence, hint=error.hint) from error

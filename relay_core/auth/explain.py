@@ -1,4 +1,4 @@
-"""Why a program uses the credentials that it uses: every source in order, what was found, and which one counts."""
+"""Output of `--explain-auth`: all credential sources in order, what was found, and which one is used."""
 
 from __future__ import annotations
 
@@ -15,35 +15,38 @@ __all__ = ["explain_access"]
 
 T = TypeVar("T")
 
+_CREDENTIALS_TITLE = "credential sources, first match wins:"
+_TUNNEL_KEY_TITLE = "tunnel key sources, first match wins:"
+
 
 async def explain_access(search: Search) -> tuple[list[str], RelayDebugError | None]:
-    """Return lines for people, and the error of a program that would start now, if it could not.
+    """Return lines to print, and the error that a program would fail with, or None.
 
-    The source that counts is really asked, Key Vault and Entra ID included, and nothing secret is shown.
+    The source in use is read, which includes requests to Key Vault and Entra ID. The lines contain no secrets.
     """
-    accesses = search.accesses()
+    accesses = search.access_sources()
     source = choose(accesses)
     if source is None:
-        return ["credentials, in this order:", *_table(accesses, "")], search.nothing()
+        return [_CREDENTIALS_TITLE, *_table(accesses, "")], search.not_configured()
     access, error, result = await _read(source)
     if access is not None:
         result, error = await _describe(access)
-    lines = ["credentials, in this order:", *_table(accesses, result)]
+    lines = [_CREDENTIALS_TITLE, *_table(accesses, result)]
     if access is None:
         return lines, error
-    keys = search.tunnel_keys(access)
+    keys = search.tunnel_key_sources(access)
     key_source = choose(keys)
     if key_source is None:
-        lines += ["tunnel key, in this order:", *_table(keys, "")]
-        lines.append("without a tunnel key the relay, and whoever holds its keys, can read what passes through")
+        lines += [_TUNNEL_KEY_TITLE, *_table(keys, "")]
+        lines.append("without a tunnel key, the relay operator and holders of its keys can read the traffic")
         return lines, error
     key, key_error, key_result = await _read(key_source)
-    lines += ["tunnel key, in this order:", *_table(keys, "used" if key else key_result)]
+    lines += [_TUNNEL_KEY_TITLE, *_table(keys, "used" if key else key_result)]
     return lines, error or key_error
 
 
 async def _read(source: Source[T]) -> tuple[T | None, RelayDebugError | None, str]:
-    """Return what the source has, or the error and what stands for it in the table."""
+    """Return the source's value, or the error and its text for the table."""
     if source.read is None:
         return None, None, ""
     try:
@@ -53,7 +56,7 @@ async def _read(source: Source[T]) -> tuple[T | None, RelayDebugError | None, st
 
 
 async def _describe(access: Access) -> tuple[str, RelayDebugError | None]:
-    """Return what the source that is used gives."""
+    """Return the table entry of the access in use; requests a token if it comes from Entra ID."""
     what = f"used: {access.endpoint}, {access.credential}"
     if not isinstance(access.credential, EntraCredential):
         return what, None
@@ -67,15 +70,15 @@ async def _describe(access: Access) -> tuple[str, RelayDebugError | None]:
 
 
 def _table(sources: Sequence[Source[T]], result: str) -> list[str]:
-    """Return a line for each source; `result` stands behind the one that is used."""
+    """Return one line per source, with `result` appended to the one in use."""
     used = choose(sources)
     width = max(len(source.name) for source in sources)
     lines = []
     for source in in_order(sources):
-        told = source.finding
+        entry = source.finding
         if source is used:
-            told = f"{told} -> {result}"
+            entry = f"{entry} -> {result}"
         elif source.read is not None:
-            told = f"{told} (not used: {used.name if used else ''} comes first)"
-        lines.append(f"  {source.name:<{width}}  {told}")
+            entry = f"{entry} (not used: {used.name if used else ''} takes precedence)"
+        lines.append(f"  {source.name:<{width}}  {entry}")
     return lines

@@ -1,16 +1,17 @@
-"""Which Entra identities are tried, in which order, and why one cannot be had here; nothing is asked yet.
+"""Entra identities: which ones are tried, in which order, and when one is unavailable. Makes no requests.
 
     environment     service principal: AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET or ..._CERTIFICATE_PATH
     workload        Kubernetes workload identity: AZURE_FEDERATED_TOKEN_FILE, AZURE_TENANT_ID, AZURE_CLIENT_ID
     on-behalf-of    the user who submitted the Azure ML job: OBO_ENDPOINT
-    managed         of the machine, job or container; DEFAULT_IDENTITY_CLIENT_ID (Azure ML) or AZURE_CLIENT_ID picks one
+    managed         managed identity of the machine, job or container; DEFAULT_IDENTITY_CLIENT_ID (Azure ML) or
+                    AZURE_CLIENT_ID selects one of several
     azure-cli       `az login`
     azd             `azd auth login`
     powershell      `Connect-AzAccount`
 
-An agent tries `prod`, the first four; a client tries `dev`: environment and the last three. `--identity`,
-RELAY_IDENTITY and, as in every Azure SDK, AZURE_TOKEN_CREDENTIALS narrow that down: to `dev`, to `prod` or to one of
-the names above.
+An agent tries the group `prod`: the first four. A client tries the group `dev`: environment and the last three.
+`--identity`, RELAY_IDENTITY or, as in every Azure SDK, AZURE_TOKEN_CREDENTIALS selects another group or one of the
+names above.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ SDK_VARIABLE = "AZURE_TOKEN_CREDENTIALS"
 
 @dataclass(frozen=True)
 class Identity:
-    """One way to be somebody in Entra ID."""
+    """A kind of Entra identity, and what it requires."""
 
     name: str
     label: str
-    """As people say it."""
+    """Name in messages."""
     sdk_name: str
     """The class in the Azure SDKs, which AZURE_TOKEN_CREDENTIALS may name; "" if there is none."""
     variables: tuple[str, ...] = ()
     """Environment variables that must all be set."""
     one_of: tuple[str, ...] = ()
-    """And one of these."""
+    """Environment variables of which at least one must be set."""
     program: str = ""
     """Program that must be on the PATH."""
 
-    def absent(self, environ: Mapping[str, str]) -> str:
-        """Return why it cannot be had here, or "" if it may."""
+    def unavailable_reason(self, environ: Mapping[str, str]) -> str:
+        """Return why this identity cannot be used here, or "" if it may be available."""
         unset = [name for name in self.variables if not environ.get(name)]
         if unset:
             return f"{', '.join(unset)} not set"
@@ -84,19 +85,19 @@ _GROUPS = {
 }
 
 
-def choose_identities(side: Side, *, asked: str | None, environ: Mapping[str, str]) -> tuple[Identity, ...]:
+def choose_identities(side: Side, *, requested: str | None, environ: Mapping[str, str]) -> tuple[Identity, ...]:
     """Return the identities to try, in order.
 
     Args:
-        side: Decides if nobody else does.
-        asked: What `--identity` says.
-        environ: Looked at next.
+        side: Selects the default group.
+        requested: Value of `--identity`; takes precedence.
+        environ: Environment variables, which may name a group or an identity too.
 
     Raises:
-        ConfigurationError: a name is unknown.
+        ConfigurationError: A name is unknown.
     """
     for where, text in (
-        ("--identity", asked),
+        ("--identity", requested),
         (IDENTITY_VARIABLE, environ.get(IDENTITY_VARIABLE)),
         (SDK_VARIABLE, environ.get(SDK_VARIABLE)),
     ):
@@ -106,10 +107,8 @@ def choose_identities(side: Side, *, asked: str | None, environ: Mapping[str, st
 
 
 def managed_client_id(environ: Mapping[str, str]) -> str | None:
-    """Return the client id of the managed identity to ask for; None means the one that the machine has.
-
-    Azure ML announces the identity of a job in DEFAULT_IDENTITY_CLIENT_ID, which no SDK reads.
-    """
+    """Return the client id of the managed identity to use; None for the machine's only one."""
+    # Azure ML sets DEFAULT_IDENTITY_CLIENT_ID to the identity of the job, but no SDK reads it.
     return environ.get("DEFAULT_IDENTITY_CLIENT_ID") or environ.get("AZURE_CLIENT_ID") or None
 
 
@@ -120,6 +119,6 @@ def _named(text: str, where: str) -> tuple[Identity, ...]:
         if text.lower() in {identity.name, identity.sdk_name.lower()} - {""}:
             return (identity,)
     raise ConfigurationError(
-        f"{where} names an identity that relay-debug does not know: '{text[:60]}'",
+        f"{where} names an unknown identity: '{text[:60]}'",
         hint=f"use one of: {', '.join((*_GROUPS, *IDENTITIES))}",
     )

@@ -1,7 +1,7 @@
-"""Secrets of an Azure Key Vault, each failure told as one sentence.
+"""Reading secrets of an Azure Key Vault.
 
-A vault answers the first request with a challenge that names its tenant; the SDK then asks the token source for a
-token of that tenant. Everything together has one deadline.
+A vault answers the first request with a challenge that names its tenant. The SDK then requests a token for that tenant
+from the token source. One deadline covers all of it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["KeyVault", "parse_vault_url"]
 
 PUBLIC_SUFFIX = ".vault.azure.net"
-LAST_WORD = 0.5
-"""Seconds before the deadline at which the identities must be done, so that their sentence is the one that is told."""
+REPORT_MARGIN = 0.5
+"""Seconds before the deadline at which token requests end, so that their error is reported and not the vault's."""
 _SECRET_NAME = re.compile(r"[0-9A-Za-z-]{1,127}")
 _VAULT_NAME = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z-]{1,22})[0-9A-Za-z]")
 _ROLE_HINT = (
@@ -47,13 +47,13 @@ _POLICY_HINT = (
 
 
 def parse_vault_url(text: str) -> str:
-    """Return the URL of a vault given as one, or by its bare name.
+    """Return the URL of a vault that is given by URL or by name.
 
     >>> parse_vault_url("contoso-kv")
     'https://contoso-kv.vault.azure.net'
 
     Raises:
-        ConfigurationError: it is neither.
+        ConfigurationError: The text is neither a name nor an https URL.
     """
     text = text.strip()
     if _VAULT_NAME.fullmatch(text):
@@ -75,10 +75,10 @@ class KeyVault:
     """Reads secrets of one vault.
 
     Args:
-        url: As `parse_vault_url` returns it.
-        source: Whose token to show.
-        tls: Decides about trust.
-        deadline: Seconds for one secret, tokens included.
+        url: URL from `parse_vault_url`.
+        source: Provides the token for the vault.
+        tls: TLS context; None for the system's certificate authorities.
+        deadline: Seconds for reading one secret, including token requests.
     """
 
     def __init__(
@@ -97,14 +97,14 @@ class KeyVault:
         """Return the current value of a secret.
 
         Raises:
-            ConfigurationError: no such name or secret, a deleted, disabled or empty one.
-            Unauthorized: the vault, or Entra ID, said no.
-            RelayUnreachable: no answer within the deadline, or no way there.
-            UntrustedCertificate: somebody else answers in the vault's name.
+            ConfigurationError: The name is invalid, or the secret does not exist or is deleted, disabled or empty.
+            Unauthorized: The vault or Entra ID refused access.
+            RelayUnreachable: The vault cannot be reached, or did not answer within the deadline.
+            UntrustedCertificate: The vault's TLS certificate is not trusted.
         """
         if not _SECRET_NAME.fullmatch(name):
             raise ConfigurationError(
-                f"'{name[:130]}' is no name of a Key Vault secret",
+                f"'{name[:130]}' is not a valid Key Vault secret name",
                 hint="letters, digits and '-' only; infra/create_relay.sh prints the names it used",
             )
         try:
@@ -117,7 +117,7 @@ class KeyVault:
         from azure.core.exceptions import AzureError  # noqa: PLC0415
         from azure.keyvault.secrets.aio import SecretClient  # noqa: PLC0415
 
-        ends_at = time.monotonic() + self._deadline - LAST_WORD
+        ends_at = time.monotonic() + self._deadline - REPORT_MARGIN
         async with SecretClient(
             vault_url=self._url,
             credential=_Tokens(self._source, ends_at),
@@ -128,12 +128,12 @@ class KeyVault:
             try:
                 value = (await client.get_secret(name)).value
             except (AzureError, ValueError) as error:
-                raise await self._explained(error, name, client) from None
+                raise await self._to_our_error(error, name, client) from None
         if not value or not value.strip():
             raise ConfigurationError(f"secret '{name}' of {self.host} is empty", hint="set it again")
         return value.strip()
 
-    async def _explained(self, error: AzureError | ValueError, name: str, client: SecretClient) -> RelayDebugError:
+    async def _to_our_error(self, error: AzureError | ValueError, name: str, client: SecretClient) -> RelayDebugError:
         from azure.core.exceptions import HttpResponseError, ServiceRequestError, ServiceResponseError  # noqa: PLC0415
 
         if isinstance(error, HttpResponseError) and error.status_code is not None:
@@ -141,28 +141,28 @@ class KeyVault:
                 return await self._missing(name, client)
             return self._refused(error, name)
         if isinstance(error, (ServiceRequestError, ServiceResponseError)):
-            return self._no_way(error)
+            return self._connection_error(error)
         return RelayUnreachable(
-            f"{self.host} does not answer like a Key Vault: {brief(str(error))}",
+            f"{self.host} is not a Key Vault: {brief(str(error))}",
             hint="check --key-vault, KEY_VAULT_URL",
         )
 
     def _refused(self, error: HttpResponseError, name: str) -> RelayDebugError:
-        """Return what a status other than 404 means; the vault's error code tells several kinds of 403 apart."""
-        status, code, who = error.status_code, _inner_code(error), self._who()
+        """Return the error for a status other than 404; the vault's error code distinguishes several kinds of 403."""
+        status, code, identity = error.status_code, _inner_code(error), self._identity()
         if status == 401:
             return Unauthorized(
-                f"the Key Vault {self.host} refused the token of {who} (401)",
-                hint="the identity must be of the vault's own tenant: az account show, az keyvault show",
+                f"the Key Vault {self.host} refused the token of {identity} (401)",
+                hint="the identity must belong to the vault's tenant; compare: az account show, az keyvault show",
             )
         if status == 403 and code in {"ForbiddenByFirewall", "ForbiddenByConnection"}:
             return Unauthorized(
                 f"the firewall of the Key Vault {self.host} refuses this machine (403)",
-                hint="let its network in, or use the vault's private endpoint",
+                hint="allow its network, or use the vault's private endpoint",
             )
         if status == 403 and code == "SecretDisabled":
             return ConfigurationError(
-                f"secret '{name}' of {self.host} is disabled", hint="enable it, or make a new version"
+                f"secret '{name}' of {self.host} is disabled", hint="enable it, or create a new version"
             )
         if status == 403 and code in {"ForbiddenByPolicy", "AccessDenied"}:
             return Unauthorized(
@@ -171,22 +171,22 @@ class KeyVault:
             )
         if status == 403:
             return Unauthorized(
-                f"{who} may not read secret '{name}' of {self.host} (403): role Key Vault Secrets User is missing or "
-                "not yet propagated",
+                f"{identity} may not read secret '{name}' of {self.host} (403): role Key Vault Secrets User is missing "
+                "or not yet propagated",
                 hint=_ROLE_HINT.format(name=name),
             )
         return RelayUnreachable(
-            f"the Key Vault {self.host} cannot serve now ({status})", hint="this passes by itself as a rule; try again"
+            f"the Key Vault {self.host} is temporarily unavailable ({status})", hint="usually temporary; retry"
         )
 
     async def _missing(self, name: str, client: SecretClient) -> ConfigurationError:
-        """Return what a 404 means; only a second question tells whether the secret was deleted."""
+        """Return the error for a 404; a second request finds out if the secret was deleted and can be recovered."""
         from azure.core.exceptions import AzureError  # noqa: PLC0415
 
         vault = self.host.partition(".")[0]
         try:
             await client.get_deleted_secret(name)
-        except AzureError:  # most identities may not ask that
+        except AzureError:  # not deleted, or, as for most identities, no permission to list deleted secrets
             return ConfigurationError(
                 f"the Key Vault {self.host} has no secret '{name}'",
                 hint=f"check the name: az keyvault secret list --vault-name {vault} -o table",
@@ -196,8 +196,8 @@ class KeyVault:
             hint=f"az keyvault secret recover --vault-name {vault} --name {name}",
         )
 
-    def _no_way(self, error: AzureError) -> RelayDebugError:
-        # aiohttp keeps the certificate's fault under this name.
+    def _connection_error(self, error: AzureError) -> RelayDebugError:
+        # An attribute of aiohttp's ClientConnectorCertificateError.
         fault = getattr(error.inner_exception, "certificate_error", None)
         if isinstance(fault, ssl.SSLCertVerificationError):
             return UntrustedCertificate(
@@ -209,16 +209,16 @@ class KeyVault:
     def _unreachable(self, reason: str) -> RelayUnreachable:
         return RelayUnreachable(
             f"the Key Vault {self.host} cannot be reached: {reason}",
-            hint="check its name, HTTPS_PROXY and the network; a vault with a private endpoint only answers inside its "
-            "network, and a deleted one not at all",
+            hint="check its name, HTTPS_PROXY and the network; a vault with a private endpoint is reachable only from "
+            "its network, a deleted one not at all",
         )
 
-    def _who(self) -> str:
+    def _identity(self) -> str:
         return self._source.used.label if self._source.used is not None else "this identity"
 
 
 class _Tokens:
-    """The SDK's credential seam on a token source."""
+    """The SDK's credential interface, implemented by a token source."""
 
     def __init__(self, source: TokenSource, ends_at: float) -> None:
         self._source = source
@@ -233,7 +233,7 @@ class _Tokens:
         return AccessToken(issued.value, int(issued.expires_on))
 
     async def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing; no connections are kept open."""
 
     async def __aenter__(self) -> _Tokens:
         return self
@@ -243,10 +243,10 @@ class _Tokens:
 
 
 def _inner_code(error: HttpResponseError) -> str:
-    """Return the innermost error code of a vault's answer, or ""."""
+    """Return the most specific error code of a vault's response, or ""."""
     try:
-        answer = json.loads(error.response.text()) if error.response is not None else {}
-        found = answer.get("error", {})
+        response = json.loads(error.response.text()) if error.response is not None else {}
+        found = response.get("error", {})
         return str((found.get("innererror") or found).get("code", ""))
     except (ValueError, AttributeError):
         return ""

@@ -1,9 +1,10 @@
-"""Settings of the azure-debug-relay package, so that its users need not change theirs.
+"""Settings of the azure-debug-relay package, accepted for compatibility.
 
     .azrelay.json in the working directory:  {"AZRELAY_CONNECTION_STRING": "...", "AZRELAY_CONNECTION_NAME": "myhc"}
 
-or two environment variables of the same names; the file comes first, as it did there. Its users made the file in their
-editor, so others can often read it: that is a warning here and no error. What another user has put there is not used.
+or environment variables with the same names; as in that package, the file takes precedence. Such files are often
+readable by other users, because they were created in an editor; that causes only a warning. A file that belongs to
+another user is refused.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ __all__ = ["CONFIG_FILE", "read_config_file"]
 
 CONFIG_FILE = ".azrelay.json"
 _OLDER_NAME_VARIABLE = "AZRELAY_NAME"
-"""What releases before 0.3 called it."""
+"""Name of the field in releases before 0.3 of that package."""
 
 logger = logging.getLogger(__name__)
 
 
 def read_config_file(path: Path) -> tuple[str, str | None]:
-    """Return the connection string and the hybrid connection's name, if there is one.
+    """Return the connection string and the hybrid connection's name, or None if the file does not name it.
 
     Raises:
-        ConfigurationError: the file is somebody else's, cannot be read, or holds no connection string.
+        ConfigurationError: The file belongs to another user, cannot be read, or has no connection string.
     """
     try:
         with path.open("rb") as handle:
@@ -46,22 +47,23 @@ def read_config_file(path: Path) -> tuple[str, str | None]:
         fields = None
     if not isinstance(fields, dict) or not _text(fields, OLD_STRING_VARIABLE):
         raise ConfigurationError(
-            f"{path} holds no {OLD_STRING_VARIABLE}", hint=f'it looks like {{"{OLD_STRING_VARIABLE}": "Endpoint=..."}}'
+            f"{path} does not contain {OLD_STRING_VARIABLE}",
+            hint=f'it looks like {{"{OLD_STRING_VARIABLE}": "Endpoint=..."}}',
         )
     name = _text(fields, OLD_NAME_VARIABLE) or _text(fields, _OLDER_NAME_VARIABLE)
     return _text(fields, OLD_STRING_VARIABLE), name or None
 
 
 def _check_owner(path: Path, facts: os.stat_result) -> None:
-    """Refuse a file of another user: in a directory that all may write to, it would choose the relay for us."""
     if os.name != "posix":
         return
+    # In a directory that all users can write to, such a file could redirect the program to a foreign relay.
     if facts.st_uid not in {os.getuid(), 0}:
         raise ConfigurationError(
             f"{path} belongs to another user", hint="run in a directory of your own, or use --connection-string-file"
         )
     if facts.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        logger.warning("others can read %s, which holds a key; type: chmod 600 %s", path, path)
+        logger.warning("other users can read %s, which contains a key; run: chmod 600 %s", path, path)
 
 
 def _text(fields: dict[str, object], name: str) -> str:

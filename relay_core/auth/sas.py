@@ -1,4 +1,4 @@
-"""Credentials from a connection string: a key that signs tokens, a ready token, an Entra identity, or nothing."""
+"""Credentials from a connection string: a key that signs tokens, a signed token, or none."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from relay_core.hyco.sas import SasToken, mint
 __all__ = ["AnonymousCredential", "SasKeyCredential", "SasTokenCredential", "credential_from_connection_string"]
 
 TOKEN_LIFETIME = 3600
-"""Seconds; what the official SDKs use."""
+"""Seconds; the official SDKs use the same."""
 
 
 class SasKeyCredential:
-    """Signs a new token for every call, with a key that never leaves this object.
+    """Signs a new token for every call; only tokens are sent, never the key.
 
     Args:
-        key_name: The authorization rule.
+        key_name: Name of the authorization rule.
         key: Its primary or secondary key.
-        lifetime: Seconds a token lives.
+        lifetime: Lifetime of a token in seconds.
     """
 
     role_grace = 0.0
@@ -42,17 +42,17 @@ class SasKeyCredential:
         """Do nothing: every token is signed anew."""
 
     async def token(self, endpoint: Endpoint) -> Token:
-        """Return a token that lives `lifetime` seconds from now."""
+        """Return a token that expires in `lifetime` seconds."""
         expires_at = int(time.time()) + self._lifetime
         value = mint(endpoint.audience, key_name=self._key_name, key=self._key, expires_at=expires_at)
         return Token(value, float(expires_at))
 
 
 class SasTokenCredential:
-    """Hands out one ready token until it expires.
+    """Provides a token that was signed elsewhere and cannot be renewed.
 
     Raises:
-        ConfigurationError: the text is no shared access signature.
+        ConfigurationError: The text is not a shared access signature.
     """
 
     role_grace = 0.0
@@ -77,13 +77,13 @@ class SasTokenCredential:
     def refused(self) -> None:
         """Do nothing: there is no other token."""
 
-    async def token(self, endpoint: Endpoint) -> Token:  # noqa: ARG002 - the seam's signature
-        """Return the token, even if it has expired: the relay's refusal then explains it."""
+    async def token(self, endpoint: Endpoint) -> Token:  # noqa: ARG002 - the protocol's signature
+        """Return the token, even if it has expired: the relay then refuses it with a clear reason."""
         return self._token
 
 
 class AnonymousCredential:
-    """No token at all, for hybrid connections that let anybody send."""
+    """No token, for hybrid connections that do not require client authorization."""
 
     role_grace = 0.0
 
@@ -96,15 +96,15 @@ class AnonymousCredential:
     def refused(self) -> None:
         """Do nothing: no token exists."""
 
-    async def token(self, endpoint: Endpoint) -> Token:  # noqa: ARG002 - the seam's signature
-        """Return the empty token."""
+    async def token(self, endpoint: Endpoint) -> Token:  # noqa: ARG002 - the protocol's signature
+        """Return an empty token."""
         return Token("", None)
 
 
 def credential_from_connection_string(parsed: ConnectionString) -> Credential:
-    """Return the credential that the string's fields hold; anonymous if they hold none.
+    """Return the credential in a connection string; an anonymous one if it has none.
 
-    For `Authentication=Managed Identity` the string holds none either: see `relay_core.auth.access`.
+    A string with `Authentication=Managed Identity` has none; `relay_core.auth.access` handles that case.
     """
     if parsed.key_name and parsed.key:
         return SasKeyCredential(parsed.key_name, parsed.key)

@@ -1,4 +1,4 @@
-"""Files that hold a secret: only their owner may read them."""
+"""Files that contain a secret and must be readable by their owner only."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from relay_core.errors import ConfigurationError
 __all__ = ["MAX_SECRET_BYTES", "read_secret_file"]
 
 MAX_SECRET_BYTES = 64 * 1024
-"""A connection string has a few hundred bytes; this stops a wrong path from filling the memory."""
+"""Bounds the memory that a wrong path can use; a connection string has a few hundred bytes."""
 
 
 def read_secret_file(path: str) -> str:
-    """Return the text of a file that only its owner may read.
+    """Return the contents of a secret file without surrounding whitespace.
 
     Raises:
-        ConfigurationError: the file is missing, too large, not text, or readable by others (not checked on Windows,
-            where modes do not say who may read).
+        ConfigurationError: The file is missing, too large, not text, or readable by other users (not checked on
+            Windows, where file modes do not express that).
     """
     try:
         with Path(path).open("rb") as handle:
@@ -29,12 +29,12 @@ def read_secret_file(path: str) -> str:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}", hint="check the path") from None
     if os.name == "posix" and stat.S_IMODE(mode) & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigurationError(
-            f"others can read {path}, which holds a secret (mode {stat.S_IMODE(mode):04o})",
-            hint=f"chmod 600 {path}",
+            f"other users can read {path}, which contains a secret (mode {stat.S_IMODE(mode):04o})",
+            hint=f"run: chmod 600 {path}",
         )
     if len(data) > MAX_SECRET_BYTES:
         raise ConfigurationError(f"{path} is too large for a secret", hint="check the path")
     try:
         return data.decode("utf-8-sig").strip()
     except UnicodeDecodeError:
-        raise ConfigurationError(f"{path} is no text", hint="it holds one line, the secret") from None
+        raise ConfigurationError(f"{path} is not a text file", hint="it must contain one line, the secret") from None

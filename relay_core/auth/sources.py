@@ -1,14 +1,14 @@
-"""Sources of a connection string on this machine, in the order in which they are looked at.
+"""Local sources of a connection string, in order of precedence.
 
-1. --connection-string            works, but warns: other users of the machine can read command lines
-2. --connection-string-file       must not be readable by others (0600)
+1. --connection-string            logs a warning, because other users of the machine can read command lines
+2. --connection-string-file       must not be readable by other users (0600)
 3. RELAY_CONNECTION_STRING        environment
-4. RELAY_CONNECTION_STRING_FILE   environment; the file must not be readable by others
+4. RELAY_CONNECTION_STRING_FILE   environment; the file must not be readable by other users
 5. .azrelay.json                  of the azure-debug-relay package, in the working directory
 6. AZRELAY_CONNECTION_STRING      of the azure-debug-relay package, environment
 
-The first that is there is used; if it is unusable that is an error, and never a reason to look further. What Key Vault
-and Entra ID add is in `relay_core.auth.access`. Nothing here talks to a network.
+The first source that is present is used. If it is invalid, that is an error; the next source is not tried.
+`relay_core.auth.access` adds Key Vault and Entra ID. This module does not use the network.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from relay_core.auth.secret_file import read_secret_file
 from relay_core.errors import ConfigurationError
 from relay_core.hyco.connection_string import ConnectionString
 
-__all__ = ["ConnectionText", "TextSource", "find_connection_string", "local_sources", "nothing_configured"]
+__all__ = ["ConnectionText", "TextSource", "find_connection_string", "local_sources", "not_configured"]
 
 
 class ConnectionText(NamedTuple):
-    """A connection string as a source holds it."""
+    """An unparsed connection string from a source."""
 
     text: str
     hc: str | None = None
-    """The hybrid connection that the source names beside it."""
+    """The hybrid connection, if the source names it separately."""
 
     def parse(self, source: str, hc: str | None) -> ConnectionString:
-        """Read it, for hybrid connection `hc` if given.
+        """Parse the connection string, for hybrid connection `hc` if given.
 
         Raises:
-            ConfigurationError: it is unusable; the sentence begins with the source.
+            ConfigurationError: It is invalid. The message starts with the name of the source.
         """
         try:
             parsed = ConnectionString.parse(self.text)
@@ -57,20 +57,20 @@ class ConnectionText(NamedTuple):
 
 @dataclass(frozen=True)
 class TextSource:
-    """One place that a connection string may be in."""
+    """A place that a connection string may come from."""
 
     name: str
-    """As the user knows it: an option, a variable, a file."""
+    """Name known to the user: an option, a variable or a file."""
     finding: str
-    """What a first look shows, without reading the secret."""
+    """Short description of what is there; determined without reading the secret."""
     read: Callable[[], ConnectionText] | None = None
-    """Raises ConfigurationError; None if there is nothing."""
+    """Reads the connection string and may raise ConfigurationError; None if the source is not present."""
     explicit: bool = False
-    """Whether the command line or the call names it."""
+    """True if the command line or the call selects it."""
 
 
 def local_sources(settings: AccessSettings, environ: Mapping[str, str]) -> list[TextSource]:
-    """Return all of them in order, present or not."""
+    """Return all sources by precedence, including those that are not present."""
     text, file = settings.connection_string, settings.connection_string_file
     return [
         TextSource(
@@ -99,26 +99,26 @@ def find_connection_string(
     environ: Mapping[str, str] | None = None,
     hc: str | None = None,
 ) -> ConnectionString:
-    """Return the connection string of the first source that has one, for hybrid connection `hc` if given.
+    """Return the connection string of the first source that is present, for hybrid connection `hc` if given.
 
     Args:
-        text: An explicit connection string; the caller warns if it came from a command line.
+        text: An explicit connection string. If it is from the command line, the caller should log a warning.
         file: An explicit file.
         environ: Defaults to the environment of this process.
-        hc: Name of the hybrid connection, for strings of a whole namespace.
+        hc: Name of the hybrid connection, for connection strings of a whole namespace.
 
     Raises:
-        ConfigurationError: no source has one, or the first that has one is unusable.
+        ConfigurationError: No source is present, or the first one is invalid.
     """
     settings = AccessSettings(connection_string=text, connection_string_file=file)
     for source in local_sources(settings, os.environ if environ is None else environ):
         if source.read is not None:
             return source.read().parse(source.name, hc)
-    raise nothing_configured()
+    raise not_configured()
 
 
-def nothing_configured() -> ConfigurationError:
-    """Return the error of a program that was told nothing at all."""
+def not_configured() -> ConfigurationError:
+    """Return the error for the case that no source is present."""
     return ConfigurationError(
         "no connection string is configured",
         hint=f"set {CONNECTION_STRING_VARIABLE}, or {CONNECTION_STRING_FILE_VARIABLE} to a file with mode 0600, "
@@ -143,4 +143,4 @@ def _file_variable(name: str, environ: Mapping[str, str]) -> TextSource:
 def _config_file(path: Path) -> TextSource:
     if not path.is_file():
         return TextSource(str(path), "not in the working directory")
-    return TextSource(str(path), "is there", lambda: ConnectionText(*old_package.read_config_file(path)))
+    return TextSource(str(path), "found", lambda: ConnectionText(*old_package.read_config_file(path)))

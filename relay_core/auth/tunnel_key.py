@@ -1,10 +1,12 @@
-"""The tunnel key where no connection string brings it along: 32 random bytes, as base64, that the relay never sees.
+"""The tunnel key: 32 random bytes as base64, never sent to the relay.
 
-1. --tunnel-key-file             must not be readable by others (0600)
+Its sources, in order of precedence:
+
+1. --tunnel-key-file             must not be readable by other users (0600)
 2. --tunnel-key-secret           name of a Key Vault secret
-3. TunnelKey= of the connection string
+3. TunnelKey= in the connection string
 4. RELAY_TUNNEL_KEY              environment
-5. RELAY_TUNNEL_KEY_FILE         environment; the file must not be readable by others
+5. RELAY_TUNNEL_KEY_FILE         environment; the file must not be readable by other users
 6. RELAY_TUNNEL_KEY_SECRET       environment; name of a Key Vault secret
 """
 
@@ -23,11 +25,11 @@ def parse_tunnel_key(text: str, source: str) -> bytes:
     """Return the key's bytes.
 
     Args:
-        text: Base64.
-        source: Where it was found, for the error.
+        text: The key as base64.
+        source: Name of its source, for the error message.
 
     Raises:
-        ConfigurationError: it is no key; what it is instead is not repeated.
+        ConfigurationError: The text is not a tunnel key. The message does not quote it.
     """
     try:
         key = base64.b64decode(text.strip(), validate=True)
@@ -35,7 +37,7 @@ def parse_tunnel_key(text: str, source: str) -> bytes:
         key = b""
     if len(key) != TUNNEL_KEY_BYTES:
         raise ConfigurationError(
-            f"the tunnel key of {source} is not {TUNNEL_KEY_BYTES} bytes of base64",
-            hint="make one with: python3 -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'",
+            f"the tunnel key from {source} is not {TUNNEL_KEY_BYTES} bytes of base64",
+            hint="create one with: python3 -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'",
         )
     return key

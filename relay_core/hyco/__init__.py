@@ -1,6 +1,6 @@
-"""Azure Relay Hybrid Connections, sans-IO: texts in, values out.
+"""The Azure Relay Hybrid Connections protocol, sans-IO.
 
-Nothing here opens a socket, reads a clock or draws a random number; `relay_core.net` does.
+No module here opens a socket, reads a clock or draws a random number; `relay_core.net` does.
 """
 
 from relay_core.hyco.address import Endpoint

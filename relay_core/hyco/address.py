@@ -1,10 +1,10 @@
-"""Addresses of the hybrid connection protocol: the URLs of listen, connect, accept and reject, and how to read them.
+"""URLs of the Hybrid Connections protocol: listen, connect, accept and reject.
 
     wss://{host}/$hc/{path}?sb-hc-action=listen&sb-hc-id={guid}
     wss://{host}/$hc/{path}[/suffix][?app=1&]sb-hc-action=connect[&sb-hc-id={guid}]
     {address of the accept message}&sb-hc-statusCode=421&sb-hc-statusDescription={text}        (reject)
 
-Tokens travel in the `ServiceBusAuthorization` header, never in a URL: URLs end up in logs.
+Tokens are sent in the `ServiceBusAuthorization` header and never in a URL, because URLs are logged.
 """
 
 from __future__ import annotations
@@ -51,50 +51,52 @@ class Endpoint:
 
     @property
     def audience(self) -> str:
-        """The resource URI that a shared access signature for this hybrid connection names."""
+        """The resource URI that a shared access signature for this hybrid connection must name."""
+        # The service ignores scheme and port; the official SDKs sign this form.
         return f"http://{self.host}/{self.path}"
 
     def listen_url(self, listener_id: str) -> str:
-        """The control channel's URL; `listener_id` is a GUID and names this listener to senders."""
+        """The control channel's URL; senders can select this listener by `listener_id`, a GUID."""
         return f"{self._base}?sb-hc-action=listen&sb-hc-id={listener_id}"
 
     def connect_url(self) -> str:
-        """The sender's URL. It carries no id: the relay makes a better one."""
+        """The sender's URL."""
+        # Without sb-hc-id: it is optional for senders, and the relay then assigns a unique tracking id.
         return f"{self._base}?sb-hc-action=connect"
 
     @property
     def _base(self) -> str:
+        # A name may contain "/", which separates path segments and stays unescaped.
         return f"wss://{self._authority}/$hc/{quote(self.path, safe='/')}"
 
 
 def reject_url(address: str, *, status: int, reason: str) -> str:
-    """The URL that refuses an offer: the accept address, verbatim, and the status for the sender.
+    """Return the URL that rejects an offer: the unchanged accept address and the status for the sender.
 
     Args:
         address: `accept.address` as the relay sent it; it always has a query.
         status: 100-999.
-        reason: Becomes the sender's HTTP reason phrase.
+        reason: HTTP reason phrase that the sender receives.
     """
+    # Appended, not merged: the address is a credential, and re-encoding any part of it can invalidate it.
     return f"{address}&sb-hc-statusCode={status}&sb-hc-statusDescription={quote(reason, safe='')}"
 
 
 def parse_parameters(query: str) -> dict[str, str]:
-    """Return the protocol's own parameters (`sb-hc-*`) of a query string, names in lower case, values decoded.
+    """Return the protocol's own parameters (`sb-hc-*`) of a query string: lower-case names and decoded values.
 
-    Decodes `+` as a blank: .NET encodes the blank of a token so, JavaScript as `%20`. The first of a repeated name
-    wins.
+    If a name is repeated, the first value wins.
     """
     found: dict[str, str] = {}
     for pair in query.split("&"):
         name, separator, value = pair.partition("=")
         if separator and name.lower().startswith(_PREFIX):
+            # "+" means a space here: .NET encodes the space in a token that way, JavaScript as %20.
             found.setdefault(name.lower(), unquote_plus(value))
     return found
 
 
 def strip_parameters(query: str) -> str:
-    """Return `query` without the protocol's own parameters; every other byte stays as it was, in order.
-
-    A name without `=` is the application's, even if it starts with `sb-hc-` (so the service does it).
-    """
+    """Return `query` without the protocol's own parameters and otherwise unchanged."""
+    # Like the service: a name without "=" belongs to the application, even if it starts with sb-hc-.
     return "&".join(pair for pair in query.split("&") if not (pair.lower().startswith(_PREFIX) and "=" in pair))

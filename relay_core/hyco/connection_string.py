@@ -5,9 +5,8 @@
     Endpoint=sb://contoso.servicebus.windows.net/;EntityPath=myhc;Authentication=Managed Identity
     ...;EntityPath=myhc;TunnelKey=<44 characters of base64>      our own field, 32 bytes, never sent to the relay
 
-Keys are case-insensitive, their order is free, values are split off at the first `=` and kept to the letter (a
-key's trailing `=` matters). Bad examples: no `Endpoint`; a key name without a key; a key and a signature; an
-unknown field; a field twice. No sentence about a bad string ever repeats a value from it.
+Field names are case-insensitive and may come in any order. Invalid: no `Endpoint`; a key name without a key; a key and
+a signature; an unknown field; a repeated field. Error messages never contain a value from the string.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ __all__ = ["TUNNEL_KEY_BYTES", "ConnectionString"]
 
 TUNNEL_KEY_BYTES = 32
 MAX_KEY_CHARS = 256
-"""Longest key and key name the official clients accept."""
+"""Maximum length of a key and of a key name in the official clients."""
 
 _HINT = (
     "it looks like 'Endpoint=sb://<namespace>.servicebus.windows.net/;SharedAccessKeyName=<rule>;"
-    "SharedAccessKey=<key>;EntityPath=<hybrid connection>'; copy it again, in quotes"
+    "SharedAccessKey=<key>;EntityPath=<hybrid connection>'; copy it again, quoted"
 )
 _FIELDS = {
     "endpoint": "Endpoint",
@@ -44,7 +43,7 @@ _FIELDS = {
 
 @dataclass(frozen=True)
 class ConnectionString:
-    """The parsed fields; secrets stay out of `repr()`."""
+    """A parsed connection string; `repr()` omits secrets."""
 
     host: str
     """Namespace host name, lower case."""
@@ -54,9 +53,9 @@ class ConnectionString:
     key_name: str | None = None
     key: str | None = None
     signature: str | None = None
-    """A ready token (`SharedAccessSignature sr=...`) instead of a key."""
+    """A signed token (`SharedAccessSignature sr=...`), given instead of a key."""
     operation_timeout: str | None = None
-    """Kept as written: .NET writes hh:mm:ss, Java seconds."""
+    """Unparsed, because .NET writes hh:mm:ss and Java seconds."""
     managed_identity: bool = False
     tunnel_key: bytes | None = None
     """32 bytes shared by agent and client, unknown to the relay."""
@@ -68,10 +67,10 @@ class ConnectionString:
 
     @classmethod
     def parse(cls, text: str) -> ConnectionString:
-        """Read a connection string in any form that the portal, `az` or the SDKs write.
+        """Parse a connection string as the portal, `az` or the SDKs write it.
 
         Raises:
-            ConfigurationError: with the name of the offending field, never its value.
+            ConfigurationError: The string is invalid. The message names the field, never its value.
         """
         fields = _split(text.strip())
         if "endpoint" not in fields:
@@ -92,10 +91,10 @@ class ConnectionString:
         return parsed
 
     def with_entity(self, path: str) -> ConnectionString:
-        """The same credentials for the hybrid connection `path`.
+        """Return these credentials for the hybrid connection `path`.
 
         Raises:
-            ConfigurationError: the string already names a different hybrid connection.
+            ConfigurationError: The string names a different hybrid connection.
         """
         wanted = path.strip("/")
         if self.entity_path and self.entity_path.lower() != wanted.lower():
@@ -106,15 +105,15 @@ class ConnectionString:
         return replace(self, entity_path=wanted)
 
     def endpoint(self) -> Endpoint:
-        """The address of the hybrid connection.
+        """Return the address of the hybrid connection.
 
         Raises:
-            ConfigurationError: the string has no EntityPath.
+            ConfigurationError: The string has no EntityPath.
         """
         if not self.entity_path:
             raise ConfigurationError(
-                "no hybrid connection is named",
-                hint="add --hc <name>, or ';EntityPath=<name>' at the end of the connection string",
+                "no hybrid connection given",
+                hint="add --hc <name>, or append ';EntityPath=<name>' to the connection string",
             )
         return Endpoint(self.host, self.port, self.entity_path)
 
@@ -135,16 +134,16 @@ class ConnectionString:
 
 
 def _split(text: str) -> dict[str, str]:
-    """Return lower-cased field names and their literal values."""
+    """Return lower-case field names and their values."""
     fields: dict[str, str] = {}
     for part in text.split(";"):
         if not part.strip():
             continue
-        name, separator, value = part.partition("=")
+        name, separator, value = part.partition("=")  # the first "=": keys are base64 and may end with "="
         key = name.strip().lower()
         if not separator or key not in _FIELDS:
-            # The piece may be a key pasted alone, so only known names are ever repeated.
-            raise ConfigurationError("the connection string has a part that is no known 'Name=value'", hint=_HINT)
+            # This part may be a key that was pasted alone, so the message does not quote it.
+            raise ConfigurationError("the connection string has an unknown or malformed field", hint=_HINT)
         if key in fields:
             raise ConfigurationError(f"the connection string has {_FIELDS[key]} twice", hint=_HINT)
         fields[key] = value.strip()
@@ -155,17 +154,17 @@ def _parse_endpoint(text: str) -> tuple[str, int]:
     try:
         url = urlsplit(text if "://" in text else f"sb://{text}")
         host, port = url.hostname, url.port
-    except ValueError:  # a bad port or a bad IPv6 literal
+    except ValueError:  # invalid port or IPv6 literal
         host, port = None, None
     if not host or port == 0:
-        raise ConfigurationError("the connection string's Endpoint is no address", hint=_HINT)
+        raise ConfigurationError("the connection string's Endpoint is not a valid address", hint=_HINT)
     return host, port or 443
 
 
 def _parse_authentication(text: str) -> bool:
     if not text:
         return False
-    if text.replace(" ", "").lower() == "managedidentity":
+    if text.replace(" ", "").lower() == "managedidentity":  # as the .NET client compares it
         return True
     raise ConfigurationError("the connection string's Authentication is not 'Managed Identity'", hint=_HINT)
 
@@ -180,6 +179,6 @@ def _parse_tunnel_key(text: str) -> bytes | None:
     if len(key) != TUNNEL_KEY_BYTES:
         raise ConfigurationError(
             f"the connection string's TunnelKey is not {TUNNEL_KEY_BYTES} bytes of base64",
-            hint="make one with: python3 -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'",
+            hint="create one with: python3 -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'",
         )
     return key

@@ -1,23 +1,23 @@
-"""The life of a listener's control channel as a state machine without I/O.
+"""State machine of a listener's control channel, sans-IO.
 
-                 dialled, 101                    close / silence / error
+                  101 received                   close / time-out / error
     CONNECTING ---------------> LISTENING ------------------------------> WAITING (until retry_at)
         ^  |                                                                 |  |
         |  | permanent error                                                 |  | permanent error
         |  +------------------------------> ENDED <-------------------------+--+
-        +---------------------------------------- retry_at is reached
+        +---------------------------------------- retry_at reached
 
-The rules it owns:
-  * delays are those of `relay_core.hyco.backoff`;
-  * an `Unauthorized` (401, 403, close 1008) is forgiven once, so that a fresh token can be tried, and forgiven
-    again only after a healthy spell; a second one in a row is permanent;
+Rules:
+  * retry delays follow `relay_core.hyco.backoff`;
+  * `Unauthorized` (401, 403, close code 1008) is retried once with a new token; a second one without a healthy
+    connection in between is permanent;
   * except that an identity whose role may be new is retried for as long as `relay_core.hyco.new_role` allows;
-  * `HybridConnectionNotFound` is forgiven for `NOT_FOUND_GRACE` seconds after the start, because entities and
-    roles take a while to spread (Azure: up to 5 minutes for roles, seconds for entities); afterwards permanent;
-  * a token is renewed after 75 % of its remaining life, less up to 10 % jitter, so that a fleet of agents that
-    started together does not renew together.
+  * `HybridConnectionNotFound` is retried for `NOT_FOUND_GRACE` seconds after the start and permanent later, because
+    Azure takes some time to propagate a new entity (roles: up to 5 minutes);
+  * a token is renewed after 75 % of its remaining lifetime, less up to 10 % of jitter, so that agents that started
+    together do not renew together.
 
-Time is monotonic seconds, handed in; chance is a function that returns a float in [0, 1).
+Times are monotonic seconds and are passed in by the caller, like the source of random numbers.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ NOT_FOUND_GRACE = 30.0
 RENEW_AT = 0.75
 RENEW_JITTER = 0.10
 MIN_RENEW_DELAY = 1.0
-"""Seconds; keeps a token that is about to expire from causing a renewal loop."""
+"""Seconds; prevents a tight renewal loop when a token is about to expire."""
 
 
 class ListenerState(enum.Enum):
-    """Where the control channel stands."""
+    """State of the control channel."""
 
     CONNECTING = "connecting"
     LISTENING = "listening"
@@ -48,10 +48,10 @@ class ListenerState(enum.Enum):
 
 
 class ListenerStateMachine:
-    """Decides when a listener dials, renews and gives up.
+    """Decides when a listener connects, renews its token and gives up.
 
     Args:
-        now: Monotonic seconds of the start.
+        now: Monotonic time of the start.
         random: Returns a float in [0, 1).
         role_grace: Seconds for which a refusal by the relay may be temporary; 0 for keys.
     """
@@ -59,11 +59,11 @@ class ListenerStateMachine:
     def __init__(self, *, now: float, random: Callable[[], float], role_grace: float = 0.0) -> None:
         self.state = ListenerState.CONNECTING
         self.error: RelayDebugError | None = None
-        """The last failure, or the final one in state ENDED."""
+        """The most recent failure; in state ENDED the permanent one."""
         self.retry_at = now
-        """When to dial again, in state WAITING."""
+        """In state WAITING: when to connect again."""
         self.renew_at: float | None = None
-        """When to send a renewToken, in state LISTENING; None for tokens that do not expire."""
+        """In state LISTENING: when to send a renewToken message; None for tokens that do not expire."""
         self._random = random
         self._started_at = now
         self._opened_at: float | None = None
@@ -75,15 +75,15 @@ class ListenerStateMachine:
         return f"<ListenerStateMachine {self.state.value} failures={self._backoff.failures}>"
 
     def dialling(self) -> None:
-        """A connection attempt begins."""
+        """Record that a connection attempt starts."""
         self.state = ListenerState.CONNECTING
 
     def opened(self, *, now: float, token_lifetime: float | None) -> None:
-        """The relay answered 101.
+        """Record that the relay has answered 101.
 
         Args:
             now: Monotonic seconds.
-            token_lifetime: Seconds until the token that was used expires, or None for never.
+            token_lifetime: Seconds until the token in use expires; None if it does not.
         """
         self.state = ListenerState.LISTENING
         self.error = None
@@ -91,14 +91,15 @@ class ListenerStateMachine:
         self._schedule_renewal(now, token_lifetime)
 
     def renewed(self, *, now: float, token_lifetime: float | None) -> None:
-        """A renewToken message was sent; a good one gets no answer, a bad one a close with 1008."""
+        """Record that a renewToken message was sent."""
+        # The relay confirms nothing: a valid token gets no response, an invalid one close code 1008.
         self._schedule_renewal(now, token_lifetime)
 
     def failed(self, error: RelayDebugError, *, now: float) -> None:
-        """An attempt failed or the control channel ended; afterwards the state is WAITING or ENDED."""
+        """Record a failed attempt or the loss of the control channel; the new state is WAITING or ENDED."""
         lived = 0.0 if self._opened_at is None else now - self._opened_at
         if self._backoff.is_healthy(lived):
-            self._refusals = 0
+            self._refusals = 0  # the credential did work, so this refusal is most likely an expired token
             self._new_role.worked()
         self.error = error
         self.renew_at = self._opened_at = None
@@ -111,7 +112,7 @@ class ListenerStateMachine:
             self.retry_at = min(self.retry_at, self.refused_until)
 
     def ended(self) -> None:
-        """The owner closed the listener."""
+        """Record that the owner has closed the listener."""
         self.state = ListenerState.ENDED
 
     @property
@@ -125,7 +126,7 @@ class ListenerStateMachine:
             return self._is_refused_for_good(error, now)
         if isinstance(error, Unauthorized):
             self._refusals += 1
-            return self._refusals > 1
+            return self._refusals > 1  # the first may be a token that expired, or was renewed too late
         if isinstance(error, HybridConnectionNotFound):
             return now - self._started_at >= NOT_FOUND_GRACE
         return not error.retryable
@@ -140,5 +141,5 @@ class ListenerStateMachine:
         if token_lifetime is None:
             self.renew_at = None
             return
-        share = RENEW_AT - RENEW_JITTER * self._random()
+        share = RENEW_AT - RENEW_JITTER * self._random()  # earlier only: later would shorten the time for retries
         self.renew_at = now + max(MIN_RENEW_DELAY, token_lifetime * share)

@@ -1,7 +1,7 @@
 """Control channel messages: JSON text frames with exactly one top-level key.
 
-Relay to listener: `accept`, `request`. Listener to relay: `renewToken`, `response`. An unknown key is not an
-error (the service may add some); a known one that lacks what it needs is.
+Relay to listener: `accept`, `request`. Listener to relay: `renewToken`, `response`. Unknown keys are accepted, because
+the service may add some; a known message without a required field is an error.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = [
 ]
 
 MAX_CONTROL_BYTES = 64 * 1024
-"""Longest control text the official clients can read (.NET's buffer, Jetty's default)."""
+"""Longest control message that the official clients can read (.NET's buffer, Jetty's default)."""
 
 
 @dataclass(frozen=True)
 class RemoteEndpoint:
-    """Where the sender came from, as the relay saw it."""
+    """The sender's network address as seen by the relay."""
 
     address: str
     port: int
@@ -37,22 +37,22 @@ class RemoteEndpoint:
 
 @dataclass(frozen=True)
 class Accept:
-    """A sender waits; dial `address` within 30 s to meet it, or add a status to refuse it."""
+    """The announcement of a sender: connect to `address` within 30 s to accept it, or add a status to reject it."""
 
     address: str = field(repr=False)
-    """Use verbatim. Single use, on another host than the namespace, and itself the credential."""
+    """To be used unchanged: a single-use URL that serves as the credential. Its host differs from the namespace."""
     id: str
     connect_headers: Mapping[str, str] = field(repr=False)
-    """The sender's headers; may carry its cookies, so never logged."""
+    """The sender's request headers. They may contain cookies and must not be logged."""
     remote_endpoint: RemoteEndpoint | None = None
 
     def header(self, name: str) -> str | None:
-        """Return the sender's header `name`, in any case, or None."""
+        """Return the sender's header `name` (case-insensitive), or None."""
         wanted = name.lower()
         return next((value for key, value in self.connect_headers.items() if key.lower() == wanted), None)
 
     def encode(self) -> str:
-        """Return the text frame for the listener."""
+        """Return the message as JSON."""
         body: dict[str, Any] = {
             "address": self.address,
             "id": self.id,
@@ -65,19 +65,19 @@ class Accept:
 
 @dataclass(frozen=True)
 class Request:
-    """An HTTP request for this listener. HTTP relaying is not served by our listener: it is only recognised."""
+    """An HTTP request relayed to the listener. Our listener recognises it but does not serve it."""
 
     id: str | None
-    """None in the short form, which only says where to fetch the request."""
+    """None in the short form, which contains only the address to fetch the request from."""
     has_body: bool
-    """Whether one binary message with the body follows on the control channel."""
+    """True if a binary message with the body follows on the control channel."""
 
 
 def parse_server_message(text: str) -> Accept | Request | None:
-    """Read what a relay sends to a listener; None for a message this library does not know.
+    """Parse a message from relay to listener; return None for an unknown one.
 
     Raises:
-        ProtocolError: not JSON, not an object with one key, or an `accept` that lacks its address.
+        ProtocolError: Not JSON, not an object with one key, or an `accept` without a usable address.
     """
     name, body = _parse(text)
     if name == "accept":
@@ -88,15 +88,16 @@ def parse_server_message(text: str) -> Accept | Request | None:
 
 
 def renew_token(token: str) -> str:
-    """Return the message that extends a listener's life; the token is not percent-encoded again."""
+    """Return the message that replaces a listener's token before it expires."""
+    # Unlike in a URL, the token is not percent-encoded here.
     return json.dumps({"renewToken": {"token": token}})
 
 
 def parse_renew_token(text: str) -> str | None:
-    """Read what a listener sends to a relay; None if it is no `renewToken`.
+    """Return the token of a message from listener to relay; None if it is not a `renewToken`.
 
     Raises:
-        ProtocolError: not JSON, not an object with one key, or a `renewToken` without a token.
+        ProtocolError: Not JSON, not an object with one key, or a `renewToken` without a token.
     """
     name, body = _parse(text)
     if name != "renewToken":
@@ -110,18 +111,19 @@ def parse_renew_token(text: str) -> str | None:
 def _parse(text: str) -> tuple[str, dict[str, Any]]:
     try:
         message = json.loads(text)
-    except (ValueError, RecursionError):
-        raise ProtocolError("a control message is no JSON") from None
+    except (ValueError, RecursionError):  # json recurses: the message may be deeply nested
+        raise ProtocolError("a control message is not JSON") from None
     if not isinstance(message, dict) or len(message) != 1:
-        raise ProtocolError("a control message is no object with one key")
+        raise ProtocolError("a control message is not an object with one key")
     name, body = next(iter(message.items()))
     if not isinstance(body, dict):
-        raise ProtocolError(f"the control message '{name[:40]}' has no object inside")
+        raise ProtocolError(f"the control message '{name[:40]}' does not contain an object")
     return name, body
 
 
 def _parse_accept(body: dict[str, Any]) -> Accept:
     address = _text(body.get("address"))
+    # Never connect without TLS, whatever the relay sends. reject_url() appends to the query, so there must be one.
     if not address or not address.startswith("wss://") or "?" not in address:
         raise ProtocolError("an accept message has no usable address")
     headers = body.get("connectHeaders")

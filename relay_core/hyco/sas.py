@@ -1,10 +1,9 @@
-r"""Shared access signatures: minting, reading and checking tokens.
+r"""Shared access signatures (SAS): creating, parsing and verifying tokens.
 
     SharedAccessSignature sr=<R>&sig=<S>&se=<E>&skn=<K>
 
-R is the percent-encoded resource URI, E the expiry in unix seconds, K the rule's name, and S the percent-encoded
-base64 of HMAC-SHA256(key, R + "\n" + E). The key is the UTF-8 text of the key, not its base64 decoding, and R is
-signed exactly as it stands in the token: re-encoding or lower-casing it breaks half of the clients in use.
+R is the percent-encoded resource URI, E the expiry in Unix seconds, K the rule's name, and S the percent-encoded
+base64 of HMAC-SHA256(key, R + "\n" + E).
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ _SCHEME = "SharedAccessSignature "
 
 
 def mint(resource_uri: str, *, key_name: str, key: str, expires_at: int) -> str:
-    """Sign a token for `resource_uri` and everything below it.
+    """Return a signed token for `resource_uri` and all paths below it.
 
     Args:
         resource_uri: e.g. `http://contoso.servicebus.windows.net/myhc`; the service ignores the scheme.
-        key_name: The authorization rule.
+        key_name: Name of the authorization rule.
         key: The rule's primary or secondary key, as text.
         expires_at: Unix seconds.
     """
@@ -37,36 +36,38 @@ def mint(resource_uri: str, *, key_name: str, key: str, expires_at: int) -> str:
 
 
 def _sign(resource: str, expiry: str, key: str) -> str:
+    # The HMAC key is the text of the key, although it looks like base64 and is often decoded by mistake.
     digest = hmac.new(key.encode(), f"{resource}\n{expiry}".encode(), hashlib.sha256).digest()
     return base64.b64encode(digest).decode()
 
 
 @dataclass(frozen=True)
 class SasToken:
-    """A token as it was received; `repr()` hides the signature."""
+    """A received token; `repr()` omits the signature."""
 
     resource: str
-    """`sr` exactly as written, still percent-encoded: the signature covers these characters."""
+    """`sr` as received, still percent-encoded. The signature covers these characters, and clients differ in encoding
+    and case, so it must not be re-encoded or lower-cased."""
     signature: str = field(repr=False)
-    """Base64 text, decoded from the token's percent-encoding."""
+    """Base64, without the token's percent-encoding."""
     expiry: str
-    """`se` exactly as written."""
+    """`se` as received; the signature covers these characters."""
     key_name: str
 
     @property
     def expires_at(self) -> int:
-        """Unix seconds."""
+        """Expiry in Unix seconds."""
         return int(self.expiry)
 
     @classmethod
     def parse(cls, text: str) -> SasToken:
-        """Read a token; field order and the case of field names are free.
+        """Parse a token; fields may come in any order, and their names are case-insensitive.
 
         Raises:
-            ProtocolError: the text is no shared access signature. The text itself is not repeated.
+            ProtocolError: The text is not a shared access signature. The message does not quote it.
         """
         if not text[: len(_SCHEME)].lower() == _SCHEME.lower():
-            raise ProtocolError("the token is no shared access signature")
+            raise ProtocolError("the token is not a shared access signature")
         fields: dict[str, str] = {}
         for pair in text[len(_SCHEME) :].split("&"):
             name, _, value = pair.partition("=")
@@ -76,20 +77,21 @@ class SasToken:
             raise ProtocolError(f"the token has no '{missing[0]}'")
         expiry = fields["se"]
         if not (expiry.isascii() and expiry.isdigit() and len(expiry) <= 12):
-            raise ProtocolError("the token's 'se' is no time in unix seconds")
+            raise ProtocolError("the token's 'se' is not a time in Unix seconds")
+        # A base64 signature may contain "+", so that only the rule's name is decoded with "+" as a space.
         return cls(fields["sr"], unquote(fields["sig"]), expiry, unquote_plus(fields["skn"]))
 
     def is_signed_with(self, key: str) -> bool:
-        """Whether `key` made this signature; takes the same time for every wrong answer."""
+        """Return True if the signature was created with `key`; takes constant time."""
         return hmac.compare_digest(_sign(self.resource, self.expiry, key).encode(), self.signature.encode())
 
     def covers(self, *, host: str, path: str) -> bool:
-        """Whether this token's audience includes the hybrid connection `path` on `host`.
+        """Return True if the token's audience includes the hybrid connection `path` on `host`.
 
-        Clients in use write the audience with any scheme, with or without the port, a trailing slash, a deeper
-        path or a query, and in either case. So scheme, port, query, slash and case are ignored; the path may be
-        empty, equal to, above or below the hybrid connection's, on segment boundaries.
+        Scheme, port, query, trailing slash and case are ignored. The audience's path may be empty, equal to the hybrid
+        connection's, above it or below it, on segment boundaries.
         """
+        # The official clients differ in all of these (sb:// or http://, a deeper path with a query in Java, ...).
         text = unquote(self.resource)
         try:
             url = urlsplit(text if "://" in text else f"sb://{text}")

@@ -104,7 +104,7 @@ async def test_a_port_in_use(good: dict[str, str]) -> None:
     [
         ("Endpoint=sb://x;SharedAccessKeyName=k", "has no SharedAccessKey"),
         ("not a connection string", "no known 'Name=value'"),
-        ("Endpoint=sb://localhost", "no hybrid connection is named"),
+        ("Endpoint=sb://localhost", "no hybrid connection given"),
     ],
 )
 @pytest.mark.parametrize(

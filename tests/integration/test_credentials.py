@@ -172,10 +172,15 @@ async def test_secrets_that_are_useless(cloud: Azure, identity: FakeManagedIdent
     cloud.vault.secrets[SECRET] = " "
     await fails(FROM_VAULT, cloud, ConfigurationError, f"secret '{SECRET}' of {VAULT_HOST} is empty")
     cloud.vault.secrets[SECRET] = secrets.new_key()
-    await fails(FROM_VAULT, cloud, ConfigurationError, f"Key Vault secret '{SECRET}': the connection string has a part")
+    await fails(
+        FROM_VAULT,
+        cloud,
+        ConfigurationError,
+        f"Key Vault secret '{SECRET}': the connection string has an unknown",
+    )
     name = "relay_myhc"
     settings = AccessSettings(hc=HC, connection_string_secret=name, key_vault="contoso-kv")
-    await fails(settings, cloud, ConfigurationError, f"'{name}' is no name of a Key Vault secret")
+    await fails(settings, cloud, ConfigurationError, f"'{name}' is not a valid Key Vault secret name")
 
 
 async def test_no_way_to_the_vault(cloud: Azure, identity: FakeManagedIdentity) -> None:
@@ -187,7 +192,7 @@ async def test_no_way_to_the_vault(cloud: Azure, identity: FakeManagedIdentity) 
         "the Key Vault no-such-kv.vault.azure.net cannot be reached",
     )
     cloud.vault.broken = 503
-    await fails(FROM_VAULT, cloud, RelayUnreachable, f"the Key Vault {VAULT_HOST} cannot serve now (503)")
+    await fails(FROM_VAULT, cloud, RelayUnreachable, f"the Key Vault {VAULT_HOST} is temporarily unavailable (503)")
     cloud.vault.silent = True
     await fails(FROM_VAULT, cloud, RelayUnreachable, f"{VAULT_HOST} cannot be reached: no answer", deadline=1.0)
     cloud.proxy.swallowed.add(VAULT_HOST)
@@ -199,7 +204,7 @@ async def test_somebody_in_the_vaults_name(cloud: Azure, identity: FakeManagedId
     with pytest.raises(UntrustedCertificate, match=f"the certificate of {VAULT_HOST} is not trusted"):
         await find_access(FROM_VAULT, side="agent")
     cloud.vault.resource = "https://evil.example"
-    await fails(FROM_VAULT, cloud, RelayUnreachable, "does not answer like a Key Vault")
+    await fails(FROM_VAULT, cloud, RelayUnreachable, "is not a Key Vault: ")
     assert [] == identity.requests
 
 
@@ -265,7 +270,7 @@ async def test_an_az_that_is_of_no_help(cloud: Azure, monkeypatch: pytest.Monkey
     use(monkeypatch, az.environment)
     source = TokenSource.for_side("client", deadline=1.5)
     az.log_out()
-    with pytest.raises(ConfigurationError, match=r"Azure CLI: .*hint: type: az login"):
+    with pytest.raises(ConfigurationError, match=r"Azure CLI: .*hint: run: az login"):
         await source.token("https://relay.azure.net/.default")
     az.fail("ERROR: AADSTS70043: The refresh token has expired. Trace ID: 1")
     with pytest.raises(Unauthorized, match=r"Azure CLI: .*AADSTS70043: The refresh token has expired;"):
@@ -424,7 +429,7 @@ async def test_a_metadata_service_that_never_answers(
         cloud,
         RelayUnreachable,
         "service principal: no answer within ",
-        "managed identity: not tried, no time was left",
+        "managed identity: not tried, out of time",
         deadline=1.0,
     )
 
@@ -472,7 +477,7 @@ async def test_the_explanation(cloud: Azure, identity: FakeManagedIdentity, monk
     entra = next(line for line in lines if line.startswith("  Entra ID  "))
     assert f"namespace contoso -> used: {cloud.endpoint}, service principal: AZURE_TENANT_ID" in entra
     assert entra.endswith("managed identity: token for 60 min")
-    assert "RELAY_CONNECTION_STRING       set (not used: Entra ID comes first)" in text
+    assert "RELAY_CONNECTION_STRING       set (not used: Entra ID takes precedence)" in text
     assert "--tunnel-key-secret      secret 'the-key' of contoso-kv -> used" in text
 
 

@@ -110,7 +110,7 @@ async def test_a_secret_without_a_vault() -> None:
         AccessSettings(connection_string=string(), tunnel_key_secret="s"),
     ):
         with pytest.raises(
-            ConfigurationError, match="secret 's' is named, but no Key Vault.*KEY_VAULT_URL.*--key-vault"
+            ConfigurationError, match="secret 's' is given, but no Key Vault.*KEY_VAULT_URL.*--key-vault"
         ):
             await find_access(settings, side="agent")
 
@@ -140,8 +140,8 @@ async def test_the_explanation_of_a_key(monkeypatch: pytest.MonkeyPatch) -> None
     lines, error = await explain_access(Search(AccessSettings(), side="client"))
     text = "\n".join(lines)
     assert "RELAY_CONNECTION_STRING       set -> used: sb://contoso.example/myhc, key of rule 'k'" in text
-    assert "namespace contoso (not used: RELAY_CONNECTION_STRING comes first)" in text
-    assert "RELAY_TUNNEL_KEY         set -> unusable: the tunnel key of RELAY_TUNNEL_KEY is not" in text
+    assert "namespace contoso (not used: RELAY_CONNECTION_STRING takes precedence)" in text
+    assert "RELAY_TUNNEL_KEY         set -> unusable: the tunnel key from RELAY_TUNNEL_KEY is not" in text
     assert isinstance(error, ConfigurationError)
     secrets.check(text)
 

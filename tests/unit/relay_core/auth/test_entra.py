@@ -7,7 +7,7 @@ import pytest
 from relay_core.auth.azure_sdk import IssuedToken, brief
 from relay_core.auth.entra import CLIENT_REUSE, RELAY_SCOPE, EntraCredential, TokenSource
 from relay_core.auth.identity import IDENTITIES, choose_identities, managed_client_id
-from relay_core.auth.on_behalf_of import parse_answer
+from relay_core.auth.on_behalf_of import parse_response
 from relay_core.errors import ConfigurationError, RelayUnreachable, Unauthorized
 from relay_core.hyco.address import Endpoint
 
@@ -111,8 +111,8 @@ async def test_a_source_that_never_worked_is_believed() -> None:
 
 async def test_what_is_said_without_any_identity() -> None:
     """One sentence lists what was tried, and the hint fits the side."""
-    for side, hint in (("client", "type: az login"), ("agent", "managed identity, or use a connection string")):
-        identities = [one for one in choose_identities(side, asked=None, environ={}) if one.name != "managed"]
+    for side, hint in (("client", "run: az login"), ("agent", "managed identity, or use a connection string")):
+        identities = [one for one in choose_identities(side, requested=None, environ={}) if one.name != "managed"]
         with pytest.raises(ConfigurationError) as caught:
             await TokenSource(identities, environ={"PATH": ""}).token(RELAY_SCOPE)
         assert all(identity.label in caught.value.sentence for identity in identities)
@@ -121,7 +121,7 @@ async def test_what_is_said_without_any_identity() -> None:
 
 
 @pytest.mark.parametrize(
-    ("side", "asked", "environ", "names"),
+    ("side", "requested", "environ", "names"),
     [
         ("agent", None, {}, "environment workload on-behalf-of managed"),
         ("client", None, {}, "environment azure-cli azd powershell"),
@@ -132,15 +132,16 @@ async def test_what_is_said_without_any_identity() -> None:
         ("agent", "Azure-CLI", {"RELAY_IDENTITY": "nonsense"}, "azure-cli"),
     ],
 )
-def test_which_identities_are_asked(side: str, asked: str | None, environ: dict[str, str], names: str) -> None:
+def test_which_identities_are_tried(side: str, requested: str | None, environ: dict[str, str], names: str) -> None:
     """The side decides unless option, RELAY_IDENTITY or AZURE_TOKEN_CREDENTIALS does, in this order."""
-    assert names.split() == [identity.name for identity in choose_identities(side, asked=asked, environ=environ)]
+    identities = choose_identities(side, requested=requested, environ=environ)
+    assert names.split() == [identity.name for identity in identities]
 
 
 def test_unknown_identities() -> None:
-    """A name that nobody knows is told with its place and the known ones."""
+    """The error for an unknown name contains its source and the known names."""
     with pytest.raises(ConfigurationError, match="--identity names .*'me'.*dev, .*azure-cli"):
-        choose_identities("agent", asked="me", environ={})
+        choose_identities("agent", requested="me", environ={})
 
 
 def test_which_managed_identity() -> None:
@@ -149,7 +150,7 @@ def test_which_managed_identity() -> None:
     assert "job" == managed_client_id(both)
     assert "machine" == managed_client_id({**both, "DEFAULT_IDENTITY_CLIENT_ID": ""})
     assert managed_client_id({}) is None
-    assert "" == IDENTITIES["managed"].absent({})
+    assert "" == IDENTITIES["managed"].unavailable_reason({})
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ def test_which_managed_identity() -> None:
 )
 def test_answers_of_the_on_behalf_of_endpoint(answer: str, expires_on: int) -> None:
     """Every form that the endpoint is known to use is read."""
-    assert ("t", expires_on) == tuple(parse_answer(answer, now=100.5))[:2]
+    assert ("t", expires_on) == tuple(parse_response(answer, now=100.5))[:2]
 
 
 @pytest.mark.parametrize("answer", ["", "[]", "null", "{}", '{"token": 1, "expires_in": 5}', '{"token": "t"}'])
@@ -172,8 +173,8 @@ def test_an_answer_without_a_token(answer: str) -> None:
     """Anything else is a failure, and no part of it is repeated."""
     from azure.core.exceptions import ClientAuthenticationError
 
-    with pytest.raises(ClientAuthenticationError, match="something that is no token"):
-        parse_answer(answer, now=0)
+    with pytest.raises(ClientAuthenticationError, match="an invalid token response"):
+        parse_response(answer, now=0)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +197,7 @@ async def test_a_refusal_weighs_more_than_an_absence(monkeypatch: pytest.MonkeyP
     from relay_core.auth import entra
     from relay_core.auth.azure_sdk import Failure, IdentityFailed
 
-    failures = iter([IdentityFailed(Failure.SILENT, "quiet"), IdentityFailed(Failure.REFUSED, "no")])
+    failures = iter([IdentityFailed(Failure.NO_ANSWER, "quiet"), IdentityFailed(Failure.REFUSED, "no")])
 
     async def acquire(*_arguments: object, **_options: object) -> IssuedToken:
         raise next(failures)

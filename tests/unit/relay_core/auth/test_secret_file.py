@@ -20,7 +20,7 @@ def secret_file(tmp_path: Path) -> Path:
 def test_files_that_others_can_read_are_refused(secret_file: Path, mode: int) -> None:
     """A secret that other users can read is refused with the command that mends it."""
     secret_file.chmod(mode)
-    with pytest.raises(ConfigurationError, match=f"others can read.*chmod 600 {secret_file}"):
+    with pytest.raises(ConfigurationError, match=f"other users can read.*chmod 600 {secret_file}"):
         read_secret_file(str(secret_file))
 
 

@@ -71,7 +71,7 @@ def test_the_hybrid_connection_is_checked(secret_file: Path) -> None:
 def test_an_unusable_source_is_an_error() -> None:
     """A broken source is not passed over for the next one: that could be another relay."""
     environ = {"RELAY_CONNECTION_STRING": "rubbish", "AZRELAY_CONNECTION_STRING": connection_string("other")}
-    with pytest.raises(ConfigurationError, match="^RELAY_CONNECTION_STRING: the connection string has a part"):
+    with pytest.raises(ConfigurationError, match="^RELAY_CONNECTION_STRING: the connection string has an unknown"):
         find_connection_string(environ=environ)
 
 
@@ -106,7 +106,7 @@ def test_an_old_file_that_others_can_read(directory: Path, caplog: pytest.LogCap
     path = private(directory / ".azrelay.json", f'{{"AZRELAY_CONNECTION_STRING": "{connection_string("old")}"}}')
     path.chmod(0o644)
     assert find_connection_string(environ={}).host == "old"
-    assert ["others can read .azrelay.json, which holds a key; type: chmod 600 .azrelay.json"] == caplog.messages
+    assert ["other users can read .azrelay.json, which contains a key; run: chmod 600 .azrelay.json"] == caplog.messages
 
 
 def test_an_old_file_of_somebody_else(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

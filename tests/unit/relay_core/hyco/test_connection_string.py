@@ -114,5 +114,5 @@ def test_with_entity_refuses_another_name() -> None:
 
 def test_endpoint_needs_a_name() -> None:
     """Without a hybrid connection there is no endpoint, and the hint says how to name one."""
-    with pytest.raises(ConfigurationError, match="no hybrid connection is named.*--hc"):
+    with pytest.raises(ConfigurationError, match="no hybrid connection given.*--hc"):
         ConnectionString.parse(ENDPOINT).endpoint()
