@@ -1,7 +1,7 @@
-"""The one place that knows what older Pythons lack.
+"""Compatibility with older versions of Python.
 
-Deadlines are `async with timeout(seconds)` everywhere: up to Python 3.11 `asyncio.wait_for` forgets that it was
-cancelled if what it waits for happens at the same moment (python/cpython#86296), and then the task runs on for ever.
+All deadlines use `async with timeout(seconds)`. Up to Python 3.11 `asyncio.wait_for` can lose a cancellation that
+arrives at the same moment as the result (python/cpython#86296), and the task is then never cancelled.
 """
 
 from __future__ import annotations
@@ -17,4 +17,4 @@ else:
 __all__ = ["TIMEOUT_ERRORS", "timeout"]
 
 TIMEOUT_ERRORS = (asyncio.TimeoutError, TimeoutError)
-"""What `timeout()` may raise: two classes on Python 3.10, one since 3.11."""
+"""Exceptions that `timeout()` raises: two classes on Python 3.10, which are the same since 3.11."""

@@ -1,25 +1,25 @@
-"""Every error a user can meet, as one shallow tree.
+"""All errors that users can see, as one shallow tree of exceptions.
 
-An error is one sentence (what failed, on which side, and why) and one hint (what to do next). The class
-decides the exit code of the command line programs and whether trying again can help. Nothing here, and no
-text handed to these classes, may contain a key, a token or a connection string.
+An error has one sentence (what failed, on which side, and why) and one hint (what to do next). The class determines the
+exit code of the command line programs and if a retry can succeed. Messages must not contain keys, tokens or connection
+strings.
 
     RelayDebugError                 1   anything not listed below
     ├── UsageError                  2   wrong command line (argparse uses 2 as well)
-    ├── ConfigurationError          3   connection string, file, secret or environment is unusable; no identity to ask
+    ├── ConfigurationError          3   invalid connection string, file, secret or environment; no identity available
     ├── Unauthorized                4   the relay, Key Vault or Entra ID refused the key, token or identity (401, 403)
     ├── HybridConnectionNotFound    5   the namespace has no such hybrid connection (404)
-    ├── RelayUnreachable            6   name, network, proxy, time-out, or a relay that answers 5xx / 429
+    ├── RelayUnreachable            6   name, network, proxy, time-out, or the relay answered 5xx / 429
     ├── UntrustedCertificate        7   the TLS certificate of the relay or of Key Vault is not trusted
-    ├── LocalPortInUse              8   a local port of `--ports` is taken
-    ├── NoListener                  9   nobody listens on the hybrid connection (404)
-    ├── Rejected                   10   the listener said no (any status), or did not answer in time (408, 504)
+    ├── LocalPortInUse              8   a local port of `--ports` is in use
+    ├── NoListener                  9   no listener on the hybrid connection (404)
+    ├── Rejected                   10   the listener refused (any status), or did not answer in time (408, 504)
     ├── TooManyListeners           11   25 listeners are connected already
-    ├── ConnectionLost             12   an established connection ended without a goodbye
-    ├── ProtocolError              13   the peer sent something the protocol does not allow
-    └── TimedOut                   14   what was waited for did not come in time
+    ├── ConnectionLost             12   an established connection closed unexpectedly
+    ├── ProtocolError              13   the peer violated the protocol
+    └── TimedOut                   14   an awaited event did not happen in time
 
-Exit code 0 is success and a stop on request (Ctrl-C, SIGTERM); 130 is a second Ctrl-C.
+Exit code 0 means success or a stop on request (Ctrl-C, SIGTERM); 130 means a second Ctrl-C.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ __all__ = [
 
 
 class RelayDebugError(Exception):
-    """A failure that a user can read and act on.
+    """A failure with a message for users.
 
     Args:
         sentence: What failed and why, without a full stop and without secrets.
-        hint: The next thing to do; empty if there is none.
+        hint: What to do next, or "".
     """
 
     exit_code: ClassVar[int] = 1
     """The exit status of a program that ends with this error."""
     retryable: ClassVar[bool] = False
-    """Whether the same call may succeed later without anybody changing anything."""
+    """True if the same call may succeed later without any change."""
 
     def __init__(self, sentence: str, *, hint: str = "") -> None:
         super().__init__(sentence)
@@ -67,7 +67,7 @@ class RelayDebugError(Exception):
 
 
 class UsageError(RelayDebugError):
-    """The command line or an argument makes no sense."""
+    """The command line or an argument is invalid."""
 
     exit_code = 2
 
@@ -93,32 +93,32 @@ class Unauthorized(RelayDebugError):
 
 
 class HybridConnectionNotFound(RelayDebugError):
-    """The namespace answers, but has no hybrid connection of this name."""
+    """The namespace has no hybrid connection of this name."""
 
     exit_code = 5
 
 
 class RelayUnreachable(RelayDebugError):
-    """The relay cannot be reached, or answers that it is not able to serve now."""
+    """The relay cannot be reached or is temporarily unavailable."""
 
     exit_code = 6
     retryable = True
 
 
 class UntrustedCertificate(RelayDebugError):
-    """The relay's TLS certificate does not verify."""
+    """The relay's TLS certificate is not trusted."""
 
     exit_code = 7
 
 
 class LocalPortInUse(RelayDebugError):
-    """Another program holds a local port."""
+    """A local port is in use by another program."""
 
     exit_code = 8
 
 
 class NoListener(RelayDebugError):
-    """The hybrid connection exists and nobody (suitable) listens on it."""
+    """The hybrid connection exists but has no (suitable) listener."""
 
     exit_code = 9
     retryable = True
@@ -128,8 +128,8 @@ class Rejected(RelayDebugError):
     """The listener refused the connection, or did not answer within the relay's limit.
 
     Args:
-        status: HTTP status the listener chose (100-999), or 408 / 504 from the relay.
-        reason: Its text, or "" if there was none.
+        status: HTTP status from the listener (100-999), or 408 / 504 from the relay.
+        reason: The reason phrase, or "".
     """
 
     exit_code = 10
@@ -147,11 +147,11 @@ class TooManyListeners(RelayDebugError):
 
 
 class ConnectionLost(RelayDebugError):
-    """An established websocket ended without the peer's consent, or went silent.
+    """An established connection closed unexpectedly, or no data was received in time.
 
     Args:
-        code: WebSocket close code; 1006 when there was no close frame.
-        reason: Text of the close frame, or "".
+        code: WebSocket close code; 1006 if no Close frame was received.
+        reason: Text of the Close frame, or "".
     """
 
     exit_code = 12
@@ -164,12 +164,12 @@ class ConnectionLost(RelayDebugError):
 
 
 class ProtocolError(RelayDebugError):
-    """The peer broke the protocol."""
+    """The peer violated the protocol."""
 
     exit_code = 13
 
 
 class TimedOut(RelayDebugError):
-    """What was waited for did not come in time: ranks, or a debugger."""
+    """An awaited event, such as the start of ranks or a debugger's attachment, did not happen in time."""
 
     exit_code = 14

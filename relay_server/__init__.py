@@ -1,1 +1,1 @@
-"""The relay for laptops, CI and private clusters: speaks the protocol of Azure Relay Hybrid Connections."""
+"""A relay server for laptops, CI and private clusters that implements Azure Relay Hybrid Connections."""

@@ -29,13 +29,10 @@ def run() -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Run one command.
-
-    Returns:
-        The exit status.
+    """Run the command in `argv` and return the exit status.
 
     Raises:
-        RelayDebugError: with its own exit status.
+        RelayDebugError: The command failed; the error has the exit status.
     """
     if argv and argv[0].startswith("--config"):
         argv = ["serve", *argv]

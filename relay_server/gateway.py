@@ -1,7 +1,7 @@
-"""The answers to `$hc` requests: who may listen, who meets whom, and what everybody else is told.
+"""Handling of `$hc` requests: listen, connect, accept and reject.
 
-The order of checks is part of the protocol: token, then existence, then listeners. Without a valid token nobody
-learns which hybrid connections exist.
+The order of checks is part of the protocol: token, existence of the hybrid connection, listeners. Without a valid token
+a client cannot find out which hybrid connections exist.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ __all__ = ["Gateway"]
 logger = logging.getLogger(__name__)
 
 HEAD_TIMEOUT = 10.0
-"""Seconds for a request's head; a peer that needs longer keeps a socket for nothing."""
+"""Seconds for receiving a request's head; bounds the sockets that idle peers occupy."""
 LINGER = 1.0
-"""Seconds in which the body of a refused HTTP request may still come; closing at once would destroy our answer."""
+"""Seconds for receiving the body of a refused HTTP request: closing a socket with unread data resets the connection,
+and the client may lose our response."""
 MAX_TRACKED_PATH = 260
-"""Characters of an asked path that an error repeats."""
+"""Characters of the requested path that an error contains."""
 
 
 class Gateway:
-    """Serves fresh connections until each is answered.
+    """Serves new connections until their request is answered.
 
     Args:
-        config: What is served.
+        config: The relay's configuration.
         authorizer: Checks tokens.
-        public_address: Returns the `host:port` that listeners dial.
+        public_address: Returns the `host:port` to which listeners connect for a rendezvous.
     """
 
     def __init__(self, config: RelayConfig, *, authorizer: Authorizer, public_address: Callable[[], str]) -> None:
@@ -61,7 +62,7 @@ class Gateway:
         self._public_address = public_address
 
     async def serve(self, handshake: Handshake) -> None:
-        """Answer one connection's request; returns when it is answered or gone."""
+        """Answer the request of a connection; return when it is answered or the connection is lost."""
         try:
             async with timeout(HEAD_TIMEOUT):
                 head = await handshake.head()
@@ -85,7 +86,7 @@ class Gateway:
     def refuse(
         self, connection: Connection, refusal: Refusal, *, tracking: str = "", path: str = "", linger: float = 0.0
     ) -> None:
-        """Answer with an error and hang up."""
+        """Send an error response and close the connection, after `linger` seconds."""
         self.counters.refused += 1
         tracking = tracking or f"{new_guid()}_G0"
         system = f"sb://{self._config.namespace}/{path[:MAX_TRACKED_PATH]}"
@@ -126,7 +127,7 @@ class Gateway:
         hybrid_connection, grant = await self._authorize(request, Right.LISTEN)
         self.registry.check_room(hybrid_connection)
         connection = handshake.connection
-        if not connection.is_open:
+        if not connection.is_open:  # checking the token can wait, and the client may have disconnected
             return
         connection.write(switching_protocols(accept, tracking=request.tracking, subprotocol=None, extensions=None))
         control = ControlChannel(
@@ -140,12 +141,12 @@ class Gateway:
         )
         self.registry.add(control)
         self.counters.listener_connections += 1
-        logger.info("listener up on '%s': %s from %s:%d", hybrid_connection.path, control.id, *connection.remote)
+        logger.info("listener connected on '%s': %s from %s:%d", hybrid_connection.path, control.id, *connection.remote)
         control.start(handshake.early())
 
     def _listener_ended(self, control: ControlChannel) -> None:
         self.registry.remove(control)
-        logger.info("listener down on '%s': %s", control.hybrid_connection.path, control.id)
+        logger.info("listener disconnected on '%s': %s", control.hybrid_connection.path, control.id)
 
     # Connect:
 
@@ -162,14 +163,14 @@ class Gateway:
         finally:
             self.rendezvous.forget(pending)
         if not pending.outcome.done():
-            logger.info("no answer on '%s' to %s", hybrid_connection.path, pending.id)
+            logger.info("no listener accepted %s on '%s' in time", pending.id, hybrid_connection.path)
             raise accept_timed_out(self._config.limits.accept_timeout_status)
         outcome = pending.outcome.result()
         if isinstance(outcome, Refusal):
             raise outcome
         if isinstance(outcome, Rejection):
             self.counters.rejected += 1
-            logger.info("rejected on '%s' with %d: %s", hybrid_connection.path, outcome.status, pending.id)
+            logger.info("listener on '%s' rejected %s with %d", hybrid_connection.path, pending.id, outcome.status)
             handshake.connection.write(plain_answer(outcome.status, outcome.reason, tracking=request.tracking))
             handshake.connection.close()
 
@@ -181,10 +182,10 @@ class Gateway:
         )
 
     def _offer(self, pending: PendingSender, candidates: list[ControlChannel]) -> None:
-        """Tell the first listener that can be told.
+        """Announce the sender to the first listener that can receive the message.
 
         Raises:
-            Refusal: none can.
+            Refusal: There is no such listener.
         """
         message = pending.request.accept_message(
             public=self._public_address(),
@@ -212,7 +213,8 @@ class Gateway:
         pending.outcome.set_result(None)
 
     def _pair(self, pending: PendingSender, request: HybridRequest, handshake: Handshake, accept: str) -> None:
-        """Send both 101s, the listener's choices in each, and connect the two."""
+        """Answer both handshakes with 101 and start relaying."""
+        # Both responses have the same subprotocol and extensions: the two WebSockets are one connection end to end.
         subprotocol = (request.head.header("Sec-WebSocket-Protocol") or "").split(",")[0].strip() or None
         extensions = request.head.header("Sec-WebSocket-Extensions")
         sides = (

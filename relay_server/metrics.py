@@ -1,4 +1,4 @@
-"""What a relay has done and holds now; names follow Azure Monitor's where it has one."""
+"""Metrics of a relay, named as in Azure Monitor where it has the same metric."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Counters", "Metrics"]
 
 @dataclass
 class Counters:
-    """Running totals since the start."""
+    """Totals since the start."""
 
     listener_connections: int = 0
     sender_connections: int = 0
@@ -24,17 +24,17 @@ class Counters:
 
 @dataclass(frozen=True)
 class Metrics:
-    """A snapshot."""
+    """A snapshot of all metrics."""
 
     active_listeners: int
     active_senders: int
-    """Relayed connections, that is."""
+    """Relayed connections."""
     pending_senders: int
-    """Senders that wait for their listener."""
+    """Senders waiting for a listener."""
     connections: int
     """TCP connections of any kind."""
     listener_connections: int
-    """Total since the start, like those below."""
+    """Total since the start, like the following."""
     sender_connections: int
     rejected: int
     refused: int
@@ -42,4 +42,4 @@ class Metrics:
     """Payload, without framing."""
     bytes_to_senders: int
     buffered_bytes: int
-    """What waits now in the relay for slow peers."""
+    """Bytes currently waiting in the relay for slow peers."""

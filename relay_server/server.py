@@ -1,4 +1,4 @@
-"""A relay that can be embedded: binds, serves, and ends in order.
+"""An embeddable relay server: binding, serving and graceful shutdown.
 
 async with RelayServer(config) as server:
     endpoint = server.endpoint("myhc")
@@ -35,27 +35,27 @@ __all__ = ["RelayServer"]
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
-"""Connections the kernel keeps for us; a fleet of agents that reconnects together is met with patience."""
+"""Connections in the kernel's queue; large enough for many agents that reconnect together."""
 MAX_WAITING = 1000
-"""Connections without an answer yet, senders that wait for a listener among them; more are told to come back."""
+"""Connections whose request is not answered yet, including senders waiting for a listener; further ones get a 503."""
 TLS_HANDSHAKE_TIMEOUT = 10.0
 
 
 class RelayServer:
-    """One relay.
+    """A relay server.
 
     Args:
-        config: What it serves.
-        verifiers: Token verifiers to ask after those for shared access signatures and for the config's JWT issuers.
+        config: The relay's configuration.
+        verifiers: Further token verifiers, tried after those for shared access signatures and configured JWT issuers.
 
     Raises:
-        ConfigurationError: the public key of a JWT issuer cannot be used.
+        ConfigurationError: The public key of a JWT issuer is invalid.
     """
 
     def __init__(self, config: RelayConfig, *, verifiers: Sequence[TokenVerifier] = ()) -> None:
         self.config = config
         self.ca_file: Path | None = None
-        """The CA to trust, once started; None if the user brought the certificate."""
+        """Certificate of the private CA, once started; None if the user supplied the server certificate."""
         sas = SasVerifier(hosts=config.hosts, rules=config.rules)
         self._gateway = Gateway(
             config,
@@ -73,37 +73,37 @@ class RelayServer:
         state = "serving" if self._server is not None else "stopped"
         return f"<RelayServer {self.config.namespace}:{self._port} {state} connections={len(self._connections)}>"
 
-    # Where it is:
+    # Addresses:
 
     @property
     def port(self) -> int:
-        """The port it is bound to, kept over `stop` and `start`."""
+        """The port it is bound to; the same after `stop` and `start`."""
         return self._port
 
     @property
     def public_address(self) -> str:
-        """The `host:port` that listeners are told to dial."""
+        """The `host:port` to which listeners connect for a rendezvous."""
         host = self.config.namespace
         return self.config.public_address or f"{f'[{host}]' if ':' in host else host}:{self._port}"
 
     def endpoint(self, path: str) -> Endpoint:
-        """Return the address of a hybrid connection here."""
+        """Return the address of a hybrid connection on this relay."""
         return Endpoint(self.config.namespace, self._port, path)
 
-    # Life:
+    # Life cycle:
 
     async def start(self) -> None:
         """Bind and serve.
 
         Raises:
-            LocalPortInUse: somebody else has the port.
-            ConfigurationError: the address or the certificate cannot be used.
+            LocalPortInUse: The port is in use by another program.
+            ConfigurationError: The address or the certificate is invalid.
         """
         files = certificates.prepare(self.config.tls, self.config.hosts)
         context = certificates.server_context(files)
         self.ca_file = files.ca
         if not _is_loopback(self.config.bind):
-            logger.warning("listening on %s: everybody who reaches this machine can reach the relay", self.config.bind)
+            logger.warning("listening on %s: everyone who can reach this machine can reach the relay", self.config.bind)
         try:
             self._server = await asyncio.get_running_loop().create_server(
                 self._make_connection,
@@ -118,7 +118,7 @@ class RelayServer:
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """End in order: accept nobody, turn waiting senders away, take leave of everybody else, then hang up."""
+        """Shut down gracefully: stop accepting, refuse waiting senders, close all WebSockets, then drop the rest."""
         if self._server is None:
             return
         server, self._server = self._server, None
@@ -134,7 +134,7 @@ class RelayServer:
         await self.kill()
 
     async def kill(self) -> None:
-        """End now: every connection is dropped without a Close."""
+        """Shut down at once: every connection is dropped without a Close frame."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -151,10 +151,10 @@ class RelayServer:
     ) -> None:
         await self.stop()
 
-    # Faults on request, and what goes on:
+    # Fault injection and metrics:
 
     def drop_all(self) -> None:
-        """Drop every connection, as a network failure would."""
+        """Drop every connection, like a network failure."""
         for connection in list(self._connections):
             connection.abort()
 
@@ -187,7 +187,7 @@ class RelayServer:
         return Connection(self._buffer, self._connected, self._disconnected)
 
     def _connected(self, connection: Connection) -> None:
-        if self._server is None:  # it was in TLS when the server stopped
+        if self._server is None:  # its TLS handshake was in progress when the server stopped
             connection.abort()
             return
         self._connections.add(connection)
@@ -219,8 +219,8 @@ def _is_loopback(host: str) -> bool:
 def _bind_error(error: OSError, host: str, port: int) -> Exception:
     if error.errno == errno.EADDRINUSE:
         return LocalPortInUse(
-            f"port {port} on {host} is taken by another program",
-            hint=f"stop it, or choose another 'port'; to see who it is: ss -ltnp 'sport = :{port}'",
+            f"port {port} on {host} is in use by another program",
+            hint=f"stop it, or choose another 'port'; to see which program it is: ss -ltnp 'sport = :{port}'",
         )
     reason = error.strerror or "the address is not usable"
     return ConfigurationError(f"cannot listen on {host} port {port}: {reason}", hint="check 'bind' and 'port'")

@@ -1,6 +1,6 @@
-"""A relay as a process: starts from a configuration file, says that it is ready, and stops on a signal.
+"""A relay as a process: starts from a configuration file, reports that it is ready, and stops on a signal.
 
-The first SIGTERM or SIGINT stops in order, a second one at once (exit status 130).
+The first SIGTERM or SIGINT starts a graceful shutdown, a second one ends the process at once (exit status 130).
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ def serve_until_stopped(
     """Serve until a signal; return the exit status.
 
     Args:
-        config_file: TOML.
-        port: Instead of the configuration's.
-        ready_file: Gets JSON with `port`, `address` and `ca_file` once connections are taken; removed at the end.
+        config_file: Configuration in TOML.
+        port: Overrides the port in the configuration.
+        ready_file: File to which JSON with `port`, `address` and `ca_file` is written once the relay accepts
+            connections; removed at the end.
         delay_profile: `azure` or None.
         ignore_selection: Ignore the listener selection headers, whatever the configuration.
 
     Raises:
-        ConfigurationError: the configuration, the certificate or the ready file is not usable.
-        LocalPortInUse: somebody else has the port.
+        ConfigurationError: The configuration or the certificate is invalid, or the ready file cannot be written.
+        LocalPortInUse: The port is in use by another program.
     """
     config = load(config_file)
     if port is not None:
@@ -70,17 +71,17 @@ async def _serve(config: RelayConfig, ready_file: Path | None) -> int:
     server = RelayServer(config)
     await server.start()
     try:
-        _announce(server, ready_file)
+        _report_ready(server, ready_file)
         await stop.wait()
-        logger.info("stopping; once more stops at once")
+        logger.info("stopping; a second signal stops immediately")
         return await _stop(server, force)
     finally:
         await server.kill()
-        _retract(ready_file)
+        _remove_ready_file(ready_file)
 
 
 async def _stop(server: RelayServer, force: asyncio.Event) -> int:
-    """Stop in order unless `force` comes first; return the exit status."""
+    """Shut down gracefully, or at once when `force` is set; return the exit status."""
     async with TaskSet() as tasks:
         orderly = tasks.spawn(server.stop(), name="stop in order")
         await first_completed(orderly, force.wait())
@@ -90,19 +91,20 @@ async def _stop(server: RelayServer, force: asyncio.Event) -> int:
         return FORCED
 
 
-def _retract(ready_file: Path | None) -> None:
+def _remove_ready_file(ready_file: Path | None) -> None:
     if ready_file is not None:
         ready_file.unlink(missing_ok=True)
 
 
-def _announce(server: RelayServer, ready_file: Path | None) -> None:
-    """Say that the relay serves: the file first, so that whoever waits for the line finds it."""
+def _report_ready(server: RelayServer, ready_file: Path | None) -> None:
+    """Report that the relay is ready."""
+    # First the file, then the log line: a program that waits for the line can then read the file.
     address = f"wss://{server.public_address}"
     ca_file = None if server.ca_file is None else str(server.ca_file.resolve())
     if ready_file is not None:
-        facts = {"port": server.port, "address": address, "ca_file": ca_file}
+        content = {"port": server.port, "address": address, "ca_file": ca_file}
         try:
-            write_private(ready_file, json.dumps(facts).encode())
+            write_private(ready_file, json.dumps(content).encode())
         except OSError as error:
             raise ConfigurationError(f"cannot write {ready_file}: {error.strerror}") from error
     if ca_file is not None:

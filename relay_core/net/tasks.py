@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 
 class TaskSet:
-    """Tasks that belong to one owner and end with it.
+    """Independent tasks of one owner.
 
-    A task that raises is logged with its traceback and does not disturb its siblings. Leaving the `async with`
-    block cancels what still runs and waits for it.
+    If a task raises, the error is logged with its traceback, and the other tasks continue. Leaving the `async with`
+    block cancels the tasks that are still running and waits for their end.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class TaskSet:
         return f"<TaskSet {sorted(task.get_name() for task in self._tasks)}>"
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        """Start a task that this set keeps until it is done."""
+        """Start a task and keep a reference to it until it is done."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -64,7 +64,7 @@ class TaskSet:
 
 
 async def run_together(*coroutines: Coroutine[Any, Any, Any]) -> None:
-    """Run coroutines at the same time until all are done; the first error cancels the others and is raised."""
+    """Run coroutines concurrently until all are done; the first error cancels the others and is raised."""
     tasks = [_start(coroutine) for coroutine in coroutines]
     try:
         await asyncio.gather(*tasks)
@@ -75,18 +75,18 @@ async def run_together(*coroutines: Coroutine[Any, Any, Any]) -> None:
 async def first_completed(
     *contenders: Coroutine[Any, Any, object] | asyncio.Future[Any], timeout: float | None = None
 ) -> object:
-    """Wait until one of several things is done; if several are, the first in the order of the arguments counts.
+    """Wait until one of several coroutines or futures is done; if several are, the first argument among them wins.
 
     Args:
-        contenders: Coroutines, which are started here and ended before this returns, and tasks or futures, which belong
-            to the caller and are left as they are.
+        contenders: Coroutines, which are started here and cancelled before this returns, and tasks or futures of the
+            caller, which are not cancelled.
         timeout: Seconds.
 
     Returns:
-        The winner's result; None if the time was over first.
+        The winner's result; None after a time-out.
 
     Raises:
-        Exception: the winner's own error. That of a coroutine that did not win is logged.
+        Exception: The winner's error. Errors of other coroutines are logged.
     """
     futures: list[asyncio.Future[Any]] = [
         each if isinstance(each, asyncio.Future) else _start(each) for each in contenders
@@ -105,7 +105,7 @@ async def first_completed(
 
 
 async def cancel_and_wait(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel tasks and wait for their end; their own errors are theirs (a TaskSet logs them)."""
+    """Cancel tasks and wait for their end; their errors are not raised (a TaskSet logs them)."""
     pending = [task for task in tasks if not task.done()]
     for task in pending:
         task.cancel()

@@ -1,4 +1,4 @@
-"""How this side decides whether to believe a relay's certificate."""
+"""TLS context for connections to a relay."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["client_tls"]
 
 
 def client_tls(ca_file: str | None = None, *, environ: Mapping[str, str] | None = None) -> ssl.SSLContext:
-    """Return a context that trusts the system's authorities, and those in `ca_file` as well.
+    """Return a context that trusts the system's certificate authorities and those in `ca_file`.
 
     Args:
-        ca_file: PEM file; defaults to the one that `RELAY_CA_FILE` names, if any.
+        ca_file: PEM file; defaults to the value of `RELAY_CA_FILE`, if set.
         environ: Defaults to the environment of this process.
 
     Raises:
-        ConfigurationError: the file cannot be read or holds no certificate.
+        ConfigurationError: The file cannot be read or contains no certificate.
     """
     path = ca_file or (os.environ if environ is None else environ).get(CA_FILE_VARIABLE)
     context = ssl.create_default_context()
@@ -28,8 +28,8 @@ def client_tls(ca_file: str | None = None, *, environ: Mapping[str, str] | None 
     if path:
         try:
             context.load_verify_locations(cafile=path)
-        except OSError as error:  # ssl.SSLError is one, with OpenSSL's words as its strerror
-            reason = "it holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
+        except OSError as error:  # includes ssl.SSLError, whose strerror is OpenSSL's own text
+            reason = "it contains no certificate" if isinstance(error, ssl.SSLError) else error.strerror
             raise ConfigurationError(
                 f"cannot use the CA file {path}: {reason}",
                 hint=f"check --ca-file or {CA_FILE_VARIABLE}; relay-server prints the path when it starts",

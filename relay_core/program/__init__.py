@@ -1,1 +1,1 @@
-"""What the command lines share: entry point, logging, signals, credential options."""
+"""Entry point, logging, signal handling and credential options of the command line programs."""

@@ -1,7 +1,7 @@
-"""How the three programs speak on a terminal: one line per event, one sentence and one hint per failure.
+"""Console output of the programs: one log line per event, and one line per failure with a hint.
 
-Data goes to stdout; everything here goes to stderr, flushed line by line and without colour codes, because a
-VS Code task, a job's log file and a person all read it.
+These lines go to stderr, flushed one by one and without colour codes, because VS Code tasks and log files receive them
+too. Data goes to stdout.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["configure_logging", "print_error", "run_program"]
 
 
 class _LineFormatter(logging.Formatter):
-    """`program: message` for events, `program: warning: message` for what needs a look."""
+    """Formats events as `program: message`, other levels as `program: warning: message`."""
 
     def __init__(self, program: str) -> None:
         super().__init__()
@@ -31,9 +31,9 @@ class _LineFormatter(logging.Formatter):
 
 
 def configure_logging(program: str, *, verbose: bool = False) -> None:
-    """Send the log of relay_* modules to stderr as the program's event lines.
+    """Log the events of relay_* modules to stderr.
 
-    Other libraries' loggers keep their WARNING default: at DEBUG, `websockets` would write tokens.
+    The loggers of other libraries keep the default level WARNING: at DEBUG, `websockets` would log tokens.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LineFormatter(program))
@@ -45,16 +45,16 @@ def configure_logging(program: str, *, verbose: bool = False) -> None:
 
 
 def print_error(program: str, error: RelayDebugError) -> None:
-    """Write the one line that explains why a program ends."""
-    print(f"{program}: error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - the border where errors are shown
+    """Print the error with which a program exits."""
+    print(f"{program}: error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - errors are shown here only
 
 
 def run_program(program: str, main: Callable[[list[str]], int], argv: list[str] | None = None) -> int:
-    """Run `main(argv)` and return its exit status; a RelayDebugError becomes its line and its exit code.
+    """Run `main(argv)` and return the exit status; a RelayDebugError is printed and determines the status.
 
     Args:
         program: Name for messages.
-        main: The program; 0 on success.
+        main: Runs the program and returns its exit status.
         argv: Arguments without the program's name; None for those of this process.
     """
     try:

@@ -1,4 +1,4 @@
-"""The option `--explain-auth` of all programs that connect to a relay."""
+"""The option `--explain-auth` of the programs that connect to a relay."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["explain_auth"]
 
 
 def explain_auth(program: str, arguments: argparse.Namespace, *, side: Side, tls: ssl.SSLContext) -> int:
-    """Print every credential source and the one that is used; return the exit status: 0, or 3 if none is usable."""
+    """Print all credential sources and the one in use; return the exit status: 0, or 3 if none is usable."""
     lines, error = asyncio.run(explain_access(Search(access_settings(arguments), side=side, tls=tls)))
-    print(*lines, sep="\n")  # noqa: T201 - the output that was asked for
+    print(*lines, sep="\n")  # noqa: T201 - the requested output
     if error is None:
         return 0
     print_error(program, error)

@@ -31,7 +31,7 @@ def _help(option: AccessOption) -> str:
 
 
 def access_settings(arguments: argparse.Namespace) -> AccessSettings:
-    """Return what the command line sets; a key on it is worth a warning."""
+    """Return the credential settings of a command line; log a warning if it contains a key."""
     if arguments.connection_string:
         logger.warning("--connection-string shows the key to every user of this machine; use --connection-string-file")
     return AccessSettings(**{option.field: getattr(arguments, option.field) for option in ACCESS_OPTIONS})

@@ -1,4 +1,4 @@
-"""Runs a program's main coroutine until it is done or somebody asks it to stop."""
+"""Running a program's main coroutine until it completes or a signal stops it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from typing import Any
 __all__ = ["FORCED_EXIT_STATUS", "run_until_stopped"]
 
 FORCED_EXIT_STATUS = 130
-"""128 + SIGINT: a second request to stop came before the first was carried out."""
+"""128 + SIGINT: a second signal arrived while the program was stopping."""
 
 
 def run_until_stopped(coroutine: Coroutine[Any, Any, Any]) -> int:
-    """Run `coroutine`; SIGINT or SIGTERM cancels it, and it may clean up; a second one ends the process at once.
+    """Run `coroutine` until it completes, or until SIGINT or SIGTERM cancels it.
+
+    A second signal ends the process at once.
 
     Returns:
-        0: the coroutine is done, or was stopped on request.
+        0: The coroutine has completed or was stopped by a signal.
 
     Raises:
-        Whatever the coroutine raises.
+        Exception: Any exception of the coroutine.
     """
-    with contextlib.suppress(KeyboardInterrupt):  # how Ctrl-C arrives where loops have no signal handlers (Windows)
+    with contextlib.suppress(KeyboardInterrupt):  # on Windows, where event loops have no signal handlers
         asyncio.run(_run(coroutine))
     return 0
 

@@ -1,8 +1,8 @@
-"""Our session protocol, sans-IO: bytes and events in, bytes and events out.
+"""The tunnel protocol between client and agent, sans-IO: bytes in, bytes and events out.
 
-One session per client and agent outlives its transports; streams, sequence numbers and resume are here, encryption
-(`relay_core.net.session.secure_channel`) and sockets are elsewhere. Nothing here reads a clock or draws a random
-number. The wire format, the state machines and the threat model are in `docs/concepts/protocol.md`.
+A session carries streams and outlives its transports. This package has the streams, sequence numbers and resume;
+encryption is in `relay_core.net.session.secure_channel`. No module here opens a socket, reads a clock or draws a random
+number. `docs/concepts/protocol.md` describes the wire format and the state machines.
 """
 
 from relay_core.tunnel.events import (

@@ -1,4 +1,4 @@
-"""What happens in a session, for its owner; `Session.events()` hands them out in the order in which they happened."""
+"""Events of a session, which `Session.events()` returns in the order in which they happened."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class StreamOpened:
-    """The peer opened a stream; answer with `Streams.accept` or `Streams.refuse`. Data may follow at once."""
+    """The peer opened a stream; respond with `Streams.accept` or `Streams.refuse`. Its data may follow at once."""
 
     stream: int
     target: Target
-    """Logical port or name, to be checked against what may be reached."""
+    """Logical port or name; the owner decides if the peer may connect to it."""
     metadata: JsonObject
-    """Who opens it and why, from the peer."""
+    """The peer's information about the connection."""
 
 
 @dataclass(frozen=True)
 class DataReceived:
-    """Bytes of a stream; call `Streams.consumed` when they have been passed on, not when they have been queued."""
+    """Bytes of a stream; call `Streams.consumed` when they have been written out, not when they have been queued."""
 
     stream: int
     data: bytes
@@ -42,38 +42,38 @@ class DataReceived:
 
 @dataclass(frozen=True)
 class EofReceived:
-    """The peer ended its direction of a stream; ours stays open."""
+    """The peer ended its direction of a stream; our direction stays open."""
 
     stream: int
 
 
 @dataclass(frozen=True)
 class StreamReset:
-    """A stream is gone, in both directions and at once."""
+    """A stream was closed in both directions without a regular end."""
 
     stream: int
     code: ResetCode
     text: str
-    """A sentence from the peer, or ""."""
+    """The peer's reason, or ""."""
 
 
 @dataclass(frozen=True)
 class StreamWritable:
-    """A stream for which `Streams.send` took less than it was given takes bytes again."""
+    """A stream accepts data again, after `Streams.send` had accepted only a part."""
 
     stream: int
 
 
 @dataclass(frozen=True)
 class StatusReceived:
-    """The peer's newest status; it replaces the one before, and some in between may have been skipped."""
+    """The peer's current status, which replaces the previous one; intermediate ones may have been skipped."""
 
     status: JsonObject
 
 
 @dataclass(frozen=True)
 class TransportDead:
-    """The session has given up a transport: close it. The session itself waits for the next one."""
+    """The session no longer uses a transport, which must be closed. The session waits for the next one."""
 
     epoch: int
     death: Death
@@ -82,20 +82,21 @@ class TransportDead:
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """A PONG came back."""
+    """A PONG was received."""
 
     seconds: float
+    """Time since the PING was sent."""
 
 
 @dataclass(frozen=True)
 class SessionOver:
-    """The session has ended for good; every stream is gone, and no further event follows."""
+    """The session has ended. All streams are closed, and no further event follows."""
 
     reason: OverReason
     text: str
-    """The peer's sentence or details, or ""."""
+    """The peer's reason or details, or ""."""
     refusal: Refusal | None = None
-    """Set with `OverReason.REFUSED`."""
+    """Set for `OverReason.REFUSED`."""
 
 
 Event = (

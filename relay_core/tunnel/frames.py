@@ -1,14 +1,15 @@
-"""Frames on the wire: a fixed header of 20 bytes and a payload.
+"""Frame encoding: a fixed header of 20 bytes and a payload.
 
      0        1        2                 4                 8                 12                            20
     +--------+--------+-----------------+-----------------+-----------------+-----------------------------+-------
     |  type  | flags  | reserved = 0    | stream          | payload length  | sequence number, 0 for none | payload
     +--------+--------+-----------------+-----------------+-----------------+-----------------------------+-------
 
-Network byte order. A frame with a sequence number survives a lost transport exactly once; one without is about
-this transport only. A receiver skips an unknown type that carries `IGNORABLE` (and counts it if it is sequenced).
+Integers are in network byte order. A frame with a sequence number is delivered exactly once, even if its transport is
+lost; a frame without one concerns only the transport it is sent on. A receiver skips an unknown type with the flag
+`IGNORABLE`, and counts it if it is sequenced.
 
-This file knows sizes and cutting, not meaning: `messages` reads payloads, `session` acts on them.
+This module handles sizes and boundaries only: `messages` and `payloads` decode payloads, `session` acts on them.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ __all__ = [
 ]
 
 Buffer = bytes | bytearray | memoryview
-"""What is handed around without being copied, and never changed once handed over."""
+"""Bytes that are passed on without a copy. They must not be modified after they were passed on."""
 
-# Sequenced: they change what the streams carry.
+# Sequenced, because losing or repeating one would corrupt a stream.
 OPEN: Final = 0x01
 OPEN_OK: Final = 0x02
 DATA: Final = 0x03
@@ -43,14 +44,14 @@ FIN: Final = 0x04
 RST: Final = 0x05
 WINDOW: Final = 0x06
 GOAWAY: Final = 0x07
-# The first frame of each side on a transport. A receiver tells them by their first byte from a TLS record (0x14 to
-# 0x17), azbridge's preamble (0x01 0x00) and text.
+# The first frame of each side on a transport. Their first byte differs from that of a TLS record (0x14 to 0x17), of
+# azbridge's preamble (0x01 0x00) and of text, so that a peer with another protocol is recognised at once.
 HELLO: Final = 0x31
 WELCOME: Final = 0x32
 RESUME: Final = 0x33
 RESUMED: Final = 0x34
 REFUSED: Final = 0x35
-# Unsequenced: lost with their transport, and nothing is lost with them.
+# Unsequenced: each is superseded by the next one of its type, so that a lost one needs no retransmission.
 ACK: Final = 0x41
 PING: Final = 0x42
 PONG: Final = 0x43
@@ -59,14 +60,14 @@ STATUS: Final = 0x44
 FIRST_FRAMES: Final = frozenset({HELLO, WELCOME, RESUME, RESUMED, REFUSED})
 
 IGNORABLE: Final = 0x01
-"""Flag of a frame that an older peer may skip."""
+"""Flag: a peer that does not know the type skips the frame. It allows new types without a new protocol version."""
 
 _HEADER = struct.Struct("!BBHIIQ")
 HEADER_SIZE: Final = _HEADER.size
 
 
 class Frame(NamedTuple):
-    """One frame as received."""
+    """A received frame."""
 
     type: int
     flags: int
@@ -76,21 +77,22 @@ class Frame(NamedTuple):
 
 
 def pack_header(kind: int, stream: int, length: int, seq: int) -> bytes:
-    """Return the header of a frame whose payload travels in a buffer of its own."""
+    """Return the header of a frame whose payload is sent from a separate buffer."""
     return _HEADER.pack(kind, 0, 0, stream, length, seq)
 
 
 def encode_frame(kind: int, payload: bytes = b"", *, stream: int = 0, seq: int = 0, flags: int = 0) -> bytes:
-    """Return a whole small frame."""
+    """Return a frame, header and payload in one buffer; for small payloads."""
     return _HEADER.pack(kind, flags, 0, stream, len(payload), seq) + payload
 
 
 def split_first(data: bytes) -> tuple[Frame, bytes] | None:
-    """Cut the first frame of a transport off `data`; None if it is not complete yet.
+    """Return the first frame of a transport and the bytes after it; None if it is incomplete.
 
     Raises:
-        ProtocolBreach: it is no first frame; found at the first byte that shows it.
+        ProtocolBreach: The data does not start with a first frame.
     """
+    # Before the header is complete: a peer with another protocol may wait for us and send nothing more.
     if data and data[0] not in FIRST_FRAMES:
         raise ProtocolBreach(Breach.UNKNOWN_FRAME, f"first byte {data[0]:#04x}")
     if len(data) < HEADER_SIZE:
@@ -105,33 +107,33 @@ def split_first(data: bytes) -> tuple[Frame, bytes] | None:
 
 
 class FrameDecoder:
-    """Cuts the bytes of one transport into frames, however they arrive.
+    """Splits the bytes of one transport into frames. Message boundaries of the WebSocket have no meaning.
 
     Args:
-        max_payload: Largest DATA payload; any other frame may have `MAX_CONTROL_PAYLOAD`.
+        max_payload: Maximum payload of DATA frames; that of all others is `MAX_CONTROL_PAYLOAD`.
     """
 
     def __init__(self, max_payload: int) -> None:
         self._max_payload = max_payload
         self._partial = bytearray()
-        """The frame under way, header first; never more than one frame."""
+        """Start of an incomplete frame."""
         self._wanted = HEADER_SIZE
-        """Length of `_partial` at which the next decision falls: the header's end, then the frame's."""
+        """Length that `_partial` must reach: first that of the header, then that of the frame."""
 
     def __repr__(self) -> str:
         return f"<FrameDecoder {len(self._partial)} of {self._wanted}>"
 
     def feed(self, data: Buffer) -> Iterator[Frame]:
-        """Yield the frames that `data` completes; nothing keeps a reference to `data`.
+        """Yield the frames that `data` completes. No reference to `data` is kept.
 
         Raises:
-            ProtocolBreach: a payload length above the limit, as soon as its header is complete.
+            ProtocolBreach: A header announces a payload above the limit.
         """
         view = memoryview(data)
         at, end = 0, len(view)
         while at < end:
             if not self._partial and end - at >= HEADER_SIZE:
-                # The fast path: a whole frame in one piece is copied once.
+                # Fast path: a frame that arrived in one piece is copied only once.
                 stop = at + self._frame_length(view, at)
                 if stop <= end:
                     yield self._frame(view, at, stop)
@@ -140,9 +142,10 @@ class FrameDecoder:
             start = at
             at = min(end, start + self._wanted - len(self._partial))
             self._partial += view[start:at]
+            # Checked with the header, before the payload arrives: at most one frame within the limit is ever buffered.
             if len(self._partial) == HEADER_SIZE:
                 self._wanted = self._frame_length(self._partial, 0)
-            if len(self._partial) == self._wanted:
+            if len(self._partial) == self._wanted:  # also directly after a header, for an empty payload
                 frame = self._frame(memoryview(self._partial), 0, self._wanted)
                 self._partial, self._wanted = bytearray(), HEADER_SIZE
                 yield frame

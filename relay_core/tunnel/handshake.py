@@ -1,12 +1,12 @@
-"""The first frame of each side on a transport, before a session owns it: the client's side, and what both share.
+"""Handshake on a new transport: the client's side, and the types that both sides share.
 
     new session:  HELLO  --->  WELCOME -> Attached
                                REFUSED -> NotAttached
-    resume:       RESUME --->  RESUMED -> Attached     (the session changes over to this transport now)
-                               REFUSED -> NotAttached  (a final refusal ends the session, any other leaves it alone)
+    resume:       RESUME --->  RESUMED -> Attached     (from now on the session uses this transport)
+                               REFUSED -> NotAttached  (a final refusal ends the session; any other has no effect on it)
 
-The transport that a session used before stays in use until the answer's proof has been verified. The agent's side is
-in `sessions`.
+A session keeps using its previous transport until the proof in RESUMED has been verified. The agent's side is in
+`sessions`.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ __all__ = ["Attached", "ClientHandshake", "FirstFrame", "NotAttached"]
 
 @dataclass(frozen=True)
 class Attached:
-    """A transport belongs to a session now."""
+    """The handshake succeeded: the session uses this transport now."""
 
     session: Session
     epoch: int
-    """The transport's number in every call of the session."""
+    """The transport's number, which identifies it in calls of the session."""
     new: bool
-    """Whether the session began with this transport."""
+    """True if the session was created with this transport."""
     trailing: bytes
-    """What came behind the first frame, for `Session.receive_data`."""
+    """Bytes received after the first frame, for `Session.receive_data`."""
     reply: bytes = b""
-    """What has to leave before anything else; nothing on the client."""
+    """Bytes to send before any others; empty on the client."""
 
 
 @dataclass(frozen=True)
 class NotAttached:
-    """A transport is of no use: send `reply`, then close it."""
+    """The handshake failed: send `reply`, then close the transport."""
 
     refusal: Refusal
     text: str
     reply: bytes = b""
-    """What tells the peer; nothing on the client."""
+    """The REFUSED frame for the peer; empty on the client."""
 
 
 class FirstFrame:
-    """Collects the first frame of a transport, however its bytes arrive."""
+    """Collects the first frame of a transport from pieces of any size."""
 
     def __init__(self) -> None:
         self._buffer = b""
@@ -61,21 +61,21 @@ class FirstFrame:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing has come yet."""
+        """True if no bytes have been received."""
         return not self._buffer
 
     def feed(self, data: bytes) -> tuple[Frame, bytes] | None:
-        """Return the frame and what came behind it; None until it is complete.
+        """Return the frame and the bytes after it; None until it is complete.
 
         Raises:
-            ProtocolBreach: this is no first frame.
+            ProtocolBreach: The data does not start with a first frame.
         """
         self._buffer += data
         return split_first(self._buffer)
 
 
 class ClientHandshake:
-    """One transport's handshake, for a new session or an existing one."""
+    """The client's handshake on one transport, for a new session or an existing one."""
 
     def __init__(self, attempt: _Attempt) -> None:
         self._attempt = attempt
@@ -86,20 +86,20 @@ class ClientHandshake:
 
     @classmethod
     def hello(cls, settings: Settings, info: JsonObject | None = None) -> ClientHandshake:
-        """Ask for a new session.
+        """Return a handshake for a new session.
 
         Args:
             settings: This side's limits and timers.
-            info: Who this client is, up to about 32 KiB of JSON.
+            info: Information about this client, up to about 32 KiB of JSON.
 
         Raises:
-            ValueError: `info` cannot be sent.
+            ValueError: `info` is not JSON or too long.
         """
         return cls(_Hello(settings, info or {}))
 
     @classmethod
     def resume(cls, session: Session, nonce: bytes) -> ClientHandshake:
-        """Ask to go on with `session`, whether its last transport is lost or still works.
+        """Return a handshake that moves `session` to a new transport; its last one may be lost or still work.
 
         Args:
             session: A session that is not over.
@@ -108,11 +108,11 @@ class ClientHandshake:
         return cls(_Resume(session, nonce))
 
     def data_to_send(self) -> bytes:
-        """Return the first frame."""
+        """Return this side's first frame."""
         return self._attempt.request
 
     def receive_data(self, data: bytes, now: float) -> Attached | NotAttached | None:
-        """Take what the transport delivered; None until the answer is complete."""
+        """Process received bytes; return None until the response is complete."""
         try:
             first = self._first.feed(data)
             if first is None:
@@ -127,7 +127,7 @@ class ClientHandshake:
 
 
 class _Attempt(Protocol):
-    """What differs between a new session and a resume."""
+    """The part of the handshake that differs between a new session and a resume."""
 
     request: bytes
 
@@ -180,8 +180,9 @@ class _Resume:
         _expect(frame, frames.RESUMED)
         session, resumed = self._session, Resumed.decode(frame.payload)
         if not resumed.verify(session.secret, self._resume):
-            # Somebody else answered, or an old answer: the next attempt may reach the right agent.
-            return NotAttached(Refusal.BAD_PROOF, "the answer does not come from this session's agent")
+            # Another agent responded, or this is a replay. The session continues: the next attempt may reach its agent.
+            return NotAttached(Refusal.BAD_PROOF, "the response is not from this session's agent")
+        # Attempts can overlap, and only the newest one counts on the agent too.
         if session.over or self._resume.epoch < session.epoch:
             return NotAttached(Refusal.STALE_EPOCH, "the session is over, or a newer attempt has been made")
         if not session.can_resume(resumed.received):

@@ -1,13 +1,13 @@
-"""The header by which a client says, before it is accepted, that it wants a tunnel and with whom.
+"""The `Relay-Tunnel` header, with which a client requests a tunnel before its offer is accepted.
 
     Relay-Tunnel: v=1; client=<id>                    a new session, with any agent that has none with this client
     Relay-Tunnel: v=1; client=<id>; agent=<id>        a resume, with this agent only
 
-It lets an agent refuse at once (421) where the relay does not honour the listener selection headers. It proves nothing:
-the handshake inside does. The text of the 421 ends with the id of the agent that refused, so that the client
-knows whether the relay ignored its headers:
+With it an agent can refuse at once (421) if the relay ignored the listener selection headers. The header is not
+authenticated; the handshake in the tunnel is. The text of the 421 ends with the id of the agent that refused, from which
+the client concludes that the relay ignored its headers:
 
-    this is another agent; agent=<id>
+    this is a different agent; agent=<id>
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class TunnelHeader:
 
     @classmethod
     def parse(cls, text: str | None) -> TunnelHeader | None:
-        """Read the header's value; None if there is none or it is of another version. Unknown fields are skipped."""
+        """Parse the header's value; return None if it is missing or has another version."""
+        # Unknown fields are ignored, so that later releases can add some.
         fields = dict(part.strip().partition("=")[::2] for part in (text or "").split(";"))
         if fields.get("v") != VERSION or not fields.get("client"):
             return None

@@ -1,7 +1,7 @@
-"""Every number of the tunnel, with its reason.
+"""Limits and timers of the tunnel, with their reasons.
 
-`Limits` is what a side announces in its first frame: what it is ready to receive. `Settings` adds what concerns
-one side only. Sizes are bytes, times are seconds.
+`Limits` are announced to the peer in the first frame; they bound what this side receives. `Settings` adds values that
+concern one side only. Sizes are in bytes, times in seconds.
 """
 
 from __future__ import annotations
@@ -37,56 +37,57 @@ MIB = 1024 * KIB
 
 VERSION = 1
 MIN_VERSION = 1
-"""The oldest version this side still speaks; both travel in every first frame."""
+"""The oldest supported version; every first frame contains both."""
 
 MAX_CONTROL_PAYLOAD = 32 * KIB
-"""Payload limit of every frame but DATA; a node's info and status (eight ranks of a few hundred bytes) fit well."""
+"""Maximum payload of all frames except DATA; a node's info and status (eight ranks of a few hundred bytes) fit well."""
 MAX_OPEN_METADATA = 4 * KIB
 MAX_TARGET_NAME = 255
-"""UTF-8 bytes; the length travels in one byte."""
+"""UTF-8 bytes; the length field has one byte."""
 MAX_TEXT = 512
-"""UTF-8 bytes of the sentence in a RST, GOAWAY or REFUSED; longer ones are cut."""
+"""UTF-8 bytes of the reason in RST, GOAWAY and REFUSED; longer ones are truncated."""
 MIN_CONTROL_RESERVE = 8 * KIB
-"""More than the largest sequenced control frame, an OPEN: where that has no room, its data has none either."""
+"""Minimum of `Settings.control_reserve`: the largest sequenced control frame, an OPEN, fits while data fills
+`replay_bytes`."""
 MAX_U31 = 2**31 - 1
-"""Bound of announced limits and of a stream's credit, so that no sum leaves 32 bits."""
+"""Maximum of announced limits and of a stream's credit; the sum of two fits in 32 bits."""
 MAX_STREAM_ID = 2**32 - 1
 
 MAX_SESSIONS = 32
-"""Sessions an agent holds, detached ones included: a node serves a few people, not a crowd."""
+"""Sessions of an agent, including detached ones; a node serves a few people."""
 MAX_PENDING_CONTROL = 1024
-"""Control frames that may wait for a peer's acknowledgements; an honest peer causes a few per open stream."""
+"""Control frames that may wait for a peer's acknowledgements; a correct peer causes a few per open stream."""
 OPEN_RATE = 100.0
-"""Streams a peer may open per second once its first burst (`Limits.max_streams`) is used up: enough for a web page
-through a forward, and a limit for a program that dials in a loop."""
+"""Streams that a peer may open per second after an initial burst of `Limits.max_streams`: enough for a web page through
+a forward, and a bound for a program that connects in a loop."""
 MAX_REPEATED_BREACHES = 3
-"""Transports lost to a protocol breach without progress between them, before the session is given up."""
+"""Transports lost to a protocol violation at the same frame after which the session ends."""
 
-MAX_WIDENING = 16 * MIB
-"""Bytes by which all streams of a session together may be wider than they were at first."""
-COMPANY_RATE = 16 * MIB
-"""Bytes per second that streams which are not alone may have under way over the round trip of their path."""
+MAX_WINDOW_GROWTH = 16 * MIB
+"""Total growth of the windows of all streams of a session, in bytes."""
+SHARED_RATE = 16 * MIB
+"""Bytes per second of round trip by which `Settings.shared_in_flight` grows on a path with latency."""
 
 HANDSHAKE_TIMEOUT = 10.0
 """Time for the first frame of each side; the driver enforces it."""
 UNCONFIRMED_GRACE = 30.0
-"""How long an agent keeps a detached session of which the client may not even know."""
+"""Time for which an agent keeps a detached session that the client may not know of, because WELCOME was lost."""
 PROBE_TIMEOUT = 3.0
 STALL = 5.0
-"""A deadline noticed this late says more about our own event loop than about the peer."""
+"""A deadline that is noticed this late indicates that this side's event loop was blocked, not that the peer is dead."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one side is ready to receive; a sender obeys its peer's."""
+    """What one side accepts; the peer's sender must respect it."""
 
     max_payload: int = 64 * KIB
-    """Largest DATA payload. Measured through the secure channel, larger frames are not faster; and a frame is what
-    everything else may have to wait for."""
+    """Maximum DATA payload. Larger frames were not faster through the secure channel, and other frames have to wait
+    while one is being sent."""
     window: int = MIB
-    """Bytes of one stream that may be on their way or unread: 140 Mbit/s at a round trip of 60 ms."""
+    """Initial window of a stream: bytes in flight or not yet consumed; 140 Mbit/s at a round trip of 60 ms."""
     max_streams: int = 64
-    """Streams the peer may have open at a time."""
+    """Streams that the peer may have open at a time."""
 
     def __post_init__(self) -> None:
         for name in ("max_payload", "window", "max_streams"):
@@ -96,38 +97,38 @@ class Limits:
 
 @dataclass(frozen=True)
 class Settings:
-    """How one side behaves; nothing here but `limits` is told to the peer."""
+    """Limits and timers of one side; only `limits` is announced to the peer."""
 
     limits: Limits = field(default_factory=Limits)
     max_window: int = 4 * MIB
-    """Where the window of a stream stops growing whose peer waits for credit: 270 Mbit/s at a round trip of 120 ms."""
+    """Maximum to which the window of a stream grows: 270 Mbit/s at a round trip of 120 ms."""
     replay_bytes: int = 8 * MIB
-    """Unacknowledged frames kept for a resume, headers included; beyond that no stream data leaves its queue."""
+    """Unacknowledged frames kept for a resume, including headers. At this limit no further stream data is sent."""
     control_reserve: int = 256 * KIB
-    """On top of `replay_bytes` and for control frames only, so that credit and resets pass when data must wait."""
+    """Added to `replay_bytes` for control frames, so that credit and resets are sent while data must wait."""
     send_queue: int = 256 * KIB
-    """Bytes of one stream that wait for their turn; when it is full the driver stops reading the local socket."""
-    turn: int = 16 * KIB
-    """Bytes of one stream in a row while another one waits."""
-    in_company: int = 128 * KIB
-    """Unacknowledged bytes at which a stream that is not alone waits, on a path without latency: what is under way
-    stands before whatever another stream has to say."""
+    """Bytes of one stream waiting to be sent; when the queue is full, the driver stops reading the local socket."""
+    quantum: int = 16 * KIB
+    """Bytes that one stream may send in a row while another one waits."""
+    shared_in_flight: int = 128 * KIB
+    """Limit of unacknowledged bytes while several streams are open, on a path without latency. Data of one stream that
+    is in flight delays the data of every other stream."""
     ack_bytes: int = 256 * KIB
     ack_frames: int = 64
     ack_delay: float = 0.1
-    """An acknowledgement leaves after so many bytes, frames or seconds, or earlier with any other frame; with several
-    streams after half of `in_company`, or the two sides would wait for each other."""
+    """An ACK is sent after this many bytes, frames or seconds, or earlier together with another frame. While several
+    streams are open it is sent after half of `shared_in_flight`, because the peer stops sending at that limit."""
     ping_after: float = 10.0
-    """Silence after which a PING is sent; it also keeps middleboxes from calling the connection idle."""
+    """Time without received data after which a PING is sent; it also resets the idle time-outs of middleboxes."""
     dead_after: float = 25.0
-    """Silence after which the transport is given up."""
+    """Time without received data after which a transport counts as dead."""
     grace: float = 120.0
-    """How long a detached session is kept; the owner changes `Session.grace` while it runs."""
+    """Time for which a detached session is kept; the owner can change `Session.grace` later."""
 
     def __post_init__(self) -> None:
         if self.replay_bytes < 2 * self.limits.max_payload:
             raise ValueError("replay_bytes must hold two frames")
         if self.control_reserve < MIN_CONTROL_RESERVE:
             raise ValueError(f"control_reserve is below {MIN_CONTROL_RESERVE}")
-        if min(self.send_queue, self.turn, self.in_company, self.ack_bytes, self.ack_frames) < 1:
-            raise ValueError("a buffer of no bytes stops everything")
+        if min(self.send_queue, self.quantum, self.shared_in_flight, self.ack_bytes, self.ack_frames) < 1:
+            raise ValueError("buffer sizes must be at least 1 byte")

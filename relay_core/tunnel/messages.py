@@ -1,10 +1,9 @@
-"""The first frame of each side on a transport: a session begins, goes on, or is refused.
+"""Payloads of the first frames: HELLO, WELCOME, RESUME, RESUMED and REFUSED.
 
-Each of them starts with the same twelve bytes (magic, version, oldest version, capabilities), so that two
-sides of any versions can at least tell each other why they part. Bytes after the last field of RESUME and RESUMED are
-ignored, which leaves room for later versions.
+All start with the same twelve bytes (magic, version, oldest version, capabilities), so that peers of any versions can
+report why they refuse. Bytes after the last field of RESUME and RESUMED are ignored and can be used by later versions.
 
-The proofs of RESUME and RESUMED are made here too, because they cover exactly these fields.
+The proofs of RESUME and RESUMED are computed here too, because they cover exactly these fields.
 """
 
 from __future__ import annotations
@@ -45,31 +44,31 @@ NONCE_SIZE = 16
 
 @dataclass(frozen=True)
 class Greeting:
-    """What each side says about itself when a session begins; the whole payload of HELLO."""
+    """Version, limits and info of one side, exchanged when a session starts; the complete payload of HELLO."""
 
     limits: Limits
     info: JsonObject = field(default_factory=dict)
-    """Who this is, for people and for the owner's rules; the tunnel does not look inside."""
+    """Application data, not interpreted by the tunnel."""
     version: int = VERSION
     min_version: int = MIN_VERSION
     capabilities: int = 0
-    """Bits of optional features; both sides use those that both have set. None is defined yet."""
+    """Bits of optional features, each used if both sides set it. None is defined yet."""
 
     def common_version(self) -> int | None:
-        """Return the newest version that this side and the sender of this greeting speak, or None."""
+        """Return the newest version that both sides support, or None."""
         version = min(self.version, VERSION)
         return version if version >= max(self.min_version, MIN_VERSION) else None
 
     def encode(self) -> bytes:
-        """Return the whole HELLO frame.
+        """Return the HELLO frame.
 
         Raises:
-            ValueError: `info` is no JSON or too long.
+            ValueError: `info` is not JSON or too long.
         """
         return encode_frame(frames.HELLO, self.encode_payload())
 
     def encode_payload(self, credentials: bytes = b"") -> bytes:
-        """Return the payload; a WELCOME has its credentials before the JSON object."""
+        """Return the payload; that of a WELCOME has session id and secret before the JSON object."""
         preface = _PREFACE.pack(_MAGIC, self.version, self.min_version, self.capabilities)
         limits = _LIMITS.pack(self.limits.max_payload, self.limits.window, self.limits.max_streams)
         head = preface + limits + credentials
@@ -77,10 +76,10 @@ class Greeting:
 
     @classmethod
     def decode(cls, payload: bytes, credentials: int = 0) -> Greeting:
-        """Read a HELLO payload, or a WELCOME's with so many bytes of credentials.
+        """Decode a HELLO payload, or that of a WELCOME with `credentials` bytes of session id and secret.
 
         Raises:
-            ProtocolBreach: it is malformed.
+            ProtocolBreach: The payload is malformed.
         """
         version, min_version, capabilities = _unpack_preface(payload)
         values = unpack(_LIMITS, payload, _PREFACE.size)
@@ -94,24 +93,24 @@ class Greeting:
 
 @dataclass(frozen=True)
 class Welcome:
-    """The agent's answer to a HELLO: a session exists."""
+    """The agent's response to a HELLO: a session was created."""
 
     session_id: bytes
     secret: bytes = field(repr=False)
-    """Proves, on each resume, that caller and agent are the ones who began the session."""
+    """Key of the proofs with which both sides authenticate each resume."""
     greeting: Greeting
 
     def encode(self) -> bytes:
-        """Return the whole frame."""
+        """Return the frame."""
         credentials = _WELCOME.pack(self.session_id, self.secret)
         return encode_frame(frames.WELCOME, self.greeting.encode_payload(credentials))
 
     @classmethod
     def decode(cls, payload: bytes) -> Welcome:
-        """Read a WELCOME payload.
+        """Decode a WELCOME payload.
 
         Raises:
-            ProtocolBreach: it is malformed.
+            ProtocolBreach: The payload is malformed.
         """
         greeting = Greeting.decode(payload, _WELCOME.size)
         session_id, secret = unpack(_WELCOME, payload, _GREETING_SIZE)
@@ -120,43 +119,44 @@ class Welcome:
 
 @dataclass(frozen=True)
 class Resume:
-    """The client's claim to a session."""
+    """The client's request to continue a session on this transport."""
 
     session_id: bytes
     epoch: int
-    """Number of this attempt; an agent takes each number once and only upwards."""
+    """Number of this attempt. The agent accepts only increasing numbers, so that a RESUME cannot be replayed."""
     received: int
-    """Sequence number of the last frame the client has."""
+    """Sequence number of the last frame that the client has received."""
     nonce: bytes
-    """Fresh for each attempt, so that an old RESUMED proves nothing."""
+    """Random for each attempt, so that a RESUMED cannot be replayed."""
     proof: bytes = field(repr=False)
 
     @classmethod
     def make(cls, secret: bytes, session_id: bytes, *, epoch: int, received: int, nonce: bytes) -> Resume:
-        """Return a claim with its proof."""
-        claim = cls(session_id, epoch, received, nonce, b"")
-        return replace(claim, proof=claim.expected_proof(secret, Role.CLIENT, received))
+        """Return a request with its proof."""
+        unsigned = cls(session_id, epoch, received, nonce, b"")
+        return replace(unsigned, proof=unsigned.expected_proof(secret, Role.CLIENT, received))
 
     def verify(self, secret: bytes) -> bool:
-        """Whether the sender knows `secret`."""
+        """Return True if the sender knows `secret`."""
         return hmac.compare_digest(self.expected_proof(secret, Role.CLIENT, self.received), self.proof)
 
     def expected_proof(self, secret: bytes, role: Role, received: int) -> bytes:
-        """Return the HMAC over this claim that `role` makes; the role keeps one proof from passing for the other."""
+        """Return the HMAC that `role` computes over this request and its own last received sequence number."""
+        # Without the role, a client's proof could be reflected as the agent's.
         message = role.value.encode() + self.session_id + encode_u64(self.epoch) + encode_u64(received) + self.nonce
         return hmac.new(secret, message, hashlib.sha256).digest()
 
     def encode(self) -> bytes:
-        """Return the whole frame."""
+        """Return the frame."""
         body = _RESUME.pack(self.session_id, self.epoch, self.received, self.nonce, self.proof)
         return encode_frame(frames.RESUME, _preface() + body)
 
     @classmethod
     def decode(cls, payload: bytes) -> Resume:
-        """Read a RESUME payload.
+        """Decode a RESUME payload.
 
         Raises:
-            ProtocolBreach: it is malformed.
+            ProtocolBreach: The payload is malformed.
         """
         _unpack_preface(payload)
         return cls(*unpack(_RESUME, payload, _PREFACE.size))
@@ -164,33 +164,33 @@ class Resume:
 
 @dataclass(frozen=True)
 class Resumed:
-    """The agent's grant of a resume."""
+    """The agent's confirmation of a resume."""
 
     epoch: int
     received: int
-    """Sequence number of the last frame the agent has."""
+    """Sequence number of the last frame that the agent has received."""
     proof: bytes = field(repr=False)
 
     @classmethod
     def make(cls, secret: bytes, resume: Resume, received: int) -> Resumed:
-        """Return the answer to `resume` with its proof."""
+        """Return the response to `resume` with its proof."""
         return cls(resume.epoch, received, resume.expected_proof(secret, Role.AGENT, received))
 
     def verify(self, secret: bytes, resume: Resume) -> bool:
-        """Whether this answers `resume` and its sender knows `secret`."""
+        """Return True if this is the response to `resume` and its sender knows `secret`."""
         expected = resume.expected_proof(secret, Role.AGENT, self.received)
         return self.epoch == resume.epoch and hmac.compare_digest(expected, self.proof)
 
     def encode(self) -> bytes:
-        """Return the whole frame."""
+        """Return the frame."""
         return encode_frame(frames.RESUMED, _preface() + _RESUMED.pack(self.epoch, self.received, self.proof))
 
     @classmethod
     def decode(cls, payload: bytes) -> Resumed:
-        """Read a RESUMED payload.
+        """Decode a RESUMED payload.
 
         Raises:
-            ProtocolBreach: it is malformed.
+            ProtocolBreach: The payload is malformed.
         """
         _unpack_preface(payload)
         return cls(*unpack(_RESUMED, payload, _PREFACE.size))
@@ -198,21 +198,21 @@ class Resumed:
 
 @dataclass(frozen=True)
 class Refused:
-    """The agent's no to a HELLO or RESUME."""
+    """The agent's refusal of a HELLO or RESUME."""
 
     refusal: Refusal
     text: str
 
     def encode(self) -> bytes:
-        """Return the whole frame."""
+        """Return the frame."""
         return encode_frame(frames.REFUSED, _preface() + encode_code(self.refusal, self.text))
 
     @classmethod
     def decode(cls, payload: bytes) -> Refused:
-        """Read a REFUSED payload.
+        """Decode a REFUSED payload.
 
         Raises:
-            ProtocolBreach: it is malformed.
+            ProtocolBreach: The payload is malformed.
         """
         _unpack_preface(payload)
         code, text = decode_code(payload[_PREFACE.size :])

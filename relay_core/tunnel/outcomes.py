@@ -1,10 +1,10 @@
-"""Why the tunnel says no or ends: every reason is a member of an enum, so that nobody has to read sentences.
+"""Reasons for which attempts, streams, transports and sessions end, as enums.
 
-| what ends                 | told by            | reason         |
+| what ends                 | on the wire        | reason         |
 |---------------------------|--------------------|----------------|
 | an attempt to attach      | REFUSED            | `Refusal`      |
 | one stream                | RST                | `ResetCode`    |
-| one transport             | closing it         | `Death`, and `Breach` if the peer broke the protocol |
+| one transport             | it is closed       | `Death`, and `Breach` if the peer violated the protocol |
 | the session               | GOAWAY, or nothing | `OverReason`   |
 """
 
@@ -18,12 +18,12 @@ __all__ = ["Breach", "Death", "OverReason", "ProtocolBreach", "Refusal", "ResetC
 
 
 class Role(enum.Enum):
-    """Which end of the session this is; values go into proofs and certificates."""
+    """One of the two ends of a session; proofs and certificates contain the value."""
 
     CLIENT = "client"
-    """Dials the transports (the relay's sender); its streams have odd numbers."""
+    """Opens the transports (as a sender of the relay); its streams have odd numbers."""
     AGENT = "agent"
-    """Accepts them (the relay's listener); its streams have even numbers."""
+    """Accepts them (as a listener of the relay); its streams have even numbers."""
 
     @property
     def other(self) -> Role:
@@ -32,30 +32,30 @@ class Role(enum.Enum):
 
 
 class Refusal(enum.IntEnum):
-    """Why a HELLO or RESUME was not granted."""
+    """Reason for which a HELLO or RESUME was refused."""
 
     UNSPECIFIED = 0
     """A reason that this version does not know."""
     KEY_MISMATCH = 1
-    """One side has a tunnel key and the other has none."""
+    """Only one side has a tunnel key."""
     VERSION = 2
-    """No protocol version is spoken by both."""
+    """The two sides have no protocol version in common."""
     UNKNOWN_SESSION = 3
     """The agent was restarted, or the session expired."""
     SEQ_GAP = 4
-    """A side claims frames that were never sent, or lost ones that it had confirmed."""
+    """A side reports frames that were never sent, or lost frames that it had acknowledged."""
     BAD_PROOF = 5
-    """The caller does not know the session's secret."""
+    """The proof shows that the peer does not know the session's secret."""
     STALE_EPOCH = 6
-    """A newer transport has been seen already: a replay, or an attempt overtaken by the next."""
+    """The epoch was used already: a replay, or an attempt that a newer one has overtaken."""
     BUSY = 7
-    """The agent holds as many sessions as it may."""
+    """The agent has reached its limit of sessions."""
     MALFORMED = 8
-    """The first bytes are no first frame of this protocol."""
+    """The received bytes are not a first frame of this protocol."""
 
     @property
     def final(self) -> bool:
-        """Whether asking again cannot help."""
+        """True if another attempt cannot succeed."""
         return self not in {Refusal.UNSPECIFIED, Refusal.STALE_EPOCH, Refusal.BUSY, Refusal.MALFORMED}
 
     @classmethod
@@ -64,19 +64,19 @@ class Refusal(enum.IntEnum):
 
 
 class ResetCode(enum.IntEnum):
-    """Why a stream was reset or its OPEN refused."""
+    """Reason for which a stream was reset or its OPEN refused."""
 
     UNSPECIFIED = 0
     """A reason that this version does not know."""
     CANCELLED = 1
-    """The local connection broke."""
+    """The local connection failed."""
     NOT_ALLOWED = 2
-    """The target is not on the other side's list."""
+    """The peer does not allow connections to the target."""
     UNKNOWN_TARGET = 3
     UNREACHABLE = 4
-    """The target exists and does not answer."""
+    """The target exists, but a connection to it failed."""
     HELD = 5
-    """Somebody else is connected to the target."""
+    """Another client is attached to the target."""
     GONE = 6
     """The target's process has ended."""
     LIMIT = 7
@@ -84,7 +84,7 @@ class ResetCode(enum.IntEnum):
     FLOW_CONTROL = 8
     """The peer sent more than its credit."""
     PROTOCOL = 9
-    """The peer sent what this stream's state does not allow."""
+    """The peer sent a frame that is invalid in this stream's state."""
 
     @classmethod
     def _missing_(cls, _value: object) -> ResetCode:
@@ -92,7 +92,7 @@ class ResetCode(enum.IntEnum):
 
 
 class Breach(enum.Enum):
-    """What a peer did that the protocol does not allow; it costs the transport, and resume decides what then."""
+    """Protocol violations of the peer. Each ends the transport; a resume can continue the session."""
 
     FRAME_TOO_LARGE = "frame above the limit"
     SEQUENCE = "sequence number skipped"
@@ -105,38 +105,40 @@ class Breach(enum.Enum):
 
 
 class Death(enum.Enum):
-    """Why the session gave up a transport."""
+    """Reason for which a session stopped using a transport."""
 
-    SILENCE = "nothing was heard in time"
+    SILENCE = "no data received in time"
     SUPERSEDED = "a newer transport took over"
-    BREACH = "the peer broke the protocol"
+    BREACH = "the peer violated the protocol"
 
 
 class OverReason(enum.Enum):
-    """Why a session ended for good."""
+    """Reason for which a session ended."""
 
-    CLOSED = "closed by this side, confirmed by the other"
-    PEER_CLOSED = "closed by the other side"
-    GRACE_EXPIRED = "no transport came back in time"
-    REFUSED = "the other side refused to resume"
-    BREACH = "the peer broke the protocol again and again"
-    ABORTED = "given up by this side"
+    CLOSED = "closed by this side, confirmed by the peer"
+    PEER_CLOSED = "closed by the peer"
+    GRACE_EXPIRED = "no new transport in time"
+    REFUSED = "the peer refused to resume"
+    BREACH = "the peer violated the protocol repeatedly"
+    ABORTED = "aborted by this side"
 
 
 class ProtocolBreach(ProtocolError):
-    """The peer broke the tunnel protocol.
+    """The peer violated the tunnel protocol.
 
     Args:
-        breach: What it did.
-        detail: The offending value, in a few words.
+        breach: Kind of violation.
+        detail: The invalid value, as short text.
     """
 
     def __init__(self, breach: Breach, detail: str = "") -> None:
-        super().__init__(f"the tunnel's peer broke the protocol: {breach.value}" + (f" ({detail})" if detail else ""))
+        super().__init__(
+            f"the tunnel's peer violated the protocol: {breach.value}" + (f" ({detail})" if detail else "")
+        )
         self.breach = breach
 
 
 class StreamLimitReached(RelayDebugError):
-    """As many streams are open as the peer allows, or its answers are overdue."""
+    """The peer's limit of open streams is reached, or too many control frames wait for its acknowledgements."""
 
     retryable = True

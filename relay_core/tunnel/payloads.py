@@ -1,4 +1,4 @@
-"""What frames carry: numbers, codes with a sentence, targets and small JSON objects.
+"""Frame payloads: integers, codes with a text, targets and small JSON objects.
 
 Fixed fields come first; a JSON object or a text, if there is one, is the rest of the payload.
 """
@@ -45,7 +45,7 @@ def encode_open(target: Target, metadata: JsonObject) -> bytes:
     """Return an OPEN payload.
 
     Raises:
-        ValueError: the target is no port and no name of 1 to 255 bytes, or `metadata` is no JSON or too long.
+        ValueError: The target is neither a port nor a name of 1 to 255 bytes, or `metadata` is not JSON or too long.
     """
     port, name = (target, b"") if isinstance(target, int) else (0, target.encode())
     if len(name) > MAX_TARGET_NAME or not (0 < port < 65536 or name):
@@ -54,14 +54,15 @@ def encode_open(target: Target, metadata: JsonObject) -> bytes:
 
 
 def decode_open(payload: bytes) -> tuple[Target, JsonObject]:
-    """Read an OPEN payload.
+    """Decode an OPEN payload.
 
     Raises:
-        ProtocolBreach: it is malformed.
+        ProtocolBreach: The payload is malformed.
     """
     port, length = unpack(_TARGET, payload, 0)
     end = _TARGET.size + length
     name = payload[_TARGET.size : end]
+    # Exactly one of port and name is given; the other is 0 or empty.
     if len(name) != length or bool(port) == bool(name):
         raise ProtocolBreach(Breach.MALFORMED, "target")
     try:
@@ -72,22 +73,23 @@ def decode_open(payload: bytes) -> tuple[Target, JsonObject]:
 
 
 def encode_code(code: int, text: str) -> bytes:
-    """Return the payload of RST and GOAWAY: a code and a sentence, cut to `MAX_TEXT` bytes."""
+    """Return the payload of RST and GOAWAY: a code and a text, truncated to `MAX_TEXT` bytes."""
     return _CODE.pack(code) + text.encode(errors="replace")[:MAX_TEXT]
 
 
 def decode_code(payload: bytes) -> tuple[int, str]:
-    """Read a code and its sentence; a sentence that is cut or garbled is repaired, not refused.
+    """Decode a code and its text.
 
     Raises:
-        ProtocolBreach: there is no code.
+        ProtocolBreach: The payload is too short.
     """
     (code,) = unpack(_CODE, payload, 0)
+    # Truncation may have split a character, which must not fail the frame: the text is for people only.
     return code, payload[_CODE.size : _CODE.size + MAX_TEXT].decode(errors="ignore")
 
 
 def decode_reset(payload: bytes) -> tuple[ResetCode, str]:
-    """Read a RST payload; raises as `decode_code`."""
+    """Decode a RST payload; raises the same error as `decode_code`."""
     code, text = decode_code(payload)
     return ResetCode(code), text
 
@@ -98,10 +100,10 @@ def encode_u32(value: int) -> bytes:
 
 
 def decode_u32(payload: bytes) -> int:
-    """Read the payload of WINDOW.
+    """Decode the payload of WINDOW.
 
     Raises:
-        ProtocolBreach: it is too short.
+        ProtocolBreach: The payload is too short.
     """
     return int(unpack(_U32, payload, 0)[0])
 
@@ -112,42 +114,42 @@ def encode_u64(value: int) -> bytes:
 
 
 def decode_u64(payload: bytes) -> int:
-    """Read the payload of ACK, PING and PONG.
+    """Decode the payload of ACK, PING and PONG.
 
     Raises:
-        ProtocolBreach: it is too short.
+        ProtocolBreach: The payload is too short.
     """
     return int(unpack(_U64, payload, 0)[0])
 
 
 def encode_json(value: JsonObject, limit: int) -> bytes:
-    """Return compact JSON, or nothing for an empty object.
+    """Return compact JSON, or no bytes for an empty object.
 
     Raises:
-        ValueError: it is no JSON or longer than `limit`.
+        ValueError: The value is not JSON, or longer than `limit` bytes.
     """
     if not value:
         return b""
     try:
         data = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, RecursionError) as error:
-        raise ValueError(f"this is no JSON object: {error}") from None
+        raise ValueError(f"not a JSON object: {error}") from None
     if len(data) > limit:
-        raise ValueError(f"the JSON object has {len(data)} bytes, {limit} are allowed")
+        raise ValueError(f"the JSON object has {len(data)} bytes; the limit is {limit}")
     return data
 
 
 def decode_json(data: bytes) -> JsonObject:
-    """Read a JSON object; nothing stands for an empty one.
+    """Decode a JSON object; no bytes mean an empty one.
 
     Raises:
-        ProtocolBreach: it is something else.
+        ProtocolBreach: The data is not a JSON object.
     """
     if not data:
         return {}
     try:
         value = json.loads(data.decode())
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # json recurses: the object may be deeply nested
         value = None
     if not isinstance(value, dict):
         raise ProtocolBreach(Breach.MALFORMED, "JSON object")
@@ -155,10 +157,10 @@ def decode_json(data: bytes) -> JsonObject:
 
 
 def unpack(fields: struct.Struct, payload: bytes, at: int) -> tuple[Any, ...]:
-    """Read fixed fields at an offset.
+    """Unpack fixed fields at an offset.
 
     Raises:
-        ProtocolBreach: the payload is too short.
+        ProtocolBreach: The payload is too short.
     """
     if len(payload) - at < fields.size:
         raise ProtocolBreach(Breach.MALFORMED, f"{len(payload)} bytes")

@@ -1,14 +1,14 @@
-"""A session: what client and agent share for as long as either of them wants it, over any number of transports.
+"""State machine of a session between client and agent, which outlives its transports.
 
                   attach(epoch)                 GOAWAY, grace expired, refused, abort()
     DETACHED <------------------> ATTACHED   ----------------------------------------------> OVER
               lost, dead, breach     | attach(epoch + n): the old transport is superseded
                                      +---+
 
-Transports are told apart by their epoch: whatever an older one still delivers, or its end, changes nothing. Every
-call may cause events and frames, so a driver does the same after each: hand out `events()`, then send what
-`data_to_send()` returns, then arm a timer for `next_deadline()`. Nothing here waits: received frames are taken at once,
-their bytes are bounded by the credit of their stream, and the owner holds them until they are consumed.
+Transports are identified by their epoch. Data from an older transport, and its end, are ignored. Every call may cause
+events and frames. After each one the driver processes `events()`, sends what `data_to_send()` returns and sets a timer
+for `next_deadline()`. Received frames are always processed at once: waiting for a slow consumer could block the peer's
+ACKs and WINDOWs and so stop both directions. The credit of each stream bounds the bytes that its owner has to hold.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = ["Session"]
 
 
 class Session:
-    """One side of a session; `ClientHandshake` and `SessionTable` make them.
+    """One side of a session; created by `ClientHandshake` and `SessionTable`.
 
     Args:
-        role: Which side.
+        role: This side's role.
         session_id: 16 bytes, chosen by the agent.
         secret: 32 bytes, chosen by the agent.
         settings: Limits and timers of this side.
-        peer: What the other side said about itself.
+        peer: The peer's greeting.
         now: Monotonic seconds.
     """
 
@@ -52,16 +52,16 @@ class Session:
         self.secret = secret
         self.peer = peer
         self.epoch = 0
-        """Number of the newest transport: attached, lost or, on a client, merely attempted."""
+        """Number of the newest transport: attached, lost or, on a client, only attempted."""
         self.attached = False
         self.over: SessionOver | None = None
         self.grace = settings.grace
-        """Seconds that the session survives without a transport; the owner may change it at any time."""
+        """Seconds for which the session is kept without a transport; the owner may change it at any time."""
         self.counters: Counter[Breach | ResetCode] = Counter()
-        """What was refused to the peer."""
+        """The peer's protocol violations and the streams refused to it, by kind."""
         self._settings = settings
         self._transport = 0
-        """Epoch of the transport that is or was attached last; 0 before the first."""
+        """Epoch of the transport attached last; 0 before the first."""
         self._decoder = FrameDecoder(settings.limits.max_payload)
         self._liveness = Liveness(settings, now)
         self._receipts = Receipts(settings)
@@ -77,7 +77,7 @@ class Session:
         )
         self._detached_at = now
         self._confirmed = role is Role.CLIENT
-        """The client is known to know of the session."""
+        """True if the client has certainly received WELCOME."""
         self._closing = False
         self._pong: bytes | None = None
         self._status: bytes | None = None
@@ -103,7 +103,7 @@ class Session:
 
     @property
     def received(self) -> int:
-        """Sequence number of the last frame received, as RESUME and RESUMED report it."""
+        """Sequence number of the last received frame, for RESUME and RESUMED."""
         return self._receipts.received
 
     @property
@@ -117,56 +117,61 @@ class Session:
         return self._transport
 
     def next_epoch(self) -> int:
-        """Number a new attempt to attach."""
+        """Return the number for a new attempt to attach a transport."""
         self.epoch += 1
         return self.epoch
 
     def can_resume(self, peer_received: int) -> bool:
-        """Whether the peer claims only frames that were sent.
+        """Return True if the peer reports only frames that were sent.
 
-        It may claim less than it has acknowledged: a client that attaches its next transport while the last one
-        works goes on acknowledging there after its RESUME was made.
+        Args:
+            peer_received: The last sequence number that the peer reports in RESUME or RESUMED.
         """
+        # Less than was acknowledged is valid: a client whose last transport still works continues to send ACKs on it
+        # after it has created its RESUME.
         return peer_received <= self._scheduler.replay.last_sent
 
     def attach(self, epoch: int, peer_received: int, now: float) -> None:
-        """Use a transport whose handshake has succeeded, and leave the one before.
+        """Use a transport whose handshake has succeeded, instead of the previous one.
 
         Args:
-            epoch: Its number, higher than any attached before.
-            peer_received: The last frame that the peer has; `can_resume` holds for it.
+            epoch: Number of the transport, higher than that of any attached before.
+            peer_received: The last frame that the peer has received; `can_resume` must be True for it.
             now: Monotonic seconds.
         """
         if self.attached:
             self._emit(TransportDead(self._transport, Death.SUPERSEDED, ""))
         if self._transport:
-            self._confirmed = True
+            self._confirmed = True  # only a client that has received WELCOME can resume
         self.attached, self._transport = True, epoch
         self.epoch = max(self.epoch, epoch)
+        # The previous transport may have ended within a frame; the peer sends that frame again from its start.
         self._decoder = FrameDecoder(self._settings.limits.max_payload)
         self._liveness = Liveness(self._settings, now)
+        # Unsequenced frames are lost with their transport: PONGs are obsolete, STATUS and ACK are sent again.
         self._pong = None
         self._status_due = self._status is not None
-        self._receipts.hurry()  # what was acknowledged on an overtaken transport may not have arrived
+        self._receipts.make_due()
         self._scheduler.replay.ack(peer_received)
         self._scheduler.replay.rewind()
-        self._check_goodbye()
+        self._check_closed()
 
     def resume_refused(self, refusal: Refusal, text: str) -> None:
-        """The agent said no to a RESUME; a final refusal ends the session."""
+        """Record that the agent refused a RESUME; a final refusal ends the session."""
         if refusal.final:
+            # An agent that has processed our GOAWAY no longer knows the session: that is the confirmation.
             self._finish(OverReason.CLOSED if self._closing else OverReason.REFUSED, text, refusal)
 
     def transport_lost(self, epoch: int, now: float) -> None:
-        """A transport has ended, for any reason; only the attached one matters."""
+        """Record that a transport has ended, for any reason; ignored if it is not the attached one."""
         if self._is_attached(epoch):
             self._detach(now)
 
     def receive_data(self, epoch: int, data: Buffer, now: float) -> None:
-        """Take bytes that a transport delivered."""
+        """Process bytes received from a transport."""
         if self.over or not self._is_attached(epoch):
             return
-        self._liveness.heard(now)
+        self._liveness.data_received(now)
         try:
             for frame in self._decoder.feed(data):
                 self._receive(frame, now)
@@ -176,14 +181,15 @@ class Session:
             self._breached(breach, now)
 
     def data_to_send(self, epoch: int, now: float, limit: int = 64 * KIB) -> list[Buffer]:
-        """Return what should leave on a transport now, most urgent first; frames that left are not returned again.
+        """Return bytes to send on a transport now, most urgent first; each frame is returned once per transport.
 
-        After the end of the session that is at most the confirmation of the peer's GOAWAY.
+        After the end of the session this is at most the acknowledgement of the peer's GOAWAY.
 
         Args:
-            epoch: Number of the transport; an old one gets nothing.
+            epoch: Number of the transport; nothing is returned for an old one.
             now: Monotonic seconds.
-            limit: Bytes at which no further frame is added.
+            limit: Bytes after which no further frame is added. A small value keeps bytes out of the socket's buffer,
+                where urgent frames could no longer overtake them.
         """
         if not self._is_attached(epoch):
             return []
@@ -191,23 +197,24 @@ class Session:
         bulk: list[Buffer] = []
         if not self.over:
             urgent = self._unsequenced_frames(now)
-            self._scheduler.share(len(self.streams), self._liveness.round_trip)
+            self._scheduler.adapt(len(self.streams), self._liveness.round_trip)
             bulk = self._scheduler.pull(limit)
             for stream in self._scheduler.take_framed():
                 self.streams.progressed(stream)
+        # An ACK costs no extra packet if other frames are sent anyway.
         if self._receipts.due or (self._receipts.pending and (urgent or bulk)):
             urgent.append(encode_frame(frames.ACK, payloads.encode_u64(self._receipts.take())))
         return urgent + bulk
 
     def events(self) -> list[Event]:
-        """Return what happened since the last call."""
+        """Return the events since the last call."""
         happened, self._events = self._events, []
         return happened
 
     # --- time -------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """Return when to call `tick`; None once the session is over."""
+        """Return the time at which to call `tick`; None once the session is over."""
         if self.over:
             return None
         if not self.attached:
@@ -216,7 +223,7 @@ class Session:
         return self._liveness.deadline if ack is None else min(self._liveness.deadline, ack)
 
     def tick(self, now: float) -> None:
-        """Do what has become due."""
+        """Check all deadlines."""
         if self.over:
             return
         if self.attached:
@@ -227,56 +234,56 @@ class Session:
             self._finish(OverReason.GRACE_EXPIRED, f"no transport for {self._grace():.0f} s")
 
     def probe(self, now: float, timeout: float) -> None:
-        """Ask the peer for a sign of life; the transport is dead if none comes within `timeout` seconds."""
+        """Send a PING; the transport is dead if no data is received within `timeout` seconds."""
         self._liveness.probe(now, timeout)
 
     # --- the owner --------------------------------------------------------------------------------------------
 
     def send_status(self, status: JsonObject) -> None:
-        """Tell the peer the present status; a newer one replaces one that has not left.
+        """Send the current status to the peer; it replaces one that has not been sent yet.
 
         Raises:
-            ValueError: it is no JSON or longer than 32 KiB.
+            ValueError: The status is not JSON, or longer than 32 KiB.
         """
         self._status = payloads.encode_json(status, MAX_CONTROL_PAYLOAD)
         self._status_due = True
 
     def close(self, text: str = "") -> None:
-        """End the session in order: what was handed over leaves first, and the peer confirms."""
+        """End the session gracefully: queued data is sent first, then GOAWAY, which the peer acknowledges."""
         if not self.over and not self._closing:
             self._closing = self.streams.closed = True
-            self._scheduler.say_goodbye(payloads.encode_code(0, text))
+            self._scheduler.queue_goaway(payloads.encode_code(0, text))
 
     def abort(self, text: str = "") -> None:
-        """End the session at once; the peer finds out when it resumes."""
+        """End the session at once; the peer notices when it tries to resume."""
         self._finish(OverReason.ABORTED, text)
 
     # --- received frames --------------------------------------------------------------------------------------
 
     def _receive(self, frame: Frame, now: float) -> None:
         if frame.seq and not self._receipts.is_next(frame.seq):
-            return
+            return  # a duplicate: resent after a resume, although it had been received
         handler = (self._sequenced if frame.seq else self._unsequenced).get(frame.type)
         if handler is not None:
             handler(frame, now)
         elif not frame.flags & IGNORABLE:
             raise ProtocolBreach(Breach.UNKNOWN_FRAME, f"type {frame.type:#04x}")
-        self._confirmed = True
-        if frame.seq:  # only now: what could not be handled was not received
-            self._receipts.accept(HEADER_SIZE + len(frame.payload), now, in_company=len(self.streams) > 1)
+        self._confirmed = True  # a client sends frames only after it has received WELCOME
+        if frame.seq:  # after the handler: a frame that raised is not acknowledged and will be resent
+            self._receipts.accept(HEADER_SIZE + len(frame.payload), now, shared=len(self.streams) > 1)
 
     def _on_goaway(self, frame: Frame, _now: float) -> None:
         _, text = payloads.decode_code(frame.payload)
-        self._receipts.hurry()  # the peer waits for it
+        self._receipts.make_due()  # the peer closes its transport only after this ACK
         self._finish(OverReason.PEER_CLOSED, text)
 
     def _on_ack(self, frame: Frame, _now: float) -> None:
         self._scheduler.replay.ack(payloads.decode_u64(frame.payload))
-        self._check_goodbye()
+        self._check_closed()
 
     def _on_ping(self, frame: Frame, _now: float) -> None:
         payloads.decode_u64(frame.payload)
-        self._pong = frame.payload  # a newer PING replaces one that has no answer yet
+        self._pong = frame.payload  # at most one: a flood of PINGs must not fill the send buffer
 
     def _on_pong(self, frame: Frame, now: float) -> None:
         seconds = self._liveness.pong(payloads.decode_u64(frame.payload), now)
@@ -304,8 +311,9 @@ class Session:
         return out
 
     def _breached(self, breach: ProtocolBreach, now: float) -> None:
-        """Give up the transport; the session too if every transport ends at the same frame."""
+        """Drop the transport, and end the session if this has happened repeatedly at the same frame."""
         self.counters[breach.breach] += 1
+        # Without progress in between, the peer resends the same frame after each resume, without end.
         self._breaches = self._breaches + 1 if self.received == self._breached_at else 1
         self._breached_at = self.received
         self._give_up(Death.BREACH, str(breach), now)
@@ -320,8 +328,8 @@ class Session:
         self.attached = False
         self._detached_at = now
 
-    def _check_goodbye(self) -> None:
-        if self._scheduler.goodbye_acked:
+    def _check_closed(self) -> None:
+        if self._scheduler.goaway_acked:
             self._finish(OverReason.CLOSED, "")
 
     def _finish(self, reason: OverReason, text: str, refusal: Refusal | None = None) -> None:

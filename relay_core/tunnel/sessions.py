@@ -1,13 +1,13 @@
-"""The agent's side of a handshake: it finds out which session a transport belongs to.
+"""The agent's sessions, and its side of the handshake.
 
     first frame    checks, in this order                                             refusal
-    HELLO          a common version; a free place                                    VERSION, BUSY
-    RESUME         the session is known; the proof is right; the epoch is new;       UNKNOWN_SESSION, BAD_PROOF,
-                   the client claims only frames that were sent                      STALE_EPOCH, SEQ_GAP
+    HELLO          common version; limit of sessions                                 VERSION, BUSY
+    RESUME         session is known; proof is valid; epoch is new;                   UNKNOWN_SESSION, BAD_PROOF,
+                   client reports only frames that were sent                         STALE_EPOCH, SEQ_GAP
     anything else                                                                    MALFORMED, KEY_MISMATCH for TLS
 
-Only after the last check is a session touched, so nothing that a stranger sends can end anybody's transport. An agent
-that was restarted knows no session: that is by design, stream bytes never go to a disk.
+A session changes only after the last check, so that an unauthenticated peer cannot end its transport. Sessions are kept
+in memory only and are lost when the agent restarts: stream data is never written to disk.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from relay_core.tunnel.session import Session
 __all__ = ["ENTROPY_SIZE", "AgentHandshake", "SessionTable"]
 
 ENTROPY_SIZE = SESSION_ID_SIZE + SECRET_SIZE
-"""Random bytes that a handshake needs in case it begins a session."""
+"""Random bytes that a handshake needs if it creates a session."""
 TLS_HANDSHAKE = 0x16
-"""First byte of a TLS connection."""
+"""First byte of a TLS connection (RFC 8446, 5.1)."""
 
 
 class SessionTable:
-    """All sessions of one agent, attached or waiting for their client.
+    """All sessions of one agent, attached and detached.
 
     Args:
-        settings: Limits and timers of every session.
-        info: What the next WELCOME says about this agent; the owner may change it.
-        max_sessions: How many are held at a time.
+        settings: Limits and timers of each session.
+        info: Information about this agent for the next WELCOME; the owner may change it.
+        max_sessions: Maximum number of sessions.
     """
 
     def __init__(self, settings: Settings, *, info: JsonObject | None = None, max_sessions: int = MAX_SESSIONS) -> None:
         self.settings = settings
         self.info: JsonObject = info or {}
         self.counters: Counter[Refusal] = Counter()
-        """Handshakes refused, by reason."""
+        """Refused handshakes by reason."""
         self._max_sessions = max_sessions
         self._sessions: dict[bytes, Session] = {}
 
@@ -60,7 +60,7 @@ class SessionTable:
         return iter(list(self._sessions.values()))
 
     def sweep(self, now: float) -> list[Session]:
-        """Tick every session, forget those that are over and return them; each still has its last events."""
+        """Check the deadlines of all sessions; remove and return those that are over, each with its last events."""
         for session in self:
             session.tick(now)
         over = [session for session in self if session.over]
@@ -69,13 +69,13 @@ class SessionTable:
         return over
 
     def begin(self, hello: Greeting, entropy: bytes, now: float) -> tuple[Session, bytes] | NotAttached:
-        """Begin a session for a HELLO; returns it with the WELCOME."""
+        """Create a session for a HELLO; return it and the WELCOME frame."""
         version = hello.common_version()
         if version is None:
-            return self.refuse(Refusal.VERSION, f"the agent speaks versions {MIN_VERSION} to {VERSION}")
+            return self.refuse(Refusal.VERSION, f"the agent supports versions {MIN_VERSION} to {VERSION}")
         self.sweep(now)
         if len(self) >= self._max_sessions:
-            return self.refuse(Refusal.BUSY, f"the agent holds {len(self)} sessions already")
+            return self.refuse(Refusal.BUSY, f"the agent has reached its limit of {len(self)} sessions")
         session_id, secret = entropy[:SESSION_ID_SIZE], entropy[SESSION_ID_SIZE:ENTROPY_SIZE]
         greeting = Greeting(self.settings.limits, self.info, version=version)
         welcome = Welcome(session_id, secret, greeting).encode()
@@ -85,15 +85,16 @@ class SessionTable:
         return session, welcome
 
     def resume(self, resume: Resume, now: float) -> tuple[Session, bytes] | NotAttached:
-        """Attach a transport to the session of a RESUME; returns it with the RESUMED."""
+        """Attach a transport to the session of a RESUME; return the session and the RESUMED frame."""
         self.sweep(now)
         session = self._sessions.get(resume.session_id)
         if session is None:
             return self.refuse(Refusal.UNKNOWN_SESSION, "the agent was restarted, or the session has expired")
+        # The proof before anything else: only the session's client may learn about its epoch and frames.
         if not resume.verify(session.secret):
             return self.refuse(Refusal.BAD_PROOF, "the proof does not match the session")
         if resume.epoch <= session.epoch:
-            return self.refuse(Refusal.STALE_EPOCH, f"epoch {session.epoch} has been seen")
+            return self.refuse(Refusal.STALE_EPOCH, f"epoch {session.epoch} has been used already")
         if not session.can_resume(resume.received):
             return self.refuse(Refusal.SEQ_GAP, "the client has frames that were never sent")
         reply = Resumed.make(session.secret, resume, session.received).encode()
@@ -101,22 +102,22 @@ class SessionTable:
         return session, reply
 
     def refuse(self, refusal: Refusal, text: str) -> NotAttached:
-        """Count a refusal and word it."""
+        """Count a refusal and return it with its REFUSED frame."""
         self.counters[refusal] += 1
         return NotAttached(refusal, text, Refused(refusal, text).encode())
 
 
 class AgentHandshake:
-    """One accepted transport that has not said yet what it is.
+    """The agent's handshake on one transport.
 
     Args:
         table: The agent's sessions.
-        entropy: `ENTROPY_SIZE` random bytes, used if this becomes a new session.
+        entropy: `ENTROPY_SIZE` random bytes for the id and secret of a new session.
     """
 
     def __init__(self, table: SessionTable, entropy: bytes) -> None:
         if len(entropy) != ENTROPY_SIZE:
-            raise ValueError(f"{ENTROPY_SIZE} random bytes are needed")
+            raise ValueError(f"{ENTROPY_SIZE} random bytes required")
         self._table = table
         self._entropy = entropy
         self._first = FirstFrame()
@@ -125,7 +126,8 @@ class AgentHandshake:
         return f"<AgentHandshake {self._first!r}>"
 
     def receive_data(self, data: bytes, now: float) -> Attached | NotAttached | None:
-        """Take what the transport delivered; None until the first frame is complete."""
+        """Process received bytes; return None until the first frame is complete."""
+        # The client has a tunnel key and this agent has none, so that REFUSED has to be sent in the clear.
         if data[:1] == bytes([TLS_HANDSHAKE]) and self._first.empty:
             return self._table.refuse(Refusal.KEY_MISMATCH, "the client has a tunnel key and the agent has none")
         try:
@@ -142,7 +144,7 @@ class AgentHandshake:
         elif frame.type == frames.RESUME:
             outcome = self._table.resume(Resume.decode(frame.payload), now)
         else:
-            return self._table.refuse(Refusal.MALFORMED, f"no client sends a frame of type {frame.type:#04x}")
+            return self._table.refuse(Refusal.MALFORMED, f"not a first frame of a client: type {frame.type:#04x}")
         if isinstance(outcome, NotAttached):
             return outcome
         session, reply = outcome

@@ -1,1 +1,1 @@
-"""Who may listen and send: shared access signatures and JWTs against the rules."""
+"""Authorization of listeners and senders by shared access signatures and JWTs."""

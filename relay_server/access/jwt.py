@@ -1,10 +1,10 @@
-"""JWTs in the place of shared access signatures, as senders and listeners with an Entra identity show them.
+"""Verification of JWTs, which clients with an Entra identity send instead of shared access signatures.
 
     base64url({"alg": "RS256", ...}) . base64url({"iss", "aud", "exp", "nbf", "roles", "sub"}) . base64url(signature)
 
-PyJWT verifies form, signature, issuer and audience. Only RS256 is accepted, whatever the header asks for, and only with
-the configured key: a header's `kid`, `jku` or `x5c` is never used. Times are compared here, because every verifier gets
-`now` as an argument and PyJWT reads the clock. No message repeats any part of a token.
+PyJWT verifies format, signature, issuer and audience. Only RS256 with a configured key is accepted: the header's `alg`
+cannot select another algorithm, and its `kid`, `jku` and `x5c` are not used. Times are compared here, because verifiers
+get `now` as an argument and PyJWT reads the clock. Messages never contain any part of a token.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 __all__ = ["JwtVerifier"]
 
 CLOCK_SKEW = 60.0
-"""Seconds that an issuer's clock may be ahead of ours; a token that has expired gets none."""
+"""Seconds by which an issuer's clock may be ahead of this machine's; expired tokens are refused without tolerance."""
 MIN_KEY_BITS = 2048
 _ALGORITHMS = ["RS256"]
 _OPTIONS: Options = {"verify_exp": False, "verify_nbf": False, "verify_iat": False}
-"""What PyJWT would compare with the clock."""
+"""Checks of PyJWT that are disabled, because they read the clock."""
 _END_OF_TIME = 1e12
 
 
 class JwtVerifier:
-    """Checks the tokens of some issuers.
+    """Verifies the JWTs of configured issuers.
 
     Args:
-        issuers: Whose tokens count.
+        issuers: The accepted issuers.
 
     Raises:
-        ConfigurationError: a public key cannot be used.
+        ConfigurationError: A public key cannot be read or is invalid.
     """
 
     def __init__(self, issuers: Sequence[JwtIssuer]) -> None:
@@ -53,7 +53,7 @@ class JwtVerifier:
         return f"<JwtVerifier {', '.join(issuer.issuer for issuer, _ in self._issuers) or 'nobody'}>"
 
     def recognises(self, token: str) -> bool:
-        """Whether the text looks like a JWT: three parts, the first one beginning with base64url of `{"`."""
+        """Return True if the text looks like a JWT: three parts, of which the first starts with base64url of `{"`."""
         return bool(self._issuers) and token.startswith("ey") and token.count(".") == 2
 
     def verify(
@@ -61,11 +61,11 @@ class JwtVerifier:
         token: str,
         *,
         right: Right,
-        path: str,  # noqa: ARG002 - roles are those of the whole namespace
+        path: str,  # noqa: ARG002 - roles are valid for the whole namespace
         connection: HybridConnection | None,  # noqa: ARG002
         now: float,
     ) -> Grant:
-        """Check form, signature, issuer, audience, time and right, in this order; the first fault is reported."""
+        """Check format, signature, issuer, audience, time and right, in this order; the first failure is reported."""
         issuer, claims = self._verified(token)
         expires_at = _seconds(claims, "exp")
         if expires_at <= now:
@@ -78,7 +78,7 @@ class JwtVerifier:
         return Grant(expires_at=expires_at, rule=_subject(claims))
 
     def _verified(self, token: str) -> tuple[JwtIssuer, Mapping[str, Any]]:
-        """Return the issuer whose key made the signature, and the claims."""
+        """Return the issuer whose key verifies the signature, and the claims."""
         for issuer, key in self._issuers:
             try:
                 return issuer, _decode(token, issuer, key)
@@ -88,12 +88,12 @@ class JwtVerifier:
 
 
 def _decode(token: str, issuer: JwtIssuer, key: rsa.RSAPublicKey) -> Mapping[str, Any]:
-    """Return the claims of a token that this issuer signed for one of its audiences.
+    """Return the claims of a token that this issuer has signed for one of its audiences.
 
     Raises:
-        jwt.InvalidSignatureError: another key signed it.
-        jwt.InvalidIssuerError: it names another issuer, or none.
-        Refusal: it is malformed, or meant for another audience.
+        jwt.InvalidSignatureError: The token was signed with another key.
+        jwt.InvalidIssuerError: The token names another issuer, or none.
+        Refusal: The token is malformed, or has another audience.
     """
     try:
         decoded = jwt.decode_complete(
@@ -107,7 +107,7 @@ def _decode(token: str, issuer: JwtIssuer, key: rsa.RSAPublicKey) -> Mapping[str
         raise _wrong_audience() from None
     except jwt.InvalidAudienceError:
         raise _wrong_audience() from None
-    except (jwt.PyJWTError, ValueError, RecursionError):  # ValueError: text or numbers that cannot be decoded at all
+    except (jwt.PyJWTError, ValueError, RecursionError):  # ValueError: text or numbers that cannot be decoded
         raise malformed_token() from None
     if "crit" in decoded["header"]:  # extensions that must be understood (RFC 7515, 4.1.11); this relay has none
         raise malformed_token()
@@ -120,15 +120,15 @@ def _wrong_audience() -> Refusal:
 
 
 def _load_key(issuer: JwtIssuer) -> rsa.RSAPublicKey:
-    hint = "it is PEM and begins with -----BEGIN PUBLIC KEY-----"
+    hint = "it must be PEM and begin with -----BEGIN PUBLIC KEY-----"
     try:
         key = serialization.load_pem_public_key(issuer.public_key.read_bytes())
     except OSError as error:
         raise ConfigurationError(f"cannot read {issuer.public_key}: {error.strerror}", hint=hint) from None
     except (ValueError, UnsupportedAlgorithm):
-        raise ConfigurationError(f"{issuer.public_key} holds no public key", hint=hint) from None
+        raise ConfigurationError(f"{issuer.public_key} does not contain a public key", hint=hint) from None
     if not isinstance(key, rsa.RSAPublicKey) or key.key_size < MIN_KEY_BITS:
-        raise ConfigurationError(f"{issuer.public_key} is no RSA key of {MIN_KEY_BITS} bits or more", hint=hint)
+        raise ConfigurationError(f"{issuer.public_key} is not an RSA key of at least {MIN_KEY_BITS} bits", hint=hint)
     return key
 
 
@@ -140,12 +140,12 @@ def _seconds(claims: Mapping[str, Any], name: str) -> float:
 
 
 def _texts(value: object) -> list[str]:
-    """Return a claim that is one text or a list of texts."""
+    """Return the strings of a claim that is a string or a list of strings."""
     found = value if isinstance(value, list) else [value]
     return [text for text in found if isinstance(text, str)]
 
 
 def _subject(claims: Mapping[str, Any]) -> str:
-    """Return who the token is about, fit for a log line."""
+    """Return the token's subject for log lines, without control characters."""
     subject = next((claims[name] for name in ("oid", "sub") if isinstance(claims.get(name), str)), "nobody")
     return "".join(character for character in str(subject)[:64] if character.isprintable())

@@ -1,6 +1,6 @@
-"""Who may do what: tokens against the rules of a namespace and its hybrid connections.
+"""Authorization of requests: tokens and the rules of a namespace and its hybrid connections.
 
-A token is checked by the first verifier that recognises its kind. The one for shared access signatures is here, the
+The first verifier that recognises the kind of a token checks it. The verifier for shared access signatures is here, the
 one for JWTs in `relay_server.access.jwt`.
 """
 
@@ -19,52 +19,52 @@ from relay_server.protocol.refusals import malformed_token, missing_right, missi
 __all__ = ["ANONYMOUS", "Authorizer", "Grant", "SasVerifier", "TokenVerifier"]
 
 MAX_TOKEN_CHARS = 16 * 1024
-"""Far above any token in use (JWTs: 2-8 KiB); keeps a renewToken message from being hashed for long."""
+"""Far above the size of real tokens (JWTs: 2-8 KiB); bounds the time for hashing a token."""
 _DECOY_KEY = "-"
-"""Checked when no rule has the token's name, so that the answer takes as long as for a wrong signature."""
+"""Key for a token that names an unknown rule, so that the response takes as long as for a wrong signature."""
 _BEARER = "bearer "
 
 
 @dataclass(frozen=True)
 class Grant:
-    """A token that was found good."""
+    """The result of a successful token check."""
 
     expires_at: float
     """Unix seconds."""
     rule: str
-    """Name of the rule or subject, for the log."""
+    """Name of the rule or of the token's subject, for logs."""
 
 
 ANONYMOUS = Grant(expires_at=math.inf, rule="anonymous")
-"""What a sender has where no token is needed."""
+"""The grant of a sender that needs no token."""
 
 
 class TokenVerifier(Protocol):
     """Checks one kind of token."""
 
     def recognises(self, token: str) -> bool:
-        """Whether this text is meant to be a token of this kind."""
+        """Return True if the text looks like a token of this kind."""
 
     def verify(self, token: str, *, right: Right, path: str, connection: HybridConnection | None, now: float) -> Grant:
-        """Return what the token grants.
+        """Verify a token.
 
         Args:
-            token: As the client sent it.
-            right: What it is needed for.
-            path: The path that was asked for; the hybrid connection's name and, for a sender, what follows it.
-            connection: The hybrid connection, or None if there is none of this name.
+            token: Text from the client.
+            right: The required right.
+            path: The requested path: the name of the hybrid connection and, for a sender, the rest of its path.
+            connection: The hybrid connection, or None if it does not exist.
             now: Unix seconds.
 
         Raises:
-            Refusal: the token is not good for this.
+            Refusal: The token is invalid or does not grant the right.
         """
 
 
 class SasVerifier:
-    """Checks shared access signatures.
+    """Verifies shared access signatures.
 
     Args:
-        hosts: Host names that a token's audience may have.
+        hosts: Host names that are accepted as audience.
         rules: The rules of the namespace.
     """
 
@@ -73,11 +73,11 @@ class SasVerifier:
         self._rules = tuple(rules)
 
     def recognises(self, token: str) -> bool:
-        """Whether the text begins like a shared access signature."""
+        """Return True if the text starts like a shared access signature."""
         return token.lower().startswith("sharedaccesssignature")
 
     def verify(self, token: str, *, right: Right, path: str, connection: HybridConnection | None, now: float) -> Grant:
-        """Check signature, expiry, audience and right, in this order: the first fault is the one that is told."""
+        """Check signature, expiry, audience and right, in this order; the first failure is reported."""
         try:
             parsed = SasToken.parse(token)
         except ProtocolError:
@@ -96,7 +96,7 @@ class SasVerifier:
         return Grant(expires_at=float(parsed.expires_at), rule=rule.name)
 
     def _signer(self, token: SasToken, rules: Iterable[Rule]) -> Rule | None:
-        """Return the first rule, the hybrid connection's before the namespace's, one of whose keys signed the token."""
+        """Return the first rule with a key that verifies the signature; those of the hybrid connection come first."""
         named = [rule for rule in rules if rule.name.lower() == token.key_name.lower()]
         for rule in named:
             for key in rule.keys:
@@ -108,10 +108,10 @@ class SasVerifier:
 
 
 class Authorizer:
-    """Decides about requests with and without a token.
+    """Authorizes requests with and without a token.
 
     Args:
-        verifiers: Asked in order; the first that recognises a token decides.
+        verifiers: Token verifiers in order; the first one that recognises a token decides.
     """
 
     def __init__(self, verifiers: Sequence[TokenVerifier]) -> None:
@@ -120,14 +120,12 @@ class Authorizer:
     def check(
         self, token: str | None, *, right: Right, path: str, connection: HybridConnection | None, now: float
     ) -> Grant:
-        """Return what the token grants.
-
-        A sender needs none if the hybrid connection says so; a hybrid connection that does not exist needs one,
-        so that only its holder learns of it.
+        """Check a request's token; a sender needs none if the hybrid connection does not require authorization.
 
         Raises:
             Refusal: 401.
         """
+        # An unknown hybrid connection requires a token, so that clients without one cannot find out what exists.
         if right is Right.SEND and connection is not None and not connection.requires_client_authorization:
             return ANONYMOUS
         if not token:

@@ -1,1 +1,1 @@
-"""What a relay serves: the model, its file, and what `relay-server init` makes."""
+"""Configuration of a relay: the model, its TOML file, certificates, and `relay-server init`."""

@@ -1,8 +1,8 @@
-"""The relay's certificate: given by the user, or made by a private CA that lives in a directory.
+"""The relay's TLS certificate: supplied by the user, or issued by a private CA in a directory.
 
-The CA is made once and kept as long as it is valid, so that clients which trust it go on doing so; the server
-certificate is made anew when a name is missing or its end is near. Both satisfy `ssl.VERIFY_X509_STRICT`, which
-Python 3.13 switches on by default.
+The CA is created once and kept while it is valid, so that clients need to trust it only once. A new server certificate
+is issued when a name is missing or the old one is about to expire. Both satisfy `ssl.VERIFY_X509_STRICT`, which Python
+3.13 enables by default.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ __all__ = ["Certificates", "prepare", "server_context", "write_private"]
 
 CA_DAYS = 3650
 SERVER_DAYS = 397
-"""Longest life of a server certificate that every client accepts."""
+"""Maximum validity of a server certificate that all clients accept (some limit it to 398 days)."""
 RENEW_BEFORE = dt.timedelta(days=30)
 BACKDATED = dt.timedelta(days=1)
-"""A client's clock may be behind."""
+"""Offset of the start of validity, for clients whose clock is slow."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """Files to serve with, and the file to trust."""
+    """Files of the server certificate and its CA."""
 
     certificate: Path
     key: Path
     ca: Path | None
-    """None if the user brought the certificate: who signed it is theirs to know."""
+    """None if the user supplied the server certificate."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class _Issuer:
 
 
 def prepare(settings: TlsSettings, names: Iterable[str]) -> Certificates:
-    """Return the certificate to serve with, and make or renew it if it is ours to make.
+    """Return the server's certificate; create or renew it if the user did not supply one.
 
     Args:
-        settings: Where it is, or shall be.
-        names: Host names and IP addresses it must be good for, besides those of this machine's loopback.
+        settings: Location of the certificate.
+        names: Host names and IP addresses that it must contain, in addition to the loopback addresses.
 
     Raises:
-        ConfigurationError: a file is missing, or the directory cannot be written.
+        ConfigurationError: The directory cannot be read or written.
     """
     if settings.certificate is not None and settings.key is not None:
         return Certificates(settings.certificate, settings.key, None)
@@ -79,25 +79,25 @@ def server_context(certificates: Certificates) -> ssl.SSLContext:
     """Return a TLS 1.2+ server context.
 
     Raises:
-        ConfigurationError: the files do not fit together.
+        ConfigurationError: The files are invalid, or certificate and key do not match.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     try:
-        # A passphrase would be asked for on the terminal; the callback's failure turns that into an error.
+        # Without a callback OpenSSL would ask for a passphrase on the terminal.
         context.load_cert_chain(certificates.certificate, certificates.key, password=_no_passphrase)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "they do not belong together"
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "they do not match"
         raise ConfigurationError(
             f"cannot use the certificate {certificates.certificate} with its key: {reason}",
-            hint="both must be PEM, the key without a passphrase",
+            hint="both must be PEM, and the key must not have a passphrase",
         ) from error
     return context
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read, from its first byte on, and replace what was there in one step."""
+    """Write a file with mode 0600, which atomically replaces an existing one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
@@ -114,12 +114,12 @@ def _load_or_make_ca(directory: Path) -> _Issuer:
     try:
         certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
         key = serialization.load_pem_private_key(key_file.read_bytes(), None)
-        fits = isinstance(key, ec.EllipticCurvePrivateKey) and key.public_key() == certificate.public_key()
-        # A server certificate never outlives its CA.
-        enough = certificate.not_valid_after_utc - _now() > dt.timedelta(days=SERVER_DAYS)
-        if isinstance(key, ec.EllipticCurvePrivateKey) and fits and enough:
+        matches = isinstance(key, ec.EllipticCurvePrivateKey) and key.public_key() == certificate.public_key()
+        # A server certificate must not outlive its CA.
+        valid_long_enough = certificate.not_valid_after_utc - _now() > dt.timedelta(days=SERVER_DAYS)
+        if isinstance(key, ec.EllipticCurvePrivateKey) and matches and valid_long_enough:
             return _Issuer(certificate, key)
-    except (FileNotFoundError, ValueError, TypeError):  # missing, damaged, or under a passphrase
+    except (FileNotFoundError, ValueError, TypeError):  # missing, damaged, or encrypted
         pass
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = _make_ca(key)
@@ -189,13 +189,13 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _is_usable(files: Certificates, issuer: _Issuer, names: list[str]) -> bool:
-    """Whether the server certificate on disk is this CA's, fits its key, names everything and lasts a while."""
+    """Return True if the server certificate is signed by the CA, matches its key, has all names and is not expiring."""
     try:
         certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
         key = serialization.load_pem_private_key(files.key.read_bytes(), None)
         certificate.verify_directly_issued_by(issuer.certificate)
         alternative = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except Exception:  # noqa: BLE001 - missing, damaged, foreign: whatever is wrong with it, a new one is made
+    except Exception:  # noqa: BLE001 - whatever is wrong with the certificate, a new one is created
         return False
     return (
         key.public_key() == certificate.public_key()

@@ -1,12 +1,12 @@
-"""Reading a relay's configuration from TOML.
+"""The TOML configuration file of a relay.
 
     [relay]
     namespace = "localhost"              # the host name clients use
     aliases = ["127.0.0.1"]
     bind = "127.0.0.1"
     port = 8443
-    public_address = "localhost:8443"    # what listeners are told to dial
-    honour_listener_selection = true     # false: pick at random, whatever the selection headers ask for
+    public_address = "localhost:8443"    # where listeners connect for a rendezvous
+    honour_listener_selection = true     # false: select at random, whatever the selection headers contain
 
     [tls]
     directory = "tls"                    # or: certificate = "server.pem", key = "server.key"
@@ -37,8 +37,8 @@
     rights = ["Listen"]
     primary_key = "..."
 
-Relative paths count from the file's directory. Bad examples: an unknown field (probably a typing error that would
-otherwise weaken the relay in silence), `port = "8443"`, `rights = ["Read"]`.
+Relative paths are relative to the file's directory. Invalid: an unknown field (a misspelled one, if ignored, could
+silently weaken the relay), `port = "8443"`, `rights = ["Read"]`.
 """
 
 from __future__ import annotations
@@ -68,18 +68,18 @@ def load(path: Path) -> RelayConfig:
     """Read a configuration file.
 
     Raises:
-        ConfigurationError: the file is missing, unreadable or wrong.
+        ConfigurationError: The file is missing, unreadable or invalid.
     """
     try:
         text = path.read_text(encoding="utf-8")
         mode = path.stat().st_mode
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(
-            f"cannot read {path}: {reason}", hint="make one with: relay-server init DIR --hc NAME"
+            f"cannot read {path}: {reason}", hint="create one with: relay-server init DIR --hc NAME"
         ) from error
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        logger.warning("%s holds keys and other users may read it; type: chmod 600 %s", path, path)
+        logger.warning("%s contains keys and other users may read it; run: chmod 600 %s", path, path)
     try:
         return parse(text, directory=path.parent)
     except ConfigurationError as error:
@@ -87,23 +87,23 @@ def load(path: Path) -> RelayConfig:
 
 
 def parse(text: str, *, directory: Path) -> RelayConfig:
-    """Read a configuration's text.
+    """Parse the text of a configuration file.
 
     Args:
         text: TOML.
-        directory: Where relative paths in it count from.
+        directory: Base of relative paths.
 
     Raises:
-        ConfigurationError: names the table and the field, and never a value.
+        ConfigurationError: The configuration is invalid. The message names the table and the field, never a value.
     """
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        # The parser's own message may quote the text around the fault: only the place is repeated.
-        place = str(error).rpartition("(")[2].rstrip(")") if "(at " in str(error) else "unknown place"
-        raise ConfigurationError(f"this is no TOML: error {place}", hint="texts stand in double quotes") from None
+        # Only the position is reported: the parser's own message may quote a key.
+        place = str(error).rpartition("(")[2].rstrip(")") if "(at " in str(error) else "at an unknown position"
+        raise ConfigurationError(f"invalid TOML {place}", hint="quote strings") from None
     except RecursionError:
-        raise ConfigurationError("this is no TOML that can be read: it is nested too deeply") from None
+        raise ConfigurationError("invalid TOML: nested too deeply") from None
     root = _Table(document, "the file")
     relay, tls, limits = (root.table(name) for name in ("relay", "tls", "limits"))
     config = RelayConfig(
@@ -171,7 +171,7 @@ def _parse_rights(table: _Table, field: str) -> frozenset[Right]:
     names = table.texts(field)
     if unknown := [name for name in names if name.lower() not in known]:
         raise ConfigurationError(
-            f"{table.name}: '{field}' names something unknown ({len(unknown)} of {len(names)})",
+            f"{table.name}: '{field}' has unknown values ({len(unknown)} of {len(names)})",
             hint='rights are "Listen", "Send" and "Manage"',
         )
     return frozenset(known[name.lower()] for name in names)
@@ -189,7 +189,7 @@ def _parse_rule(table: _Table) -> Rule:
 
 
 class _Table:
-    """One TOML table: typed access, and a complaint about every field that nobody asked for."""
+    """A TOML table with typed access to its fields; `finish` reports fields that were never read."""
 
     def __init__(self, values: dict[str, Any], name: str) -> None:
         self.values = values
@@ -197,7 +197,7 @@ class _Table:
         self._known: set[str] = set()
 
     def table(self, field: str) -> _Table:
-        """Return the table `[field]`, empty if it is missing."""
+        """Return the table `[field]`; empty if it is missing."""
         return _Table(self._get(field, dict, {}, "a table"), f"[{field}]")
 
     def tables(self, field: str) -> list[_Table]:
@@ -209,22 +209,22 @@ class _Table:
         return [_Table(item, f"{prefix}[[{field}]] number {index}") for index, item in enumerate(found, 1)]
 
     def text(self, field: str, default: str | None = None) -> str:
-        """Return a text that must be there unless it has a default."""
-        value: str | None = self._get(field, str, default, "a text")
+        """Return a string, which is required unless there is a default."""
+        value: str | None = self._get(field, str, default, "a string")
         if value is None:
             raise ConfigurationError(f"{self.name}: '{field}' is missing")
         return value
 
     def optional_text(self, field: str) -> str | None:
-        """Return a text or None."""
-        value: str | None = self._get(field, str, None, "a text")
+        """Return a string or None."""
+        value: str | None = self._get(field, str, None, "a string")
         return value
 
     def texts(self, field: str) -> tuple[str, ...]:
-        """Return a list of texts, empty if it is missing."""
-        found: list[Any] = self._get(field, list, [], "a list of texts")
+        """Return a list of strings; empty if it is missing."""
+        found: list[Any] = self._get(field, list, [], "a list of strings")
         if not all(isinstance(item, str) for item in found):
-            raise self._wrong(field, "a list of texts")
+            raise self._wrong(field, "a list of strings")
         return tuple(found)
 
     def flag(self, field: str, *, default: bool) -> bool:
@@ -233,7 +233,7 @@ class _Table:
         return value
 
     def number(self, field: str, default: float, *, whole: bool = False) -> float:
-        """Return a number; TOML's nan and inf are none."""
+        """Return a finite number."""
         what = "a whole number" if whole else "a number"
         value = self._get(field, int if whole else (int, float), default, what)
         if isinstance(value, bool) or not -1e12 < value < 1e12:
@@ -241,13 +241,13 @@ class _Table:
         return float(value) if not whole else int(value)
 
     def finish(self) -> None:
-        """Complain about fields that were not read."""
+        """Raise ConfigurationError for a field that was never read."""
         for field in self.values:
             if field not in self._known:
                 close = difflib.get_close_matches(field, self._known, n=1)
                 raise ConfigurationError(
-                    f"{self.name}: the field '{field[:60]}' is unknown",
-                    hint=f"did you mean '{close[0]}'?" if close else f"known are: {', '.join(sorted(self._known))}",
+                    f"{self.name}: unknown field '{field[:60]}'",
+                    hint=f"did you mean '{close[0]}'?" if close else f"known fields: {', '.join(sorted(self._known))}",
                 )
 
     def _get(self, field: str, kind: type | tuple[type, ...], default: Any, what: str) -> Any:

@@ -1,7 +1,7 @@
-"""What a relay serves and within which limits, as values; `config_file` reads them from TOML.
+"""The configuration of a relay as frozen dataclasses; `relay_server.config.file` reads them from TOML.
 
-A config that contradicts itself cannot be built: every class checks its own fields and raises ConfigurationError,
-naming the field and never a key. Keys stay out of `repr()`.
+Each class validates its fields and raises ConfigurationError with the name of the invalid field. Neither messages nor
+`repr()` contain keys.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ __all__ = [
 MAX_RULES = 12
 """Authorization rules per level, as in Azure."""
 MAX_KEY_CHARS = 256
-"""Longest key and rule name that the official clients can use."""
+"""Maximum length of a key and of a rule's name in the official clients."""
 MAX_PATH_CHARS = 260
-"""Longest name of a hybrid connection, as in Azure."""
+"""Maximum length of a hybrid connection's name, as in Azure."""
 
 _PATH = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z_.\-]|/(?=[0-9A-Za-z_\-]))*")
 _HOST = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z.\-]*[0-9A-Za-z])?|[0-9A-Fa-f:]*:[0-9A-Fa-f:]*")
 
 
 class Right(enum.Enum):
-    """What a rule allows."""
+    """A right that a rule grants."""
 
     LISTEN = "Listen"
     SEND = "Send"
@@ -67,11 +67,11 @@ class Rule:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The primary key, then the secondary one if there is one."""
+        """The primary key, and the secondary one if there is one."""
         return (self.primary_key,) if self.secondary_key is None else (self.primary_key, self.secondary_key)
 
     def allows(self, right: Right) -> bool:
-        """Whether a holder of this rule's key has `right`."""
+        """Return True if this rule grants `right`."""
         return right in self.rights or Right.MANAGE in self.rights
 
 
@@ -80,28 +80,29 @@ AZURE_ROLES: Mapping[str, frozenset[Right]] = {
     "Azure Relay Sender": frozenset({Right.SEND}),
     "Azure Relay Owner": frozenset({Right.MANAGE}),
 }
-"""What Azure's built-in roles allow."""
+"""Rights of Azure's built-in roles."""
 
 
 @dataclass(frozen=True)
 class JwtIssuer:
-    """Somebody whose tokens (JWTs, signed with RS256) count here, for every hybrid connection."""
+    """An issuer of JWTs (signed with RS256) that are accepted for every hybrid connection."""
 
     issuer: str
-    """Compared with the token's `iss`, character by character."""
+    """Must equal the token's `iss`."""
     public_key: Path
-    """PEM; a new key is another entry of the same issuer."""
+    """PEM. During a key rotation there is one entry per key, with the same issuer."""
     audiences: tuple[str, ...] = ("https://relay.azure.net", "https://relay.azure.net/")
-    """One of them must be in `aud`; Entra ID issues Relay tokens with either of these."""
+    """Accepted values of `aud`; Entra ID issues Relay tokens with either of the defaults."""
     roles: Mapping[str, frozenset[Right]] = field(default_factory=lambda: AZURE_ROLES)
-    """What each entry of the token's `roles` allows. Azure keeps role assignments beside the tokens; here they are in
-    them."""
+    """Rights of each role in the token's `roles`. Azure looks up role assignments instead; this relay cannot."""
 
     def __post_init__(self) -> None:
         if not self.issuer:
             raise ConfigurationError("a JWT issuer has no name")
         if not self.audiences or not all(self.audiences):
-            raise ConfigurationError(f"JWT issuer '{self.issuer}' has no audiences: every token of it would be good")
+            raise ConfigurationError(
+                f"JWT issuer '{self.issuer}' has no audiences: every token it issues would be accepted"
+            )
         if any(not rights for rights in self.roles.values()) or not self.roles:
             raise ConfigurationError(f"a role of JWT issuer '{self.issuer}' has no rights")
 
@@ -116,18 +117,18 @@ def _check_rules(rules: tuple[Rule, ...], where: str) -> None:
 
 @dataclass(frozen=True)
 class HybridConnection:
-    """One hybrid connection."""
+    """A hybrid connection."""
 
     path: str
-    """Its name; may contain `/`, and is compared without regard to case."""
+    """Its name; case-insensitive, may contain `/`."""
     requires_client_authorization: bool = True
-    """Whether senders need a token. Listeners always do."""
+    """True if senders need a token. Listeners always do."""
     rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.path) > MAX_PATH_CHARS or not _PATH.fullmatch(self.path):
             raise ConfigurationError(
-                "the path of a hybrid connection is not usable",
+                "invalid path of a hybrid connection",
                 hint=f"letters, digits and . _ - / up to {MAX_PATH_CHARS} characters, no '/' at either end",
             )
         _check_rules(self.rules, f"hybrid connection '{self.path}'")
@@ -135,24 +136,24 @@ class HybridConnection:
 
 @dataclass(frozen=True)
 class Limits:
-    """Times in seconds, and numbers; the defaults are Azure's where Azure has one."""
+    """Limits and timers (in seconds); the defaults are Azure's where known."""
 
     accept_timeout: float = 30.0
-    """How long a sender waits for the listener that was told of it."""
+    """Time for a listener to accept or reject a sender."""
     accept_timeout_status: int = 408
-    """What it is told afterwards: 408, or 504 like the protocol's documentation."""
+    """Status for the sender after that time: 408, or 504 as in the protocol's documentation."""
     ping_interval: float = 30.0
-    """Silence after which a peer is pinged; load balancers forget a silent connection after 2 to 4 minutes."""
+    """Time without received data before a ping is sent; load balancers drop idle connections after 2 to 4 minutes."""
     ping_timeout: float = 20.0
-    """Silence after the ping that means the peer is dead."""
+    """Time after the ping until the peer counts as dead."""
     token_expiry_grace: float = 300.0
-    """How long a listener may stay after its token expired (Azure: about 5 minutes)."""
+    """Time for which a listener may stay after its token has expired (Azure: about 5 minutes)."""
     recycle_after: float | None = None
-    """Close each control channel with 1011 after this long; Azure does it every 24 hours."""
+    """Time after which each control channel is closed with code 1011, as Azure does every 24 hours."""
     close_timeout: float = 60.0
-    """How long the second Close may take after the first."""
+    """Time between the two Close frames of a closing handshake."""
     drain_timeout: float = 5.0
-    """How long a shutdown waits for closing handshakes."""
+    """Time for closing handshakes during a shutdown."""
     max_listeners: int = 25
     """Listeners per hybrid connection."""
 
@@ -170,14 +171,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class TlsSettings:
-    """Where the server's certificate comes from: two files, or a directory that one is generated in."""
+    """The server's certificate: two files, or a directory in which one is generated."""
 
     directory: Path | None = None
-    """Keeps the generated CA and server certificate between runs."""
+    """Directory of the generated CA and server certificate."""
     certificate: Path | None = None
-    """PEM, the server's certificate first."""
+    """PEM file, with the server's certificate first."""
     key: Path | None = None
-    """PEM, without a passphrase."""
+    """PEM file without a passphrase."""
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
@@ -188,41 +189,41 @@ class TlsSettings:
 
 @dataclass(frozen=True)
 class DelayProfile:
-    """Latencies that a relay on this machine lacks and a cloud service has, in seconds."""
+    """Simulated latencies of a cloud service, in seconds."""
 
     lane: float = 0.0
-    """One way between the relay and any client."""
+    """One-way latency between the relay and any client."""
     handshake_round_trips: int = 2
-    """TCP and TLS 1.3 handshakes, which the relay cannot slow down itself: charged before the first answer."""
+    """Round trips of the TCP and TLS 1.3 handshakes. The relay cannot delay these, so it delays its first response."""
     authorization: float = 0.0
     matchmaking: float = 0.0
 
     @classmethod
     def azure(cls) -> DelayProfile:
-        """Figures measured on the live service."""
+        """Return latencies measured on the live service."""
         return cls(lane=0.030, authorization=0.010, matchmaking=0.050)
 
 
 @dataclass(frozen=True)
 class RelayConfig:
-    """Everything a relay needs to know."""
+    """The configuration of a relay."""
 
     tls: TlsSettings
     hybrid_connections: tuple[HybridConnection, ...]
     rules: tuple[Rule, ...] = ()
-    """Rules of the namespace: good for every hybrid connection."""
+    """Rules of the namespace, valid for every hybrid connection."""
     jwt_issuers: tuple[JwtIssuer, ...] = ()
     namespace: str = "localhost"
-    """The host name clients use; tokens are made for it."""
+    """Host name that clients use; the audience of their tokens."""
     aliases: tuple[str, ...] = ()
-    """Other host names that tokens may be made for, e.g. `127.0.0.1`."""
+    """Other host names that are accepted as audience, e.g. `127.0.0.1`."""
     bind: str = "127.0.0.1"
     port: int = 0
-    """0 for a free one."""
+    """0 for a free port."""
     public_address: str | None = None
-    """`host:port` that listeners are told to dial; by default the namespace and the port that was bound."""
+    """`host:port` to which listeners connect for a rendezvous; by default the namespace and the bound port."""
     honour_listener_selection: bool = True
-    """Whether the Allowed- and DisallowedListeners headers count; Azure may or may not."""
+    """True if the headers AllowedListeners and DisallowedListeners are honoured. Azure may ignore them."""
     limits: Limits = field(default_factory=Limits)
     delays: DelayProfile | None = None
 
@@ -243,5 +244,5 @@ class RelayConfig:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Every host name that a token may name."""
+        """All host names that are accepted as a token's audience."""
         return (self.namespace, *self.aliases)

@@ -1,12 +1,12 @@
-"""`relay-server init`: a directory with everything a relay, its agents and its clients need.
+"""`relay-server init`: creates the files of a relay, its agents and its clients.
 
     relay.toml                    the relay's configuration, with fresh random keys
-    <hc>.agent.connection         connection string for relay-agent: may Listen and nothing else
-    <hc>.client.connection        connection string for relay-client: may Send and nothing else
+    <hc>.agent.connection         connection string for relay-agent, with the Listen right only
+    <hc>.client.connection        connection string for relay-client, with the Send right only
     tls/                          private CA and server certificate
 
-Both connection strings of a hybrid connection carry the same tunnel key; the relay does not have it. Files with keys
-are readable by their owner only.
+Both connection strings of a hybrid connection contain the same tunnel key, which the relay does not know. Files with
+keys are readable by their owner only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from relay_server.config.model import RelayConfig
 __all__ = ["Provisioned", "connection_string", "provision"]
 
 _HEAD = """\
-# Written by `relay-server init`. This file holds keys: keep it to yourself.
+# Created by `relay-server init`. This file contains keys; do not share it.
 
 [relay]
 namespace = "{namespace}"
@@ -54,12 +54,12 @@ primary_key = "{client_key}"
 
 @dataclass(frozen=True)
 class Provisioned:
-    """Where everything is."""
+    """Paths of the created files."""
 
     config_file: Path
     ca_file: Path
     connection_files: tuple[tuple[Path, Path], ...]
-    """For each hybrid connection: the agent's, the client's."""
+    """For each hybrid connection: the connection strings of agent and client."""
 
 
 def connection_string(*, host: str, port: int, path: str, rule: str, key: str, tunnel_key: bytes | None = None) -> str:
@@ -70,22 +70,22 @@ def connection_string(*, host: str, port: int, path: str, rule: str, key: str, t
 
 
 def provision(directory: Path, paths: Sequence[str], *, namespace: str, port: int) -> Provisioned:
-    """Write everything into `directory`, which may exist but must not hold any of the files yet.
+    """Create all files in `directory`, which must not contain any of them yet.
 
     Args:
-        directory: Is made if it is missing.
+        directory: Created if it does not exist.
         paths: Names of the hybrid connections.
-        namespace: The host name clients will use.
-        port: Where the relay will listen.
+        namespace: Host name that clients use.
+        port: Port to listen on.
 
     Raises:
-        ConfigurationError: a name is not usable, a file is there already, or the directory cannot be written.
+        ConfigurationError: A name is invalid, a file exists already, or the directory cannot be written to.
     """
     keys = {path: (_new_key(), _new_key()) for path in paths}
     text = _HEAD.format(namespace=namespace, port=port) + "".join(
         _CONNECTION.format(path=path, agent_key=agent, client_key=client) for path, (agent, client) in keys.items()
     )
-    config = parse(text, directory=directory)  # refuses names that would not work later
+    config = parse(text, directory=directory)  # raises for invalid names before anything is written
     files = {path: _connection_files(directory, path) for path in keys}
     config_file = directory / "relay.toml"
     _check_free([config_file, *(file for pair in files.values() for file in pair)])
@@ -107,12 +107,12 @@ def provision(directory: Path, paths: Sequence[str], *, namespace: str, port: in
 def _make_certificates(config: RelayConfig) -> Path:
     ca = certificates.prepare(config.tls, config.hosts).ca
     if ca is None:
-        raise ConfigurationError("a certificate was brought along, so there is no CA to make")
+        raise ConfigurationError("a certificate was supplied, so no CA is created")
     return ca
 
 
 def _new_key() -> str:
-    """Return a key like Azure's: 32 random bytes as base64."""
+    """Return a key in Azure's format: 32 random bytes as base64."""
     return base64.b64encode(secrets.token_bytes(32)).decode()
 
 

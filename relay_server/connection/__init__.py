@@ -1,1 +1,1 @@
-"""One connection: TCP and TLS, the request's head, WebSocket frames."""
+"""Client connections: TCP and TLS, the request's head, WebSocket frames."""

@@ -1,7 +1,6 @@
-"""Latency for measurements: a connection whose bytes take a while in both directions.
+"""Simulated latency for measurements: a connection that delays bytes in both directions.
 
-Bytes keep their order and are held, not slowed down: throughput is what it was. Only relays with a DelayProfile make
-such connections; the others do not pay for it.
+Order and throughput do not change. Only relays with a DelayProfile use this class, so that it costs the others nothing.
 """
 
 from __future__ import annotations
@@ -15,10 +14,7 @@ __all__ = ["DelayedConnection"]
 
 
 class DelayedConnection(Connection):
-    """A connection with `lane` seconds between the peer and the relay, each way.
-
-    `abort` is not delayed: it ends the lane.
-    """
+    """A connection with a one-way latency of `lane` seconds in each direction; `abort` is not delayed."""
 
     def __init__(
         self, buffer: memoryview, made: Callable[[Connection], None], gone: Callable[[Connection], None], *, lane: float
@@ -29,7 +25,7 @@ class DelayedConnection(Connection):
         self._incoming: deque[Callable[[], None]] = deque()
 
     def write(self, data: bytes) -> None:
-        """Send bytes, later."""
+        """Send bytes after the delay."""
         write = super().write
         self._later(self._outgoing, lambda: write(data))
 
@@ -45,7 +41,7 @@ class DelayedConnection(Connection):
         self._later(self._incoming, super()._lose)
 
     def _later(self, lane: deque[Callable[[], None]], action: Callable[[], None]) -> None:
-        # Timers due at the same moment run in any order, so a timer only says that the next action's time has come.
+        # Timers that are due at the same moment run in any order. So a timer runs the oldest action, not its own.
         lane.append(action)
         self._loop.call_later(self._lane, self._next, lane)
 

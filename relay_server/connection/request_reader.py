@@ -1,4 +1,4 @@
-"""A connection before its answer: reads a request's head, holds what comes too early, tells if the peer leaves."""
+"""Handler of a connection whose request is not answered yet: reads the head and buffers early data."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from relay_server.protocol.refusals import Refusal
 __all__ = ["Handshake"]
 
 MAX_EARLY_BYTES = 64 * 1024
-"""What a client may send before its answer; a well-behaved one sends nothing."""
+"""Limit of bytes that a client sends before the response; a correct client sends none."""
 
 
 class Handshake:
-    """The handler of a connection until it is answered.
+    """The handler of a connection until its request is answered.
 
     Args:
-        connection: A fresh connection.
+        connection: A new connection.
     """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.on_lost: Callable[[], object] | None = None
-        """Called if the peer leaves before its answer."""
+        """Called if the peer disconnects before the response."""
         self._reader = HeadReader()
         self._head: asyncio.Future[RequestHead | Refusal] = asyncio.get_running_loop().create_future()
         self._head_has_body = False
@@ -36,7 +36,7 @@ class Handshake:
         """Return the request's head.
 
         Raises:
-            Refusal: it cannot be read.
+            Refusal: The request is malformed or too large.
         """
         result = await self._head
         if isinstance(result, Refusal):
@@ -44,11 +44,11 @@ class Handshake:
         return result
 
     def early(self) -> bytes:
-        """Return the bytes that came after the head, for the connection's next handler."""
+        """Return the bytes received after the head, for the connection's next handler."""
         return self._reader.trailing() + bytes(self._early)
 
     def received(self, data: memoryview) -> None:
-        """Read the head, then keep the rest within limits."""
+        """Read the head; buffer later bytes within limits."""
         if self._head.done():
             self._keep(data)
             return
@@ -62,19 +62,21 @@ class Handshake:
             self._head.set_result(head)
 
     def writing_paused(self) -> None:
-        """Nothing is streamed yet."""
+        """Do nothing; there is only one small response."""
 
     def writing_resumed(self) -> None:
-        """Nothing is streamed yet."""
+        """Do nothing; there is only one small response."""
 
     def lost(self) -> None:
-        """The peer has left."""
+        """Cancel the request, because the peer has disconnected."""
         self._head.cancel()
         if self.on_lost is not None:
             self.on_lost()
 
     def _keep(self, data: memoryview) -> None:
-        if self._head_has_body:  # it will be refused; its body must not get in the way of that answer
+        if (
+            self._head_has_body
+        ):  # it is about to be refused, and a large body must not abort the connection before the response
             return
         self._early += data
         if len(self._early) > MAX_EARLY_BYTES:

@@ -1,8 +1,9 @@
-"""One TCP connection with TLS: a thin driver between asyncio and whoever has the connection at the moment.
+"""A TCP connection with TLS: a thin driver between asyncio and the connection's current handler.
 
-It moves bytes, pauses, resumes, closes and aborts, and decides nothing. All connections of a server read into one
-buffer: asyncio fills it and hands it over in the same call, so it is free again when `received` returns. Therefore a
-handler copies what it wants to keep (unmasking does that anyway) before it calls anything else.
+It transfers bytes, pauses, resumes, closes and aborts; protocol decisions are the handler's. All connections of a
+server read into one buffer: asyncio fills it and passes it on in the same call, so that it is free again when
+`received` returns. A handler must copy the bytes that it keeps (unmasking does that anyway) before it calls anything
+else.
 """
 
 from __future__ import annotations
@@ -14,37 +15,37 @@ from typing import Protocol, cast
 __all__ = ["READ_BYTES", "Connection", "Handler"]
 
 READ_BYTES = 128 * 1024
-"""Measured: 64 KiB costs a tenth of the throughput, and from 256 KiB on memory management costs more than it saves."""
+"""Measured: with 64 KiB throughput is 10 % lower, and from 256 KiB memory management costs more than is saved."""
 WRITE_HIGH_WATER = 512 * 1024
 WRITE_LOW_WATER = 128 * 1024
-"""A writer is paused and resumed at these; together with one read they bound the memory of a slow peer."""
+"""Sizes of the write buffer at which a writer is paused and resumed; they bound the memory that a slow peer uses."""
 CLOSE_LIMIT = 30.0
-"""Seconds for a peer to take the last bytes and end TLS; afterwards the connection is dropped."""
+"""Seconds for a peer to receive the last bytes and close TLS, after which the connection is dropped."""
 
 
 class Handler(Protocol):
-    """Has a connection at the moment."""
+    """Processes the events of a connection."""
 
     def received(self, data: memoryview) -> None:
-        """Bytes came; `data` is valid during this call, and only until another connection is touched."""
+        """Bytes were received; `data` is valid during this call, and only until another connection is used."""
 
     def writing_paused(self) -> None:
-        """The peer takes less than it is given."""
+        """The write buffer is full, because the peer is slow."""
 
     def writing_resumed(self) -> None:
-        """The peer has caught up."""
+        """The write buffer has room again."""
 
     def lost(self) -> None:
-        """The connection is gone, for whatever reason; nothing else will be called."""
+        """The connection is closed, for any reason; no further method is called."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """See the module's docstring.
+    """A connection of the server, used by one handler at a time.
 
     Args:
         buffer: The server's read buffer.
-        made: Called with the connection when TLS is up; it sets `handler`.
-        gone: Called when it is lost, after the handler.
+        made: Called with the connection when TLS is established; sets `handler`.
+        gone: Called with the connection when it is closed, after the handler.
     """
 
     def __init__(
@@ -67,39 +68,39 @@ class Connection(asyncio.BufferedProtocol):
         paused = "".join(f" {what}-paused" for what in ("reading", "writing") if getattr(self, f"{what}_paused"))
         return f"<Connection {self.remote[0]}:{self.remote[1]} {state}{paused}>"
 
-    # What the handler does:
+    # Called by the handler:
 
     @property
     def is_open(self) -> bool:
-        """Whether writing makes sense."""
+        """True if the connection is neither closed nor closing."""
         return not (self._ended or self._transport.is_closing())
 
     @property
     def buffered(self) -> int:
-        """Bytes that were written and not yet taken by the kernel."""
+        """Bytes in the write buffer, not yet passed to the kernel."""
         return 0 if self._ended else self._transport.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:
-        """Send bytes in order, or drop them if the connection is closed."""
+        """Send bytes; if the connection is closed, drop them."""
         if self.is_open:
             self._transport.write(data)
 
     def pause_reading(self) -> None:
-        """Take no more from the peer."""
+        """Stop reading, so that TCP slows the peer down."""
         if not self.reading_paused and self.is_open:
             self.reading_paused = True
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Take bytes again."""
+        """Start reading again."""
         if self.reading_paused and self.is_open:
             self.reading_paused = False
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """Send what was written, then end the connection; what still comes in is dropped."""
+        """Send the write buffer, then close the connection; data received meanwhile is dropped."""
         if self.is_open and self._close_timer is None:
-            self.resume_reading()  # the peer's end of TLS would go unseen
+            self.resume_reading()  # to receive the peer's end of TLS
             self._close_timer = self._loop.call_later(CLOSE_LIMIT, self.abort)
             self._shut()
 
@@ -108,10 +109,10 @@ class Connection(asyncio.BufferedProtocol):
         if not self._ended:
             self._transport.abort()
 
-    # What asyncio does:
+    # Called by asyncio:
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """TLS is up."""
+        """Report the connection when TLS is established."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER, low=WRITE_LOW_WATER)
         peer = transport.get_extra_info("peername")
@@ -120,42 +121,42 @@ class Connection(asyncio.BufferedProtocol):
         self._made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Return where to read to."""
+        """Return the server's read buffer."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes were read."""
+        """Pass the received bytes to the handler."""
         self._deliver(self._buffer[:nbytes])
 
     def pause_writing(self) -> None:
-        """Pass on that the peer is slow."""
+        """Report to the handler that the write buffer is full."""
         self.writing_paused = True
         if self.handler is not None:
             self.handler.writing_paused()
 
     def resume_writing(self) -> None:
-        """Pass on that the peer has caught up."""
+        """Report to the handler that the write buffer has room again."""
         self.writing_paused = False
         if self.handler is not None:
             self.handler.writing_resumed()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - how it ended does not matter
-        """Tell whoever has the connection, once."""
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - handlers need no reason
+        """Report to the handler, once, that the connection is closed."""
         self._lose()
 
-    # What a connection with delays does differently:
+    # Overridden by DelayedConnection:
 
     def _shut(self) -> None:
         self._transport.close()
 
     def _deliver(self, data: memoryview) -> None:
-        # While closing, TLS may still read; nobody wants it.
+        # TLS continues to read while closing; that data is dropped.
         if self.handler is not None and self._close_timer is None:
             self.handler.received(data)
 
     def _lose(self) -> None:
         self._ended = True
-        self._transport.close()  # it is over, but Python 3.10 complains about transports that nobody closed
+        self._transport.close()  # Python 3.10 warns about transports that were not closed explicitly
         if self._close_timer is not None:
             self._close_timer.cancel()
         if self.handler is not None:

@@ -1,1 +1,1 @@
-"""The relay's side of the Hybrid Connections protocol, sans-IO: requests, answers, refusals."""
+"""The relay's side of the Hybrid Connections protocol, sans-IO: requests, responses, refusals."""

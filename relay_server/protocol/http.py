@@ -1,6 +1,6 @@
-"""The HTTP/1.1 part of a connection, sans-IO: reading a request's head, and writing answers with any reason phrase.
+"""HTTP/1.1 of the relay, sans-IO: parsing a request's head, and encoding responses with any reason phrase.
 
-h11 reads; the answers are written here, because a relay must be able to hold one back for 30 s and then give any
+h11 parses requests. Responses are encoded here, because a relay delays some of them for up to 30 s and then sends any
 status with any text.
 """
 
@@ -20,9 +20,9 @@ from relay_server.protocol.refusals import Refusal, bad_request, too_large
 __all__ = ["MAX_HEAD_BYTES", "HeadReader", "RequestHead", "error_answer", "plain_answer", "switching_protocols"]
 
 MAX_HEAD_BYTES = 32 * 1024
-"""Request line and headers together: Azure's limit for header metadata, and room for any token in a URL."""
+"""Limit of the request line and all headers: Azure's limit for header metadata, with room for any token in a URL."""
 MAX_REASON_CHARS = 1024
-"""Clients read a status line of 8 KiB at most."""
+"""Some clients limit the status line to 8 KiB."""
 _WEBSOCKET_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\xff]+")
 _BODILESS = frozenset({204, 304})
@@ -34,22 +34,22 @@ class RequestHead:
 
     method: str
     target: str
-    """As it was sent: path and query."""
+    """Path and query, as received."""
     headers: tuple[tuple[str, str], ...]
-    """In order, names as they were sent, values as latin-1."""
+    """In order, with names as received and values decoded as latin-1."""
     has_body: bool = False
 
     def __repr__(self) -> str:
-        return f"<RequestHead {self.method}>"  # target and headers may hold tokens
+        return f"<RequestHead {self.method}>"  # target and headers may contain tokens
 
     def header(self, name: str) -> str | None:
-        """Return the value of a header, repeated ones joined with commas, or None."""
+        """Return the value of a header, or None; repeated headers are joined with commas (RFC 9110, 5.3)."""
         wanted = name.lower()
         values = [value for key, value in self.headers if key.lower() == wanted]
         return ",".join(values) if values else None
 
     def joined_headers(self) -> dict[str, str]:
-        """Return every header once, under the spelling that came first, repeated ones joined with commas."""
+        """Return all headers; repeated ones are joined with commas, under the name that was received first."""
         spelling: dict[str, str] = {}
         joined: dict[str, str] = {}
         for name, value in self.headers:
@@ -68,10 +68,10 @@ class RequestHead:
         return self.target.partition("?")[2]
 
     def check_upgrade(self) -> str:
-        """Return the Sec-WebSocket-Accept value for this request.
+        """Check the WebSocket handshake (RFC 6455, 4.2.1) and return the value of Sec-WebSocket-Accept.
 
         Raises:
-            Refusal: 400, it asks for no websocket.
+            Refusal: 400, the request is not a valid WebSocket handshake.
         """
         if self.method != "GET" or self.has_body or "websocket" not in _tokens(self.header("Upgrade")):
             raise bad_request("A WebSocket upgrade is expected here")
@@ -94,14 +94,14 @@ def _tokens(value: str | None) -> set[str]:
 
 
 class HeadReader:
-    """Reads one request's head; what follows it is kept for whoever takes over."""
+    """Parses a request's head, and keeps the bytes after it."""
 
     def __init__(self) -> None:
         self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._received = 0
 
     def feed(self, data: bytes) -> RequestHead | None:
-        """Take bytes; return the head once it is complete.
+        """Process received bytes; return the head once it is complete.
 
         Raises:
             Refusal: 400 or 431.
@@ -119,7 +119,7 @@ class HeadReader:
         raise too_large(MAX_HEAD_BYTES) if event is h11.NEED_DATA else _bad_http()
 
     def trailing(self) -> bytes:
-        """Return the bytes that came after the head."""
+        """Return the bytes received after the head."""
         return self._parser.trailing_data[0]
 
     def _head(self, request: h11.Request) -> RequestHead:
@@ -127,7 +127,7 @@ class HeadReader:
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw_items()
         )
         size = len(request.target) + sum(len(name) + len(value) + 4 for name, value in headers)
-        if size > MAX_HEAD_BYTES:  # it came in one piece, so the parser's own limit did not see it
+        if size > MAX_HEAD_BYTES:  # received in one piece, to which the parser's own limit does not apply
             raise too_large(MAX_HEAD_BYTES)
         names = {name.lower(): value for name, value in headers}
         return RequestHead(
@@ -139,17 +139,17 @@ class HeadReader:
 
 
 def _bad_http() -> Refusal:
-    return bad_request("The request is no HTTP/1.1")
+    return bad_request("The request is not HTTP/1.1")
 
 
 def switching_protocols(accept: str, *, tracking: str, subprotocol: str | None, extensions: str | None) -> bytes:
-    """Return the 101 that turns a connection into a websocket.
+    """Return the 101 response that starts a WebSocket.
 
     Args:
-        accept: The Sec-WebSocket-Accept value.
+        accept: The value of Sec-WebSocket-Accept.
         tracking: The request's tracking id.
-        subprotocol: The one subprotocol that was chosen.
-        extensions: The extensions that were agreed.
+        subprotocol: The selected subprotocol.
+        extensions: The negotiated extensions.
     """
     headers = [("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", accept)]
     if subprotocol:
@@ -160,7 +160,7 @@ def switching_protocols(accept: str, *, tracking: str, subprotocol: str | None, 
 
 
 def error_answer(refusal: Refusal, phrase: str, *, tracking: str | None) -> bytes:
-    """Return an error of the relay's own: its text as reason phrase, and again as JSON."""
+    """Return an error response of the relay itself, with its text as reason phrase and in a JSON body."""
     body = json.dumps({"error": {"code": refusal.code, "message": phrase}}).encode()
     headers = [] if tracking is None else [("TrackingId", tracking)]
     headers += [("Content-Type", "application/json; charset=utf-8"), ("Content-Length", str(len(body)))]
@@ -168,7 +168,7 @@ def error_answer(refusal: Refusal, phrase: str, *, tracking: str | None) -> byte
 
 
 def plain_answer(status: int, reason: str, *, tracking: str) -> bytes:
-    """Return an answer without a body: somebody else chose its status and text."""
+    """Return a response without a body, whose status and text may be a listener's."""
     headers = [("TrackingId", tracking), ("Connection", "close")]
     if status >= 200 and status not in _BODILESS:
         headers.append(("Content-Length", "0"))

@@ -1,7 +1,7 @@
-"""Every answer but 101 that the relay itself gives, in the words of Azure Relay.
+"""Error responses of the relay itself, with the texts of Azure Relay.
 
-Clients tell some of these apart by their text only (`relay_core.hyco.outcome` does), so the wording is part of the
-protocol. No text repeats what a peer sent.
+Clients distinguish some of them by their text only (`relay_core.hyco.outcome` does), so the wording is part of the
+protocol. Texts never contain data from a peer.
 """
 
 from __future__ import annotations
@@ -42,42 +42,43 @@ class Refusal(Exception):
 
 
 def bad_request(message: str) -> Refusal:
-    """The request makes no sense to the protocol."""
+    """The request is invalid."""
     return Refusal(400, "BadRequest", message)
 
 
 def unauthorized(code: str, message: str) -> Refusal:
-    """The token is not good for this."""
+    """The token is invalid or does not grant access."""
     return Refusal(401, code, message)
 
 
 def missing_token() -> Refusal:
-    """No token where one is needed."""
+    """A token is required."""
     return unauthorized("MissingToken", "The request has no security token, and this endpoint needs one")
 
 
 def malformed_token() -> Refusal:
-    """Text in a token's place that is none."""
+    """The text is not a token."""
     return unauthorized("MalformedToken", "The security token is malformed")
 
 
 def missing_right(right: str) -> Refusal:
-    """A genuine token of a rule that does not allow this."""
+    """The token is valid, but its rule does not grant the required right."""
     return unauthorized("InsufficientRights", f"Unauthorized access. '{right}' claim is required for this operation")
 
 
 def not_found() -> Refusal:
-    """There is no such hybrid connection; said only to holders of a valid token."""
+    """The hybrid connection does not exist; sent only to clients with a valid token."""
     return Refusal(404, "EndpointNotFound", "Endpoint does not exist")
 
 
 def no_listeners() -> Refusal:
-    """The hybrid connection exists and nobody listens."""
-    return Refusal(404, "NoListeners", "There are no listeners connected for the endpoint")
+    """The hybrid connection has no listeners."""
+    message = "There are no listeners connected for the endpoint"  # language: keep - Azure's text
+    return Refusal(404, "NoListeners", message)
 
 
 def no_matching_listeners() -> Refusal:
-    """Somebody listens, but nobody the sender wants."""
+    """There are listeners, but none that the sender's selection headers allow."""
     return Refusal(
         404,
         "NoMatchingListeners",
@@ -86,26 +87,26 @@ def no_matching_listeners() -> Refusal:
 
 
 def accept_timed_out(status: int) -> Refusal:
-    """A listener was told and did not come."""
+    """A listener received the offer, but neither accepted nor rejected it in time."""
     return Refusal(
         status, "AcceptTimeout", "None of the connected listeners accepted the connection within the allowed timeout"
     )
 
 
 def too_many_listeners(limit: int) -> Refusal:
-    """One listener more than allowed."""
+    """The hybrid connection has reached its limit of listeners."""
     return Refusal(
         403, "QuotaExceeded", f"MaximumListenersPerEndpoint: the endpoint has {limit} listeners, which is the limit"
     )
 
 
 def too_large(limit: int) -> Refusal:
-    """A request whose head cannot be passed on."""
+    """The request's head is above the limit."""
     return Refusal(431, "RequestHeaderFieldsTooLarge", f"The request's head is larger than {limit} bytes")
 
 
 def no_http() -> Refusal:
-    """A plain HTTP request."""
+    """The request is plain HTTP, which this relay does not support."""
     return Refusal(
         501,
         "NotImplemented",
@@ -114,10 +115,10 @@ def no_http() -> Refusal:
 
 
 def overloaded() -> Refusal:
-    """Too many requests wait for an answer."""
+    """Too many requests are waiting for a response."""
     return Refusal(503, "ServerBusy", "The relay has too many waiting connections. Try again in a moment")
 
 
 def shutting_down() -> Refusal:
-    """The relay is about to end."""
+    """The relay is shutting down."""
     return Refusal(503, "ShuttingDown", "The relay is shutting down")

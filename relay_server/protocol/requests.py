@@ -1,4 +1,4 @@
-"""What a `$hc` request asks for: the protocol's reading of a request's head. Sans-IO."""
+"""Parsed `$hc` requests, sans-IO."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ACTIONS = frozenset({"listen", "connect", "accept"})
 
 
 def is_hybrid(head: RequestHead) -> bool:
-    """Whether a request's path begins with `/$hc/`, in any case."""
+    """Return True if the request's path starts with `/$hc/` (case-insensitive)."""
     start = head.path.split("/", 2)
     return len(start) == 3 and not start[0] and unquote(start[1]).lower() == _PREFIX
 
@@ -35,15 +35,15 @@ class HybridRequest:
 
     head: RequestHead
     raw_path: str
-    """What follows `/$hc/`, as it was sent."""
+    """The path after `/$hc/`, as received."""
     parameters: dict[str, str] = field(repr=False)
-    """The protocol's own ones, names in lower case."""
+    """The protocol's own parameters, with lower-case names."""
     tracking: str
     """`GUID_G0`."""
 
     @classmethod
     def parse(cls, head: RequestHead) -> HybridRequest:
-        """Read a request for which `is_hybrid` holds."""
+        """Parse a request for which `is_hybrid` is True."""
         parameters = parse_parameters(head.query)
         return cls(
             head=head,
@@ -54,11 +54,12 @@ class HybridRequest:
 
     @property
     def action(self) -> str:
-        """The gesture; a request that names none is a sender's, as official clients rely on.
+        """The requested action: `listen`, `connect` or `accept`.
 
         Raises:
-            Refusal: 400, an unknown one.
+            Refusal: 400, the action is unknown.
         """
+        # Official clients rely on the default.
         action = self.parameters.get("sb-hc-action", "connect").lower()
         if action not in _ACTIONS:
             raise bad_request("The sb-hc-action is unknown")
@@ -66,44 +67,43 @@ class HybridRequest:
 
     @property
     def segments(self) -> list[str]:
-        """The decoded path: the hybrid connection's name and what the application put behind it."""
+        """The decoded path: the hybrid connection's name, and the rest that is the application's."""
         return [unquote(segment) for segment in self.raw_path.split("/")]
 
     @property
     def path(self) -> str:
-        """The decoded path in one piece."""
+        """The decoded path as one string."""
         return "/".join(self.segments)
 
     @property
     def token(self) -> str | None:
-        """The token; the header comes before the parameter."""
+        """The token; the header takes precedence over the parameter."""
         return self.head.header(TOKEN_HEADER) or self.parameters.get("sb-hc-token")
 
     @property
     def allowed_listeners(self) -> frozenset[str]:
-        """Ids in lower case, empty for anybody."""
+        """Lower-case ids of the allowed listeners; empty if all are allowed."""
         return self._ids(ALLOWED_LISTENERS_HEADER)
 
     @property
     def disallowed_listeners(self) -> frozenset[str]:
-        """Ids in lower case."""
+        """Lower-case ids of the disallowed listeners."""
         return self._ids(DISALLOWED_LISTENERS_HEADER)
 
     def _ids(self, header: str) -> frozenset[str]:
         return frozenset(item.strip().lower() for item in (self.head.header(header) or "").split(",") if item.strip())
 
     def rejection(self, after: str) -> tuple[int, str] | None:
-        """Return status and text for the sender if this accept request refuses it, else None.
-
-        Names without the `sb-hc-` prefix count too, since hyco-websocket sends them so; but only behind the address
-        that the relay gave out, because the sender's own parameters stand in it and may have any name.
+        """Return status and text for the sender if this accept request rejects it, else None.
 
         Args:
-            after: What that address ends with.
+            after: The end of the address in the accept message.
 
         Raises:
-            Refusal: 400, the status is none.
+            Refusal: 400, the status is invalid.
         """
+        # hyco-websocket sends the names without the prefix sb-hc-. These count only after the address from the accept
+        # message, because that address contains the sender's own parameters, which may have any name.
         appended = dict(parse_qsl(self.head.query.rpartition(after)[2], keep_blank_values=True))
         status = self.parameters.get("sb-hc-statuscode", appended.get("statusCode"))
         if status is None:
@@ -114,12 +114,12 @@ class HybridRequest:
         return int(status), reason
 
     def accept_message(self, *, public: str, identity: str, secret: tuple[str, str], remote: tuple[str, int]) -> str:
-        """Return the `accept` message that tells a listener of this sender.
+        """Return the `accept` message that announces this sender to a listener.
 
         Args:
-            public: `host:port` that listeners reach this relay at.
+            public: `host:port` to which the listener connects.
             identity: The rendezvous id.
-            secret: Name and value of the parameter that proves the listener was told.
+            secret: Name and value of the parameter that authenticates the listener's accept request.
             remote: The sender's address and port.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Tracking ids: a GUID and the gateways a request passed, and the tail they put on every error.
+"""Tracking ids: a GUID with the gateways that a request has passed, and the suffix of error texts.
 
 7b17ae72-fddb-4c9b-a8f9-94c2654aa0fe_G0
 Endpoint does not exist. TrackingId:7b17..._G0, SystemTracker:sb://ns/hc, Timestamp:2025-04-24T11:08:15
@@ -21,23 +21,24 @@ def new_guid() -> str:
 
 
 def guid_of(text: str | None) -> str | None:
-    """Return the GUID part of an id, or None if it has none; the case stays, because clients compare it."""
+    """Return the GUID of a tracking id, or None if the text is not one."""
+    # The case is kept, because clients compare the id with the one they sent.
     match = _ID.fullmatch(text or "")
     return match.group(1) if match else None
 
 
 def tracking_id(given: str | None) -> str:
-    """Return the id for a request: the client's with this gateway appended, or a new one if it is no GUID."""
+    """Return the tracking id of a request: the client's id, or a new one if that is not a GUID, and this gateway."""
     return f"{given if guid_of(given) else new_guid()}_G0"
 
 
 def error_phrase(message: str, *, tracking: str, system: str, now: float) -> str:
-    """Return the reason phrase of an error that the relay itself gives.
+    """Return the reason phrase of an error response of the relay itself.
 
     Args:
         message: One sentence without a full stop.
         tracking: The request's tracking id.
-        system: What it was about, e.g. `sb://localhost/myhc`.
+        system: The requested resource, e.g. `sb://localhost/myhc`.
         now: Unix seconds.
     """
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))

@@ -1,1 +1,1 @@
-"""Listeners, senders that wait for them, and the pipe between the two."""
+"""Listeners, waiting senders, and the relaying between the two."""

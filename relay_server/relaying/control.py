@@ -1,7 +1,7 @@
-"""A listener's control channel: offers out, `renewToken` in, and the ways it ends.
+"""A listener's control channel: offers to the listener, `renewToken` from it, and close codes.
 
-1001  the relay shuts down                    1008  the token expired, or its successor was refused
-1002  the listener broke the protocol         1009  it sent a message that is too long
+1001  the relay is shutting down              1008  the token expired, or the new token was refused
+1002  the listener violated the protocol      1009  a control message is too long
 1011  recycled, as Azure does every 24 hours
 """
 
@@ -26,22 +26,22 @@ __all__ = ["ControlChannel"]
 logger = logging.getLogger(__name__)
 
 MAX_BACKLOG = 1024 * 1024
-"""Bytes of offers a listener may leave unread; beyond that it is as good as dead."""
+"""Limit of unread offers in bytes, above which a listener is dropped."""
 RECYCLE_REASON = "InternalServerError: NameRenewalFailed"
-"""What Azure says when it recycles a listener."""
+"""The reason that Azure sends when it recycles a listener."""
 
 
 class ControlChannel:
-    """One connected listener.
+    """A connected listener.
 
     Args:
-        connection: Answered with 101 already.
-        hybrid_connection: What it listens on.
-        listener_id: The GUID that senders may ask for.
-        grant: What its token allowed.
+        connection: The connection, after the 101 response.
+        hybrid_connection: The hybrid connection that it listens on.
+        listener_id: The GUID by which senders can select it.
+        grant: The result of its token check.
         renew: Checks a new token; raises Refusal.
-        limits: Times.
-        ended: Called once, as soon as no more offers can be made.
+        limits: Timers.
+        ended: Called once, when the listener can no longer receive offers.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ControlChannel:
         return f"<ControlChannel {self.hybrid_connection.path} {self.id} {'ended' if self._is_ended else 'open'}>"
 
     def start(self, early: bytes) -> None:
-        """Begin to watch the clock, and take what came before the channel was open."""
+        """Start the timers, and process bytes that were received before the 101 response."""
         if self._limits.recycle_after is not None:
             self._timers["recycle"] = self._loop.call_later(self._limits.recycle_after, self.recycle)
         self._expire_or_wait()
@@ -81,32 +81,32 @@ class ControlChannel:
             self._websocket.received(memoryview(early))
 
     def offer(self, message: str) -> bool:
-        """Send an `accept` message; False if this listener cannot take it."""
+        """Send an `accept` message; return False if this listener cannot receive it."""
         connection = self._websocket.connection
         if self._is_ended or not connection.is_open:
             return False
         if connection.buffered > MAX_BACKLOG:
-            logger.info("listener %s on '%s' does not read its offers: dropped", self.id, self.hybrid_connection.path)
+            logger.info("listener %s on '%s' is not reading its offers: dropped", self.id, self.hybrid_connection.path)
             connection.abort()
             return False
         self._websocket.send_message(TEXT, message.encode())
         return True
 
     def recycle(self) -> None:
-        """Do what Azure does to each listener once a day."""
+        """Close the channel as Azure does once a day."""
         self.close(1011, RECYCLE_REASON)
 
     def close(self, code: int, reason: str) -> None:
-        """End the channel with a reason; rendezvous under way are not touched."""
+        """Close the channel; relayed connections and pending offers continue."""
         self._websocket.send_close(close_payload(code, reason))
         self._end()
         if "close" not in self._timers:
             self._timers["close"] = self._loop.call_later(self._limits.close_timeout, self._websocket.connection.abort)
 
-    # What the websocket reports:
+    # Events of the WebSocket:
 
     def chunks_received(self, websocket: WebSocket, chunks: list[Chunk]) -> None:  # noqa: ARG002 - there is one
-        """Collect text messages; binary ones are bodies of HTTP answers, which nobody waits for."""
+        """Collect text messages; binary ones are bodies of HTTP responses, which this relay does not support."""
         for opcode, payload, fin, _ in chunks:
             if opcode != CONTINUATION:
                 self._message = bytearray() if opcode == TEXT else None
@@ -122,19 +122,19 @@ class ControlChannel:
                 self._read_message(text)
 
     def close_received(self, websocket: WebSocket, payload: bytes) -> None:
-        """The listener leaves."""
+        """Complete the closing handshake that the listener has started."""
         websocket.send_close(payload)
         self._end()
         websocket.connection.close()
 
     def writing_paused(self, websocket: WebSocket) -> None:
-        """Nothing to do: offers are small, and `offer` looks at the backlog."""
+        """Do nothing; offers are small, and `offer` checks the write buffer."""
 
     def writing_resumed(self, websocket: WebSocket) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def lost(self, websocket: WebSocket) -> None:  # noqa: ARG002 - there is one
-        """The listener is gone."""
+        """Remove the listener, because its connection is closed."""
         self._end()
         if timer := self._timers.pop("close", None):
             timer.cancel()
@@ -143,20 +143,21 @@ class ControlChannel:
         try:
             token = parse_renew_token(data.decode())
         except (ProtocolError, UnicodeDecodeError):
-            self.close(1002, "a control message is no JSON object with one key")
+            self.close(1002, "a control message is not a JSON object with one key")
             return
         if token is None or self._is_ended:
             return
         try:
             self._expires_at = self._renew(token).expires_at
         except Refusal as refusal:
-            logger.info("listener %s on '%s' sent a bad token", self.id, self.hybrid_connection.path)
+            logger.info("listener %s on '%s' sent an invalid token", self.id, self.hybrid_connection.path)
             self.close(1008, refusal.message)
             return
         self._expire_or_wait()
 
     def _expire_or_wait(self) -> None:
-        """Close when the token has expired by the wall clock, which may run on while this machine sleeps."""
+        """Close the channel if the token has expired, else check again later."""
+        # At least once a minute: timers stop while this machine sleeps, and the wall clock does not.
         remaining = self._expires_at + self._limits.token_expiry_grace - time.time()
         if remaining <= 0:
             self.close(1008, "The token is expired")

@@ -1,13 +1,13 @@
-"""The pipe between a sender and a listener.
+"""Relaying between a sender and a listener.
 
-Messages keep their type and boundaries; frames are cut anew. Each direction has its own life:
+Messages keep their type and boundaries; frames may be split differently. The two directions end independently:
 
-  * a Close from one side is sent to the other with the same code and reason and ends only that direction; the other
-    direction goes on until its own Close, for `close_timeout` at most, then both connections close;
-  * a side that vanishes without a Close takes the other one with it, again without a Close, so that the survivor
-    sees a broken connection and not an orderly end;
-  * a side that vanishes after its Close is owed nothing: the other one may finish its closing handshake;
-  * a slow side pauses the reading of the other, so the relay holds a bounded number of bytes.
+  * a Close frame from one side is sent to the other with the same code and reason and ends only that direction; the
+    other direction continues until its own Close frame, but for `close_timeout` at most;
+  * if a side disconnects without a Close frame, the other connection is dropped without one too, so that the peer
+    detects a lost connection and not a regular end;
+  * if a side disconnects after its Close frame, the other one can complete its closing handshake;
+  * if a side is slow, reading from the other one is paused, so that the relay buffers a bounded number of bytes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["RelayedPair"]
 
 
 class RelayedPair:
-    """Two websockets that are each other's far end.
+    """The two WebSockets of a rendezvous, relayed to each other.
 
     Args:
-        sender: Answered with 101 already, like `listener`.
-        listener: The connection that the listener dialled for this sender.
-        extensions_agreed: Whether the listener chose a websocket extension.
-        limits: Times.
-        ended: Called once, when both connections are gone.
+        sender: The sender's connection, after the 101 response.
+        listener: The connection that the listener opened for this sender, after the 101 response.
+        extensions_agreed: True if a WebSocket extension was negotiated.
+        limits: Timers.
+        ended: Called once, when both connections are closed.
     """
 
     def __init__(
@@ -63,17 +63,17 @@ class RelayedPair:
 
     @property
     def buffered(self) -> int:
-        """Bytes that wait in the relay for either side."""
+        """Bytes waiting in the relay for either side."""
         return self.sender.connection.buffered + self.listener.connection.buffered
 
     def start(self, from_sender: bytes, from_listener: bytes) -> None:
-        """Relay what came before the connections were paired."""
+        """Relay the bytes that were received before the 101 responses."""
         for websocket, early in ((self.sender, from_sender), (self.listener, from_listener)):
             if early:
                 websocket.received(memoryview(early))
 
     def close(self, code: int, reason: str) -> None:
-        """End both directions from the middle."""
+        """Close both directions on behalf of the relay."""
         for websocket in (self.sender, self.listener):
             websocket.send_close(close_payload(code, reason))
         self._limit_closing()
@@ -84,34 +84,34 @@ class RelayedPair:
         self.sender.connection.abort()
         self.listener.connection.abort()
 
-    # What the two websockets report:
+    # Events of the two WebSockets:
 
     def chunks_received(self, websocket: WebSocket, chunks: list[Chunk]) -> None:
-        """Pass on pieces of messages."""
+        """Relay parts of messages."""
         self._other(websocket).send_chunks(chunks)
 
     def close_received(self, websocket: WebSocket, payload: bytes) -> None:
-        """Pass on the end of one direction."""
+        """Relay the end of one direction."""
         self._other(websocket).send_close(payload)
         self._limit_closing()
         self._finish()
 
     def writing_paused(self, websocket: WebSocket) -> None:
-        """Read no more of what this side cannot take."""
+        """Pause reading from the other side."""
         self._other(websocket).connection.pause_reading()
 
     def writing_resumed(self, websocket: WebSocket) -> None:
-        """Read on."""
+        """Resume reading from the other side."""
         self._other(websocket).connection.resume_reading()
 
     def lost(self, websocket: WebSocket) -> None:
-        """Let the other side know in the way that fits."""
+        """Drop the other side too, unless this one has sent a Close frame."""
         self._open.discard(websocket)
         other = self._other(websocket)
         if not websocket.close_received:
             other.connection.abort()
         else:
-            other.connection.resume_reading()  # nobody is left to be slow, and its Close must be seen
+            other.connection.resume_reading()  # paused for the side that is gone; its Close frame must be read
         if not self._open:
             if self._close_timer is not None:
                 self._close_timer.cancel()
@@ -126,7 +126,7 @@ class RelayedPair:
             self._close_timer = loop.call_later(self._close_timeout, self.abort)
 
     def _finish(self) -> None:
-        """Close each connection whose closing handshake is complete (RFC 6455 7.1.1: the server closes TCP first)."""
+        """Close each connection whose closing handshake is complete (RFC 6455, 7.1.1: the server closes TCP first)."""
         for websocket in (self.sender, self.listener):
             if websocket.close_sent and websocket.close_received:
                 websocket.connection.close()

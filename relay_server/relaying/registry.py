@@ -1,4 +1,4 @@
-"""Which hybrid connections there are, and who listens on them. Knows no sockets: a listener is anything with an id."""
+"""Registry of hybrid connections and their listeners; independent of sockets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Listener", "Registry"]
 
 
 class Listener(Protocol):
-    """One connected listener."""
+    """A connected listener."""
 
     id: str
     hybrid_connection: HybridConnection
@@ -22,11 +22,11 @@ L = TypeVar("L", bound=Listener)
 
 
 class Registry(Generic[L]):
-    """Finds hybrid connections by path and picks listeners.
+    """Finds hybrid connections by path and selects listeners.
 
     Args:
-        connections: What the namespace serves.
-        max_listeners: For each hybrid connection.
+        connections: The hybrid connections of the namespace.
+        max_listeners: Limit of listeners per hybrid connection.
         choose: Returns a random index below its argument.
     """
 
@@ -45,11 +45,11 @@ class Registry(Generic[L]):
 
     @property
     def listeners(self) -> list[L]:
-        """Everybody who listens."""
+        """All listeners of all hybrid connections."""
         return [listener for listeners in self._listeners.values() for listener in listeners]
 
     def find(self, segments: Sequence[str]) -> HybridConnection | None:
-        """Return the hybrid connection with the longest path that these segments begin with, in any case."""
+        """Return the hybrid connection whose path is the longest prefix of these segments (case-insensitive)."""
         asked = tuple(segment.lower() for segment in segments[: self._depth])
         for length in range(len(asked), 0, -1):
             if found := self._connections.get(asked[:length]):
@@ -57,32 +57,30 @@ class Registry(Generic[L]):
         return None
 
     def check_room(self, connection: HybridConnection) -> None:
-        """Raise Refusal if one more listener is too many."""
+        """Raise Refusal if the limit of listeners is reached."""
         if len(self._listeners[connection.path]) >= self._max_listeners:
             raise too_many_listeners(self._max_listeners)
 
     def add(self, listener: L) -> None:
-        """A listener is connected."""
+        """Add a listener."""
         self._listeners[listener.hybrid_connection.path].append(listener)
 
     def remove(self, listener: L) -> None:
-        """A listener is gone."""
+        """Remove a listener."""
         self._listeners[listener.hybrid_connection.path].remove(listener)
 
     def candidates(
         self, connection: HybridConnection, *, allowed: Collection[str] = (), disallowed: Collection[str] = ()
     ) -> list[L]:
-        """Return the listeners to try, in the order to try them: random, but the newest first of those with one id.
-
-        An agent that lost its network comes back with its id while its old channel still looks alive.
+        """Return the listeners to try: in random order, but of those with the same id the newest first.
 
         Args:
-            connection: What the sender asked for.
-            allowed: Ids in lower case; only these, if there are any.
-            disallowed: Ids in lower case; none of these.
+            connection: The requested hybrid connection.
+            allowed: Lower-case ids; if not empty, only these listeners are returned.
+            disallowed: Lower-case ids of listeners that are not returned.
 
         Raises:
-            Refusal: nobody listens, or nobody who is wanted.
+            Refusal: The hybrid connection has no listeners, or none that is allowed.
         """
         present = self._listeners[connection.path]
         if not present:
@@ -94,6 +92,7 @@ class Registry(Generic[L]):
         ]
         if not wanted:
             raise no_matching_listeners()
+        # An agent that lost its network reconnects with the same id while its old channel still seems to be alive.
         newest = {listener.id.lower(): listener for listener in wanted}
         older = [listener for listener in reversed(wanted) if newest[listener.id.lower()] is not listener]
         return [*self._shuffled(list(newest.values())), *older]

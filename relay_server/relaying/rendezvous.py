@@ -1,8 +1,8 @@
-"""Senders that wait for their listener.
+"""Senders that are waiting for a listener.
 
-Each waits under the GUID of its request and a secret of 128 bits; both stand in the address that one listener is
-told to dial, and knowing them is the only credential of that call. An address works once, and only while its sender
-waits.
+A pending sender is identified by the GUID of its request and a secret of 128 bits. Both are in the address that is sent
+to one listener, and they are the only credential of its accept request. An address can be used once, and only while its
+sender is waiting.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from relay_server.protocol.tracking import guid_of, new_guid, tracking_id
 __all__ = ["SECRET_PARAMETER", "PendingSender", "Rejection", "Rendezvous"]
 
 SECRET_PARAMETER = "sb-hc-secret"  # noqa: S105 - a parameter's name
-"""Our own; its prefix makes every client treat it as the protocol's, and plain hex survives naive parsers."""
+"""Not a parameter of Azure. With the prefix, clients treat it as the protocol's own; its value is hex, which needs no
+escaping."""
 
 
 @dataclass(frozen=True)
 class Rejection:
-    """The listener's answer to a sender that it does not want."""
+    """A listener's rejection of a sender."""
 
     status: int
     reason: str
@@ -33,19 +34,19 @@ class Rejection:
 
 @dataclass(frozen=True, eq=False)
 class PendingSender:
-    """A sender whose 101 is held back."""
+    """A sender whose handshake is not answered yet."""
 
     id: str
-    """`GUID_G0`, as the listener gets it."""
+    """`GUID_G0`, as in the accept message."""
     secret: str = field(repr=False)
     request: HybridRequest
     handshake: Handshake
     outcome: asyncio.Future[Rejection | Refusal | None]
-    """None when it was accepted and is relayed already."""
+    """The result; None if a listener has accepted and relaying has started."""
 
 
 class Rendezvous:
-    """Everybody who waits.
+    """All pending senders.
 
     Args:
         new_secret: Returns 128 random bits as hex.
@@ -59,7 +60,7 @@ class Rendezvous:
         return len(self._pending)
 
     def open(self, request: HybridRequest, handshake: Handshake) -> PendingSender:
-        """Let a sender wait; the id is the sender's own unless another one waits under it."""
+        """Add a sender, under its own id unless another sender is waiting with the same id."""
         identity = request.tracking
         if self._key(identity) in self._pending:
             identity = tracking_id(new_guid())
@@ -74,7 +75,7 @@ class Rendezvous:
         return pending
 
     def take(self, identity: str | None, secret: str | None) -> PendingSender | None:
-        """Return the sender that waits under this id and secret and forget it; None if there is none."""
+        """Remove and return the sender with this id and secret, or return None."""
         key = self._key(identity)
         pending = self._pending.get(key)
         if pending is None or not hmac.compare_digest(pending.secret.encode(), (secret or "").encode()):
@@ -83,7 +84,7 @@ class Rendezvous:
         return pending
 
     def refuse_all(self, refusal: Refusal) -> None:
-        """Let every sender have the same error."""
+        """Refuse all senders with the same error."""
         waiting = list(self._pending.values())
         self._pending.clear()
         for pending in waiting:
@@ -91,7 +92,7 @@ class Rendezvous:
                 pending.outcome.set_result(refusal)
 
     def forget(self, pending: PendingSender) -> None:
-        """A sender waits no more."""
+        """Remove a sender."""
         key = self._key(pending.id)
         if self._pending.get(key) is pending:
             del self._pending[key]

@@ -114,7 +114,7 @@ async def test_accepting_too_late_is_an_error_of_its_own(relay: LocalRelay) -> N
         offer = await next_offer(listener)
         connecting.cancel()
         await asyncio.wait({connecting})
-        with pytest.raises(ConnectionLost, match="left before"):
+        with pytest.raises(ConnectionLost, match="disconnected before"):
             while True:  # the relay may need a moment to see that the sender has gone
                 late = await offer.accept()
                 late.abort()

@@ -1,1 +1,1 @@
-"""Both ends of a hybrid connection: connecting as a sender, listening, accepting."""
+"""Sender and listener of a hybrid connection."""

@@ -1,4 +1,4 @@
-"""The sender's side: one rendezvous with whoever listens on a hybrid connection."""
+"""The sender's side of a hybrid connection."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ async def connect(
     tls: ssl.SSLContext | None = None,
     timeout: float = OPEN_TIMEOUT,
 ) -> WebSocket:
-    """Connect to a listener of a hybrid connection; return the WebSocket once the listener has accepted.
+    """Connect to a listener of a hybrid connection; return the WebSocket when the listener has accepted.
 
     Args:
         endpoint: The hybrid connection.
-        credential: Must carry the Send right.
-        headers: Sent to the listener, which sees them before it accepts.
-        subprotocols: Offered in this order.
-        tls: Defaults to the system's authorities and `RELAY_CA_FILE`.
-        timeout: Seconds for this one attempt.
+        credential: A credential with the Send right.
+        headers: Request headers; the listener receives them before it accepts.
+        subprotocols: WebSocket subprotocols in order of preference.
+        tls: TLS context; by default it trusts the system's certificate authorities and `RELAY_CA_FILE`.
+        timeout: Seconds for the connection attempt.
 
     Raises:
-        NoListener: nobody is listening.
-        Rejected: the listener refused; `status` and `reason` are its own.
-        Unauthorized: the relay refused the credential.
-        HybridConnectionNotFound: the namespace has no such hybrid connection.
-        RelayDebugError: any other error of `relay_core.errors` that prevents a connection.
+        NoListener: The hybrid connection has no listener.
+        Rejected: The listener refused; `status` and `reason` are the listener's.
+        Unauthorized: The relay refused the credential.
+        HybridConnectionNotFound: The namespace has no such hybrid connection.
+        RelayDebugError: Another error of `relay_core.errors` prevented the connection.
     """
     token = await credential.token(endpoint)
     request_headers = dict(headers or {})

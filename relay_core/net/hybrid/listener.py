@@ -1,6 +1,6 @@
-"""The listener's side: a control channel that stays up, and the offers that arrive on it.
+"""The listener's side of a hybrid connection: a control channel that reconnects, and the offers received on it.
 
-When to dial, renew and give up is decided by `relay_core.hyco.listener`; this file does what it says.
+`relay_core.hyco.listener` decides when to connect, renew and give up. This module does the I/O.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from relay_core.net.websocket.handshake import HandshakeRefused, WebSocket, open
 __all__ = ["HybridConnectionListener"]
 
 MAX_WAITING_OFFERS = 256
-"""Offers that may wait for the owner; a sender gives up after 30 s anyway, so more could not be served."""
+"""Offers that may wait for the owner. More could not be accepted within the relay's limit of 30 s."""
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ StateCallback = Callable[[ListenerState, "RelayDebugError | None"], None]
 
 
 class HybridConnectionListener:
-    """Listens on a hybrid connection until closed, and dials again when the connection is lost.
+    """Listens on a hybrid connection until closed, and reconnects when the connection is lost.
 
         async with HybridConnectionListener(endpoint, credential) as listener:
             async for offer in listener:
@@ -46,12 +46,12 @@ class HybridConnectionListener:
 
     Args:
         endpoint: The hybrid connection.
-        credential: Must carry the Listen right.
-        listener_id: GUID that names this listener to senders; a new one by default.
-        tls: Defaults to the system's authorities and `RELAY_CA_FILE`.
+        credential: A credential with the Listen right.
+        listener_id: GUID by which senders can select this listener; random by default.
+        tls: TLS context; by default it trusts the system's certificate authorities and `RELAY_CA_FILE`.
         on_state: Called with each new state and the error that led to it, or None.
 
-    Iterating ends with the error that made listening impossible, or after `close()`.
+    Iteration yields offers. It ends after `close()`, or raises the error that made listening impossible.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class HybridConnectionListener:
 
     @property
     def state(self) -> ListenerState:
-        """Where the control channel stands."""
+        """State of the control channel."""
         return self._machine.state
 
     async def __aenter__(self) -> HybridConnectionListener:
@@ -95,7 +95,7 @@ class HybridConnectionListener:
         await self.close()
 
     async def close(self) -> None:
-        """Say goodbye to the relay at once, so that no sender is sent here any more."""
+        """Close the control channel at once, so that the relay announces no further senders."""
         if self._runner is not None:
             await cancel_and_wait(self._runner)
         await self._tasks.cancel_all()
@@ -132,7 +132,7 @@ class HybridConnectionListener:
         return refused_for_now(error, self._refused_until[1])
 
     async def _listen_once(self) -> None:
-        """Open the control channel and serve it; always ends with the error that ended it."""
+        """Open the control channel and serve it; always raises the error that ended it."""
         token = await self._credential.token(self.endpoint)
         try:
             control = await open_websocket(
@@ -175,7 +175,7 @@ class HybridConnectionListener:
         self._machine.renewed(now=time.monotonic(), token_lifetime=_lifetime(token))
 
     def _handle(self, message: str) -> None:
-        """Turn a control message into an offer; a bad one is logged and costs nobody else anything."""
+        """Queue the offer in a control message; an invalid message is logged and otherwise ignored."""
         try:
             if len(message) > MAX_CONTROL_BYTES:
                 raise ProtocolError("a control message is longer than 64 KiB")
@@ -186,11 +186,12 @@ class HybridConnectionListener:
         if not isinstance(parsed, Accept):
             return
         if self._offers.qsize() >= MAX_WAITING_OFFERS:
-            logger.warning("dropped an offer: %d are waiting already", MAX_WAITING_OFFERS)
+            logger.warning("dropped an offer: %d are already waiting", MAX_WAITING_OFFERS)
             return
         self._offers.put_nowait(Offer(parsed, self.endpoint, self._tls))
 
 
 def _lifetime(token: Token) -> float | None:
-    """Return the seconds a token still lives; its expiry is wall-clock time."""
+    """Return the remaining lifetime of a token in seconds; None if it does not expire."""
+    # The expiry is wall-clock time; everything else here uses monotonic time.
     return None if token.expires_at is None else token.expires_at - time.time()

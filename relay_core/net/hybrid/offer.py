@@ -1,4 +1,4 @@
-"""An offer: a sender that waits to be accepted or refused."""
+"""An offer: a sender that is waiting to be accepted or rejected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Offer"]
 
 
 class Offer:
-    """A sender's request for a connection; accept or reject it once, within 30 seconds."""
+    """A sender's connection request, to be accepted or rejected once, within 30 seconds."""
 
     def __init__(self, message: Accept, endpoint: Endpoint, tls: ssl.SSLContext) -> None:
         self._message = message
@@ -32,54 +32,55 @@ class Offer:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The sender's request headers, without its token. They may hold its cookies: do not log them."""
+        """The sender's request headers without its token. They may contain cookies and must not be logged."""
         return self._message.connect_headers
 
     @property
     def path(self) -> str:
-        """What the sender wrote behind the hybrid connection's name, e.g. `/logs`, or ""."""
+        """The rest of the sender's path after the hybrid connection's name, e.g. `/logs`, or ""."""
         path = unquote(urlsplit(self._message.address).path)
         return path[len(f"/$hc/{self._endpoint.path}") :]
 
     @property
     def query(self) -> str:
-        """The sender's query without the protocol's own parameters, byte for byte."""
+        """The sender's query string without the protocol's own parameters, otherwise unchanged."""
         return strip_parameters(urlsplit(self._message.address).query)
 
     @property
     def remote_endpoint(self) -> RemoteEndpoint | None:
-        """The sender's address as the relay saw it."""
+        """The sender's network address as seen by the relay."""
         return self._message.remote_endpoint
 
     def header(self, name: str) -> str | None:
-        """Return one of the sender's headers, its name in any case, or None."""
+        """Return the sender's header `name` (case-insensitive), or None."""
         return self._message.header(name)
 
     async def accept(self) -> WebSocket:
-        """Meet the sender; of the subprotocols it offers, its first is chosen, as all official listeners do.
+        """Open the rendezvous with the sender.
 
         Raises:
-            ConnectionLost: the sender has left, or waited too long.
-            RelayUnreachable, UntrustedCertificate: the rendezvous address cannot be reached from here.
+            ConnectionLost: The sender has disconnected or was not accepted in time.
+            RelayUnreachable, UntrustedCertificate: The rendezvous address cannot be reached.
         """
+        # Like the official listeners, select the first subprotocol that the sender offers.
         offered = self.header("Sec-WebSocket-Protocol") or ""
         first = offered.split(",")[0].strip()
         try:
             return await open_websocket(self._message.address, tls=self._tls, subprotocols=[first] if first else [])
         except HandshakeRefused as refusal:
             raise ConnectionLost(
-                f"the sender left before it was accepted ({refusal.status})", reason=refusal.reason
+                f"the sender disconnected before it was accepted ({refusal.status})", reason=refusal.reason
             ) from None
 
     async def reject(self, status: int, reason: str) -> None:
-        """Refuse the sender; it sees `status` (100-999) and `reason` as the HTTP answer to its handshake.
+        """Reject the sender, which receives `status` (100-999) and `reason` as the HTTP response to its handshake.
 
-        Best effort: if the relay cannot be told, the sender runs into the relay's time limit.
+        If the relay cannot be reached, no error is raised, and the relay's time limit ends the sender's request.
         """
         try:
             websocket = await open_websocket(
                 reject_url(self._message.address, status=status, reason=reason), tls=self._tls
             )
         except (HandshakeRefused, RelayDebugError):
-            return  # 410 Gone is the relay's way to say that it passed the refusal on.
+            return  # the regular case: the relay answers 410 Gone when it has forwarded the rejection
         websocket.abort()

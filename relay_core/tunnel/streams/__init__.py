@@ -1,8 +1,8 @@
-"""The streams of a session, and the frames that carry them.
+"""The streams of a session, and the order and retransmission of their frames.
 
-stream     one stream: what waits to be sent, and the credit of both directions
-table      which streams exist, and how many each side may open
-streams    what the owner of a session does with its streams, and what the peer's frames do to them
-scheduler  which frame leaves next: control before data, streams in turn
-replay     the frames that the peer has not acknowledged, for the next transport
+stream     one stream: its send queue, and the credit of both directions
+table      the live streams, their numbers, and the limits of opening them
+streams    operations of the session's owner on streams, and handlers of the peer's frames
+scheduler  the next frame to send: control before data, streams in round-robin order
+replay     unacknowledged frames, which are sent again on the next transport
 """

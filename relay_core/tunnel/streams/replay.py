@@ -1,9 +1,10 @@
-"""Sequence numbers, and what depends on them: what the peer may still need, and what we must acknowledge.
+"""Sequence numbers: unacknowledged frames of the sender, and acknowledgements of the receiver.
 
-`ReplayBuffer` is the sending side. A frame gets its number when it leaves for the first time and is kept, header and
-all, until the peer acknowledges it; after a resume the rest leaves again, byte for byte.
+`ReplayBuffer` is the sending side. A frame gets its number when it is sent for the first time and is kept until the
+peer acknowledges it. After a resume the unacknowledged frames are sent again without change.
 
-`Receipts` is the receiving side. An ACK means "safe to forget", nothing else: it never waits for a slow consumer.
+`Receipts` is the receiving side. An ACK means only that the sender may discard the frames. It does not wait for the
+consumer of a stream, unlike WINDOW.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["Receipts", "ReplayBuffer", "SentFrame"]
 
 
 class SentFrame(NamedTuple):
-    """A sequenced frame as it went out; header and payload stay apart so that neither is copied."""
+    """A sent sequenced frame; header and payload are separate buffers, so that the payload is not copied."""
 
     seq: int
     header: bytes
@@ -27,28 +28,29 @@ class SentFrame(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes on the wire."""
+        """Size in bytes, including the header."""
         return HEADER_SIZE + len(self.payload)
 
 
 class ReplayBuffer:
-    """Frames sent and not yet acknowledged."""
+    """Frames that were sent and not yet acknowledged."""
 
     def __init__(self) -> None:
         self.size = 0
-        """Bytes held, headers included."""
+        """Size of all frames in bytes, including headers."""
         self.last_sent = 0
+        """Sequence number of the last frame."""
         self.acked = 0
-        """The peer has every frame up to this one."""
+        """The peer has acknowledged all frames up to this number."""
         self._kept: deque[SentFrame] = deque()
-        self._again: deque[SentFrame] = deque()
-        """The part of `_kept` that has not left on the present transport."""
+        self._to_resend: deque[SentFrame] = deque()
+        """The part of `_kept` that has not been sent on the current transport."""
 
     def __repr__(self) -> str:
         return f"<ReplayBuffer {self.acked}..{self.last_sent} {self.size} bytes>"
 
     def add(self, kind: int, stream: int, payload: Buffer) -> SentFrame:
-        """Number a frame and keep it."""
+        """Assign the next sequence number to a frame, and keep the frame until it is acknowledged."""
         self.last_sent += 1
         frame = SentFrame(self.last_sent, pack_header(kind, stream, len(payload), self.last_sent), payload)
         self._kept.append(frame)
@@ -56,7 +58,7 @@ class ReplayBuffer:
         return frame
 
     def ack(self, seq: int) -> None:
-        """Forget the frames up to `seq`; an old acknowledgement changes nothing.
+        """Discard the frames up to `seq`; an old acknowledgement has no effect.
 
         Raises:
             ProtocolBreach: `seq` was never sent.
@@ -67,20 +69,22 @@ class ReplayBuffer:
         while self.acked < seq:
             self.acked += 1
             self.size -= HEADER_SIZE + len(kept.popleft().payload)
-        while self._again and self._again[0].seq <= seq:
-            self._again.popleft()
+        # An ACK can arrive while the frames are being sent again: the peer had received them before the resume.
+        while self._to_resend and self._to_resend[0].seq <= seq:
+            self._to_resend.popleft()
 
     def rewind(self) -> None:
-        """Everything not acknowledged has to leave again, on a new transport."""
-        self._again = self._kept.copy()
+        """Mark all unacknowledged frames for sending again, on a new transport."""
+        # A copy of references: the frames stay in `_kept` until they are acknowledged.
+        self._to_resend = self._kept.copy()
 
-    def next_again(self) -> SentFrame | None:
-        """Return the next frame that has to leave again; None once there is none."""
-        return self._again.popleft() if self._again else None
+    def next_resend(self) -> SentFrame | None:
+        """Return the next frame to send again, or None."""
+        return self._to_resend.popleft() if self._to_resend else None
 
 
 class Receipts:
-    """What was received in order, and when to acknowledge it.
+    """Received sequence numbers, and the time to acknowledge them.
 
     Args:
         settings: `ack_bytes`, `ack_frames` and `ack_delay`.
@@ -88,11 +92,11 @@ class Receipts:
 
     def __init__(self, settings: Settings) -> None:
         self.received = 0
-        """Sequence number of the last frame; every one before it has come too."""
+        """Sequence number of the last frame; all frames before it were received too."""
         self.due = False
-        """An ACK should leave now; otherwise it may ride along with other frames."""
+        """True if an ACK should be sent now; otherwise it may be sent together with other frames."""
         self.deadline: float | None = None
-        """When an ACK becomes due."""
+        """Time at which an ACK becomes due."""
         self._settings = settings
         self._bytes = 0
         self._acked = 0
@@ -102,42 +106,49 @@ class Receipts:
 
     @property
     def pending(self) -> bool:
-        """Whether an ACK has something to say."""
+        """True if an ACK would be useful."""
         return self.due or self.received > self._acked
 
     def is_next(self, seq: int) -> bool:
-        """Whether `seq` is the next frame; False for one that came before, on an earlier transport.
+        """Return True if `seq` is the next frame, False if it is a duplicate.
 
         Raises:
-            ProtocolBreach: frames are missing in between.
+            ProtocolBreach: Frames in between are missing.
         """
+        # Transports are reliable and ordered, so that a gap is an error of the peer and not a loss.
         if seq > self.received + 1:
             raise ProtocolBreach(Breach.SEQUENCE, f"{seq} after {self.received}")
         return seq > self.received
 
-    def accept(self, size: int, now: float, *, in_company: bool = False) -> None:
-        """The next frame, of `size` bytes, is ours now; `in_company` if the peer sends less ahead for that reason."""
+    def accept(self, size: int, now: float, *, shared: bool = False) -> None:
+        """Record the next frame.
+
+        Args:
+            size: Size of the frame in bytes.
+            now: Monotonic seconds.
+            shared: True if several streams are open, which lowers the peer's limit of unacknowledged data.
+        """
         self.received += 1
         self._bytes += size
         settings = self._settings
-        ack_bytes = min(settings.ack_bytes, settings.in_company // 2) if in_company else settings.ack_bytes
+        ack_bytes = min(settings.ack_bytes, settings.shared_in_flight // 2) if shared else settings.ack_bytes
         if self._bytes >= ack_bytes or self.received - self._acked >= settings.ack_frames:
-            self.hurry()
+            self.make_due()
         elif self.deadline is None and not self.due:
             self.deadline = now + settings.ack_delay
 
-    def hurry(self) -> None:
-        """Make an ACK due at once."""
+    def make_due(self) -> None:
+        """Make an ACK due now."""
         self.due = True
         self.deadline = None
 
     def tick(self, now: float) -> None:
-        """Make an ACK due if its time has come."""
+        """Make an ACK due if its deadline has passed."""
         if self.deadline is not None and now >= self.deadline:
-            self.hurry()
+            self.make_due()
 
     def take(self) -> int:
-        """Return the number for an ACK that leaves now."""
+        """Return the sequence number for an ACK that is sent now."""
         self._acked = self.received
         self._bytes = 0
         self.due = False

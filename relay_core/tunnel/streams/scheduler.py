@@ -1,14 +1,16 @@
-"""Which sequenced frame leaves next.
+"""Scheduler of sequenced frames.
 
-  1. frames that an earlier transport may have lost, in their order (nothing newer may overtake them);
-  2. control: OPEN, OPEN_OK, RST as they were asked for, then credit;
-  3. DATA and FIN, stream by stream in a circle: `turn` bytes of one stream while another waits, a full frame
-     while it is alone;
-  4. GOAWAY, once nothing else is left.
+Frames are sent in this order:
 
-Nothing is numbered or framed before a transport asks for it, so what waits can still be merged (credit) or dropped (a
-reset stream's data). Data stops at `replay_bytes` of unacknowledged frames; control may use `control_reserve` more.
-Neither can stop for good: acknowledgements are unsequenced and wait for nothing.
+  1. frames that an earlier transport may have lost, in order of their numbers;
+  2. control frames: OPEN, OPEN_OK and RST in the order in which they were queued, then credit;
+  3. DATA and FIN in round-robin order of the streams: `quantum` bytes of one stream while another one waits, a full
+     frame if it is the only one;
+  4. GOAWAY, when all other queues are empty.
+
+A frame is created and numbered only when a transport can send it. Until then credit of one stream is merged, and the
+data of a reset stream is dropped. DATA stops at `replay_bytes` of unacknowledged frames; control frames may use
+`control_reserve` more. Both continue as soon as the peer acknowledges frames, and ACKs are subject to no limit.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections import deque
 
 from relay_core.tunnel import frames
 from relay_core.tunnel.frames import HEADER_SIZE, Buffer
-from relay_core.tunnel.limits import COMPANY_RATE, MAX_PENDING_CONTROL, Settings
+from relay_core.tunnel.limits import MAX_PENDING_CONTROL, SHARED_RATE, Settings
 from relay_core.tunnel.payloads import encode_u32
 from relay_core.tunnel.streams.replay import ReplayBuffer, SentFrame
 from relay_core.tunnel.streams.stream import Stream
@@ -26,82 +28,87 @@ __all__ = ["Scheduler"]
 
 
 class Scheduler:
-    """The sending half of a session.
+    """Send queues of a session.
 
     Args:
-        settings: Buffer sizes and turn.
-        max_payload: The largest DATA payload the peer takes.
+        settings: Buffer sizes and quantum.
+        max_payload: Maximum DATA payload that the peer accepts.
     """
 
     def __init__(self, settings: Settings, max_payload: int) -> None:
         self.replay = ReplayBuffer()
         self._max_payload = min(max_payload, settings.limits.max_payload)
-        self._turn = min(settings.turn, self._max_payload)
+        self._quantum = min(settings.quantum, self._max_payload)
         self._replay_limit = settings.replay_bytes
         self._data_limit = settings.replay_bytes
-        self._in_company = max(settings.in_company, 2 * self._max_payload)
+        # At least two frames, so that one can be sent while the other one waits for its ACK.
+        self._shared_in_flight = max(settings.shared_in_flight, 2 * self._max_payload)
         self._control_limit = settings.replay_bytes + settings.control_reserve
         self._control: deque[tuple[int, int, bytes]] = deque()
         self._credit: dict[int, int] = {}
         self._ready: deque[Stream] = deque()
         self._framed: list[Stream] = []
-        self._goodbye: bytes | None = None
-        self._goodbye_seq: int | None = None
+        self._goaway: bytes | None = None
+        self._goaway_seq: int | None = None
 
     def __repr__(self) -> str:
         return f"<Scheduler control={len(self._control)} credit={len(self._credit)} ready={len(self._ready)}>"
 
     @property
-    def crowded(self) -> bool:
-        """Whether so many control frames wait for acknowledgements that nobody should cause any more."""
+    def control_full(self) -> bool:
+        """True if too many control frames are queued, because the peer does not acknowledge any."""
         return len(self._control) >= MAX_PENDING_CONTROL
 
     @property
-    def goodbye_acked(self) -> bool:
-        """Whether the peer has our GOAWAY."""
-        return self._goodbye_seq is not None and self.replay.acked >= self._goodbye_seq
+    def goaway_acked(self) -> bool:
+        """True if the peer has acknowledged GOAWAY."""
+        return self._goaway_seq is not None and self.replay.acked >= self._goaway_seq
 
     def add_control(self, kind: int, stream_id: int, payload: bytes = b"") -> None:
         """Queue a control frame."""
         self._control.append((kind, stream_id, payload))
 
     def add_credit(self, stream_id: int, amount: int) -> None:
-        """Give credit back with the next WINDOW of this stream."""
+        """Queue credit for the peer; it is merged with other credit for the same stream."""
         self._credit[stream_id] = self._credit.get(stream_id, 0) + amount
 
     def schedule(self, stream: Stream) -> None:
-        """Put a stream with something to send into the circle."""
-        if not stream.scheduled and stream.wants_turn:
+        """Add a stream with data or FIN to send to the round-robin queue."""
+        if not stream.scheduled and stream.ready_to_send:
             stream.scheduled = True
             self._ready.append(stream)
 
     def drop(self, stream: Stream) -> None:
-        """Forget what a gone stream wanted to send; what has been framed stays framed."""
+        """Discard the queued data and credit of a closed stream."""
+        # Frames that have a number are kept: the peer would see a gap in the sequence.
         self._credit.pop(stream.id, None)
         stream.queue.clear()
         if stream.scheduled:
             stream.scheduled = False
             self._ready.remove(stream)
 
-    def say_goodbye(self, payload: bytes) -> None:
-        """Send GOAWAY after everything else."""
-        self._goodbye = payload
+    def queue_goaway(self, payload: bytes) -> None:
+        """Queue GOAWAY, which is sent after all other frames."""
+        self._goaway = payload
 
-    def share(self, streams: int, round_trip: float) -> None:
-        """Adapt to how many streams there are, and to how long their bytes are under way, in seconds.
+    def adapt(self, streams: int, round_trip: float) -> None:
+        """Adapt the limit of unacknowledged data.
 
-        One stream alone may fill every buffer between here and its consumer. With others about, what is under way makes
-        them wait, so it is kept to what the path itself holds.
+        Args:
+            streams: Number of open streams.
+            round_trip: Round trip of the path in seconds.
         """
-        shared = self._in_company + int(round_trip * COMPANY_RATE)
+        # A single stream may fill all buffers of the path. With several streams, data in these buffers delays the other
+        # streams, so the limit is about the bandwidth-delay product.
+        shared = self._shared_in_flight + int(round_trip * SHARED_RATE)
         self._data_limit = min(shared, self._replay_limit) if streams > 1 else self._replay_limit
 
     def pull(self, limit: int) -> list[Buffer]:
-        """Return buffers to send, in order, until they hold `limit` bytes or nothing may leave; frames stay whole."""
+        """Return buffers to send, in order: complete frames until they have `limit` bytes or none may be sent."""
         out: list[Buffer] = []
         size = 0
         while size < limit:
-            frame = self.replay.next_again() or self._next_control() or self._next_data() or self._next_goodbye()
+            frame = self.replay.next_resend() or self._next_control() or self._next_data() or self._next_goaway()
             if frame is None:
                 break
             out.append(frame.header)
@@ -111,7 +118,7 @@ class Scheduler:
         return out
 
     def take_framed(self) -> list[Stream]:
-        """Return the streams that had a turn since the last call, each once however many turns it had."""
+        """Return the streams of which DATA or FIN was sent since the last call, each once."""
         framed = list(dict.fromkeys(self._framed))
         self._framed.clear()
         return framed
@@ -132,24 +139,24 @@ class Scheduler:
         ready = self._ready
         if not ready:
             return None
-        size = self._turn if len(ready) > 1 else self._max_payload
+        size = self._quantum if len(ready) > 1 else self._max_payload
         if self.replay.size + HEADER_SIZE + size > self._data_limit:
             return None
         stream = ready.popleft()
         self._framed.append(stream)
-        if stream.queue.size:
+        if stream.queue.size:  # first the data: FIN is sent when the queue is empty
             frame = self.replay.add(frames.DATA, stream.id, stream.queue.take(size))
         else:
             frame = self.replay.add(frames.FIN, stream.id, b"")
             stream.eof_sent = True
-        stream.scheduled = stream.wants_turn
+        stream.scheduled = stream.ready_to_send
         if stream.scheduled:
             ready.append(stream)
         return frame
 
-    def _next_goodbye(self) -> SentFrame | None:
-        if self._goodbye is None or self._control or self._credit or self._ready:
+    def _next_goaway(self) -> SentFrame | None:
+        if self._goaway is None or self._control or self._credit or self._ready:
             return None
-        frame = self.replay.add(frames.GOAWAY, 0, self._goodbye)
-        self._goodbye, self._goodbye_seq = None, frame.seq
+        frame = self.replay.add(frames.GOAWAY, 0, self._goaway)
+        self._goaway, self._goaway_seq = None, frame.seq
         return frame

@@ -1,12 +1,13 @@
-"""One stream: two directions that open together and end apart.
+"""State of one stream: its send queue, and the credit of both directions.
 
     sending:    OPEN --send_eof()--> ENDING --FIN framed--> ENDED        receiving:  OPEN --FIN--> ENDED
                                      (queue drains)
 
-A stream is finished when both directions have ended, and gone at once after a RST of either side. Credit is counted
-on both sides: `credit` is what the peer lets us take from our writers, `allowance` what we let it send. It goes back to
-the peer when the consumer has passed the bytes on (`consumed`), half a window at a time: earlier makes buffers
-unbounded, later makes streams stall (rust-yamux's lessons). A window that the path is too long for is widened.
+The directions end independently. A stream is finished when both have ended, and closed at once by a RST of either side.
+Both sides count credit: `credit` is the number of bytes that the peer allows us to send, `allowance` the number that we
+allow it to send. Credit is returned to the peer when the consumer has written the bytes out (`consumed`), half a window
+at a time. Returning it earlier makes buffers unbounded; returning it later stalls the stream (both happened in
+rust-yamux). The window grows if it is too small for the path's bandwidth-delay product.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from relay_core.tunnel.limits import KIB
 __all__ = ["SendQueue", "Stream"]
 
 SMALL = KIB
-"""Below this, an append to the last piece costs less memory and time than a piece of its own."""
+"""Data below this size is appended to the last piece, which takes less memory and time than a separate piece."""
 PIECE = 16 * KIB
-"""Where small appends start a new piece."""
+"""Size of a piece at which small data starts a new one."""
 
 
 class SendQueue:
-    """Bytes that a writer handed over and that no frame carries yet; large pieces are never copied."""
+    """Bytes of a stream that wait to be sent; large pieces are not copied."""
 
     __slots__ = ("_pieces", "size")
 
@@ -46,7 +47,7 @@ class SendQueue:
             self._pieces.append(bytearray(data))
 
     def take(self, limit: int) -> Buffer:
-        """Remove and return at most `limit` bytes from the front."""
+        """Remove and return up to `limit` bytes from the front."""
         pieces = self._pieces
         first = pieces.popleft()
         if len(first) > limit:
@@ -59,12 +60,12 @@ class SendQueue:
         return first
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Remove all bytes."""
         self.size = 0
         self._pieces.clear()
 
     def _gather(self, first: Buffer, limit: int) -> bytes:
-        """Join pieces that fit one frame together: a copy is cheaper than a frame."""
+        """Join pieces that fit into one frame; copying them costs less than additional frames."""
         parts, size = [first], len(first)
         while self._pieces and size + len(self._pieces[0]) <= limit:
             parts.append(self._pieces.popleft())
@@ -73,14 +74,14 @@ class SendQueue:
 
 
 class Stream:
-    """State of one stream; the session and the scheduler decide what it means.
+    """State of one stream, used by `Streams` and the scheduler.
 
     Args:
-        stream_id: Its number.
-        incoming: Whether the peer opened it.
-        window: Bytes the peer may send ahead of the consumer.
-        credit: Bytes the peer lets us send ahead of its consumer.
-        queue_limit: Bytes that may wait to be framed.
+        stream_id: The stream's number.
+        incoming: True if the peer opened it.
+        window: Initial window: bytes that the peer may send before they are consumed.
+        credit: Bytes that the peer allows us to send before it returns credit.
+        queue_limit: Maximum size of the send queue in bytes.
     """
 
     __slots__ = (
@@ -100,7 +101,7 @@ class Stream:
         "scheduled",
         "unread",
         "unreturned",
-        "widened",
+        "window_growth",
     )
 
     def __init__(self, stream_id: int, *, incoming: bool, window: int, credit: int, queue_limit: int) -> None:
@@ -110,21 +111,21 @@ class Stream:
         self.credit = credit
         self.queue = SendQueue()
         self.blocked = False
-        """A writer waits for `StreamWritable`."""
+        """True if a writer waits for `StreamWritable`."""
         self.scheduled = False
-        """The scheduler holds it."""
+        """True if the stream is in the scheduler's queue."""
         self.eof_queued = False
         self.eof_sent = False
         self.allowance = window
         self.unread = 0
         """Bytes received and not yet consumed."""
         self.unreturned = 0
-        """Bytes consumed whose credit the peer does not have back."""
+        """Bytes consumed for which credit has not been returned to the peer."""
         self.eof_received = False
         self.returned_at: float | None = None
-        """When credit went back last."""
-        self.widened = 0
-        """Bytes by which the window is wider than at first."""
+        """Time at which credit was last returned."""
+        self.window_growth = 0
+        """Bytes by which the window has grown."""
         self._window = window
         self._queue_limit = queue_limit
 
@@ -138,21 +139,22 @@ class Stream:
 
     @property
     def writable(self) -> int:
-        """Bytes that `write` takes now."""
+        """Number of bytes that `write` accepts now."""
         return min(self.credit, self._queue_limit - self.queue.size)
 
     @property
-    def wants_turn(self) -> bool:
-        """Whether a DATA or FIN frame is waiting; queued bytes always have credit."""
+    def ready_to_send(self) -> bool:
+        """True if a DATA or FIN frame can be sent."""
+        # write() took the credit for queued bytes, so that it need not be checked again.
         return self.queue.size > 0 or (self.eof_queued and not self.eof_sent)
 
     @property
     def finished(self) -> bool:
-        """Whether both directions have ended."""
+        """True if both directions have ended."""
         return self.eof_sent and self.eof_received
 
     def write(self, data: Buffer) -> int:
-        """Queue as much of `data` as credit and queue allow, and return how much that was."""
+        """Queue as much of `data` as credit and queue allow, and return the number of bytes."""
         taken = min(len(data), self.writable)
         if taken < len(data):
             self.blocked = True
@@ -163,19 +165,20 @@ class Stream:
         return taken
 
     def end(self) -> None:
-        """Nothing more is written; a FIN follows what is queued."""
+        """End the sending direction: FIN follows the queued data."""
         self.eof_queued = True
         self.blocked = False
 
     def unblocked(self) -> bool:
-        """Whether a waiting writer can continue; True once for each wait."""
+        """Return True, once, if a blocked writer can continue."""
+        # Only when half of the queue is free: otherwise a writer would wake up for each frame.
         if not self.blocked or self.credit <= 0 or self.queue.size > self._queue_limit // 2:
             return False
         self.blocked = False
         return True
 
     def receive(self, size: int) -> bool:
-        """Account for received bytes; False if the peer had no credit for them."""
+        """Account for received bytes; return False if the peer had no credit for them."""
         if size > self.allowance:
             return False
         self.allowance -= size
@@ -183,21 +186,27 @@ class Stream:
         return True
 
     def consumed(self, size: int) -> int:
-        """Account for consumed bytes, and return the credit to give back now, which is mostly none."""
+        """Account for consumed bytes, and return the credit to send to the peer now (often 0)."""
         if not 0 <= size <= self.unread:
             raise ValueError(f"{size} bytes consumed, {self.unread} unread")
         self.unread -= size
         self.unreturned += size
+        # After the peer's FIN it needs no credit. Before, half a window at a time keeps WINDOW frames rare.
         if self.eof_received or self.unreturned * 2 < self._window:
             return 0
         credit, self.unreturned = self.unreturned, 0
         self.allowance += credit
         return credit
 
-    def widen(self, most: int, left: int) -> int:
-        """Let the peer send twice as much ahead, at most `most` bytes and `left` more; returns the credit for that."""
+    def grow_window(self, most: int, left: int) -> int:
+        """Double the window, and return the additional credit for the peer.
+
+        Args:
+            most: Maximum size of the window.
+            left: Maximum growth.
+        """
         extra = max(0, min(self._window, most - self._window, left))
         self._window += extra
         self.allowance += extra
-        self.widened += extra
+        self.window_growth += extra
         return extra

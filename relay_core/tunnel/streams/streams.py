@@ -1,8 +1,8 @@
-"""The streams of a session: what the owner does with them, and what the peer's frames do to them.
+"""The streams of a session: operations of its owner, and handlers of the peer's frames.
 
-Where a frame breaks the rules of one stream (credit overrun, data after the end), that stream is reset and counted, and
-its neighbours notice nothing; a frame that makes no sense for any stream is a breach and costs the transport. Frames
-for a stream that is gone are late and ignored, whatever they are.
+A frame that violates the rules of one stream (more data than credit, data after FIN) resets that stream only. A frame
+that is invalid for every stream is a `ProtocolBreach` and ends the transport. Frames for a closed stream are ignored,
+because the peer may have sent them before it noticed that the stream was closed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from relay_core.tunnel.events import (
     StreamWritable,
 )
 from relay_core.tunnel.frames import Frame
-from relay_core.tunnel.limits import MAX_U31, MAX_WIDENING
+from relay_core.tunnel.limits import MAX_U31, MAX_WINDOW_GROWTH
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach, ResetCode, StreamLimitReached
 from relay_core.tunnel.payloads import JsonObject, Target
 from relay_core.tunnel.streams.scheduler import Scheduler
@@ -32,15 +32,15 @@ __all__ = ["Streams"]
 
 
 class Streams:
-    """All streams of one side of a session, at `Session.streams`.
+    """All streams of one side of a session; available as `Session.streams`.
 
     Args:
-        table: Which streams exist.
-        scheduler: Sends what they have to say.
-        max_window: Where a window stops growing.
-        round_trip: Returns that of the path, in seconds; 0 while it is not known.
-        emit: Takes events.
-        counters: Counts what is refused to the peer.
+        table: The live streams.
+        scheduler: Sends their frames.
+        max_window: Maximum size of a window.
+        round_trip: Returns the round trip of the path in seconds; 0 if unknown.
+        emit: Called with each event.
+        counters: Counts protocol violations and refused streams by kind.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Streams:
         counters: Counter[Breach | ResetCode],
     ) -> None:
         self.closed = False
-        """No further stream may be opened, by either side."""
+        """True if neither side may open further streams."""
         self.handlers: dict[int, Callable[[Frame, float], None]] = {
             frames.DATA: self._on_data,
             frames.WINDOW: self._on_window,
@@ -67,7 +67,7 @@ class Streams:
         self._scheduler = scheduler
         self._max_window = max_window
         self._round_trip = round_trip
-        self._widened = 0
+        self._window_growth = 0
         self._emit = emit
         self._counters = counters
 
@@ -77,51 +77,51 @@ class Streams:
     def __repr__(self) -> str:
         return f"<Streams {len(self._table)} live{' closed' if self.closed else ''}>"
 
-    # --- what the owner does ----------------------------------------------------------------------------------
+    # --- operations of the owner ----------------------------------------------------------------------------------
 
     def open(self, target: Target, metadata: JsonObject | None = None) -> int:
-        """Open a stream and return its number; bytes may be sent before the peer has accepted it.
+        """Open a stream and return its number; data may be sent before the peer has accepted it.
 
         Args:
             target: Logical port or name.
-            metadata: Who opens it and why, at most 4 KiB of JSON.
+            metadata: Information for the peer, at most 4 KiB of JSON.
 
         Raises:
-            StreamLimitReached: too many are open.
-            ConnectionLost: the session is over or closing.
-            ValueError: target or metadata cannot be sent.
+            StreamLimitReached: Too many streams are open.
+            ConnectionLost: The session is over or closing.
+            ValueError: Target or metadata is invalid or too long.
         """
         payload = payloads.encode_open(target, metadata or {})
         if self.closed:
             raise ConnectionLost("the session is over")
-        if self._scheduler.crowded:
-            raise StreamLimitReached("the other side acknowledges nothing")
+        if self._scheduler.control_full:
+            raise StreamLimitReached("the peer has stopped acknowledging frames")
         stream = self._table.open()
         self._scheduler.add_control(frames.OPEN, stream.id, payload)
         return stream.id
 
     def accept(self, stream_id: int) -> None:
-        """Accept a stream that the peer opened; no effect on one that is gone."""
+        """Accept a stream that the peer opened; has no effect if it is closed."""
         stream = self._table.find(stream_id)
         if stream is not None and stream.incoming and not stream.accepted:
             stream.accepted = True
             self._scheduler.add_control(frames.OPEN_OK, stream_id)
 
     def refuse(self, stream_id: int, code: ResetCode, text: str = "") -> None:
-        """Refuse a stream that the peer opened, and count it; no effect on one that is gone."""
+        """Refuse a stream that the peer opened, and count the refusal; has no effect if it is closed."""
         if self._table.find(stream_id) is not None:
             self._counters[code] += 1
             self.reset(stream_id, code, text)
 
     def send(self, stream_id: int, data: bytes | memoryview) -> int:
-        """Hand over bytes and return how many were taken; for the rest, wait for `StreamWritable`.
+        """Queue data and return the number of bytes accepted; for the rest, wait for `StreamWritable`.
 
         Args:
             stream_id: The stream.
-            data: Kept without a copy, so it must not change.
+            data: Not copied; must not be modified later.
 
         Raises:
-            ConnectionLost: the stream is gone, or its sending direction has ended.
+            ConnectionLost: The stream is closed, or its sending direction has ended.
         """
         stream = self._sendable(stream_id)
         taken = stream.write(data)
@@ -129,65 +129,62 @@ class Streams:
         return taken
 
     def send_eof(self, stream_id: int) -> None:
-        """End the sending direction once what was handed over has left.
+        """End the sending direction when the queued data has been sent.
 
         Raises:
-            ConnectionLost: the stream is gone, or its sending direction has ended.
+            ConnectionLost: The stream is closed, or its sending direction has ended.
         """
         stream = self._sendable(stream_id)
         stream.end()
         self._scheduler.schedule(stream)
 
     def reset(self, stream_id: int, code: ResetCode, text: str = "") -> None:
-        """End both directions at once and drop what waits; no effect on a stream that is gone."""
+        """Close both directions at once and drop queued data; has no effect if the stream is closed."""
         stream = self._table.find(stream_id)
         if stream is not None:
             self._forget(stream)
             self._scheduler.add_control(frames.RST, stream_id, payloads.encode_code(code, text))
 
     def consumed(self, stream_id: int, size: int, now: float) -> bool:
-        """Give back the credit of `size` received bytes that the consumer has passed on; none if the stream is gone.
-
-        A consumer that passes on half a window within one round trip is faster than the credit for more: then the
-        window is widened.
+        """Record that `size` received bytes were written out, and return their credit to the peer.
 
         Returns:
-            Whether a frame for the peer is due now.
+            True if a WINDOW frame should be sent now; always False for a closed stream.
 
         Raises:
-            ValueError: more than was received.
+            ValueError: `size` is more than was received.
         """
         stream = self._table.find(stream_id)
         credit = 0 if stream is None else stream.consumed(size)
         if stream is None or not credit:
             return False
-        self._scheduler.add_credit(stream_id, credit + self._widen(stream, now))
+        self._scheduler.add_credit(stream_id, credit + self._grow_window(stream, now))
         return True
 
-    # --- what the session does --------------------------------------------------------------------------------
+    # --- operations of the session --------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Forget every stream: the session is over."""
+        """Close all streams, because the session is over."""
         self.closed = True
-        self._widened = 0
+        self._window_growth = 0
         for stream in self._table.clear():
             self._scheduler.drop(stream)
 
     def progressed(self, stream: Stream) -> None:
-        """A stream had a turn, got credit or ended: perhaps it is finished, perhaps its writer can continue."""
+        """Remove a stream if it is finished, or wake up its writer; called after data was sent or credit received."""
         if stream.finished:
             self._forget(stream)
         elif stream.unblocked():
             self._emit(StreamWritable(stream.id))
 
-    # --- what the peer does -----------------------------------------------------------------------------------
+    # --- frames of the peer -----------------------------------------------------------------------------------
 
     def _on_data(self, frame: Frame, _now: float) -> None:
         stream = self._table.get(frame.stream)
         if stream is None or not frame.payload:
             return
         if stream.eof_received:
-            self._fault(stream, ResetCode.PROTOCOL, "data after the end")
+            self._fault(stream, ResetCode.PROTOCOL, "data after FIN")
         elif not stream.receive(len(frame.payload)):
             self._fault(stream, ResetCode.FLOW_CONTROL, "more data than credit")
         else:
@@ -200,13 +197,14 @@ class Streams:
             return
         stream.credit += amount
         if stream.credit > MAX_U31:
-            self._fault(stream, ResetCode.FLOW_CONTROL, "more credit than can be counted")
+            self._fault(stream, ResetCode.FLOW_CONTROL, "credit above the limit")
         else:
             self.progressed(stream)
 
     def _on_open(self, frame: Frame, now: float) -> None:
         target, metadata = payloads.decode_open(frame.payload)
-        if self._scheduler.crowded:
+        # Every OPEN causes a response. A peer that sends OPENs and no ACKs could fill the memory with them.
+        if self._scheduler.control_full:
             raise ProtocolBreach(Breach.FLOOD)
         stream = self._table.admit(frame.stream, now)
         if stream is None:
@@ -223,7 +221,7 @@ class Streams:
         if stream is None:
             return
         if stream.incoming or stream.accepted:
-            self._fault(stream, ResetCode.PROTOCOL, "accepted what was not asked")
+            self._fault(stream, ResetCode.PROTOCOL, "accepted a stream that was not opened")
         else:
             stream.accepted = True
 
@@ -232,7 +230,7 @@ class Streams:
         if stream is None:
             return
         if stream.eof_received:
-            self._fault(stream, ResetCode.PROTOCOL, "ended twice")
+            self._fault(stream, ResetCode.PROTOCOL, "second FIN")
         else:
             stream.eof_received = True
             self._emit(EofReceived(stream.id))
@@ -246,21 +244,22 @@ class Streams:
             self._emit(StreamReset(stream.id, code, text))
 
     def _fault(self, stream: Stream, code: ResetCode, text: str) -> None:
-        """The peer broke the rules of one stream: it loses that stream and nothing else."""
+        """Reset a stream whose rules the peer has violated; all other streams continue."""
         self._counters[code] += 1
         self.reset(stream.id, code, text)
         self._emit(StreamReset(stream.id, code, text))
 
-    def _widen(self, stream: Stream, now: float) -> int:
+    def _grow_window(self, stream: Stream, now: float) -> int:
+        # Half a window consumed in less than a round trip: the peer runs out of credit before this credit arrives.
         last, stream.returned_at = stream.returned_at, now
         if last is None or now - last >= self._round_trip():
             return 0
-        extra = stream.widen(self._max_window, MAX_WIDENING - self._widened)
-        self._widened += extra
+        extra = stream.grow_window(self._max_window, MAX_WINDOW_GROWTH - self._window_growth)
+        self._window_growth += extra
         return extra
 
     def _forget(self, stream: Stream) -> None:
-        self._widened -= stream.widened
+        self._window_growth -= stream.window_growth
         self._scheduler.drop(stream)
         self._table.remove(stream)
 

@@ -1,4 +1,4 @@
-"""Which streams exist: their numbers, how many there may be, and how fast they may be opened."""
+"""The live streams of a session, their numbers, and the limits of opening them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["StreamTable"]
 class StreamTable:
     """The live streams of one session.
 
-    A number is used once: the client counts 1, 3, 5, the agent 2, 4, 6. So a frame for a number that has been used
-    and is not live any more is late, and a frame for any other number is a breach.
+    The client uses the numbers 1, 3, 5, ..., the agent 2, 4, 6, ..., each of them once. A frame with the number of a
+    closed stream is late and ignored; a frame with a number that was never used is a protocol violation.
 
     Args:
-        role: Which end this is.
-        settings: What this side announced, and the size of each stream's queue.
-        peer: What the peer announced.
+        role: This side's role.
+        settings: This side's limits, and the size of each send queue.
+        peer: The peer's limits.
         now: Monotonic seconds.
     """
 
@@ -28,7 +28,7 @@ class StreamTable:
         self._queue_limit = settings.send_queue
         self._live: dict[int, Stream] = {}
         self._next_id = 1 if role is Role.CLIENT else 2
-        self._last_peer_id = self._next_id % 2 - 1  # one step of two before the peer's first number
+        self._last_peer_id = self._next_id % 2 - 1  # two below the peer's first number
         self._incoming = 0
         self._tokens = float(self._local.max_streams)
         self._refilled_at = now
@@ -40,10 +40,10 @@ class StreamTable:
         return f"<StreamTable {len(self._live)} live, {self._incoming} of them incoming>"
 
     def get(self, stream_id: int) -> Stream | None:
-        """Return a live stream, or None for one that is gone.
+        """Return a live stream, or None if it is closed.
 
         Raises:
-            ProtocolBreach: it never existed.
+            ProtocolBreach: The stream never existed.
         """
         stream = self._live.get(stream_id)
         if stream is None:
@@ -53,30 +53,31 @@ class StreamTable:
         return stream
 
     def find(self, stream_id: int) -> Stream | None:
-        """Return a live stream, or None; for the owner, who may be late too."""
+        """Return a live stream, or None; for calls of the owner, which may come after the stream was closed."""
         return self._live.get(stream_id)
 
     def open(self) -> Stream:
-        """Begin a stream of ours.
+        """Add a stream that this side opens.
 
         Raises:
-            StreamLimitReached: as many are open as the peer takes, or the numbers are used up.
+            StreamLimitReached: The peer's limit of open streams is reached, or all numbers are used.
         """
         if len(self._live) - self._incoming >= self._peer.max_streams or self._next_id > MAX_STREAM_ID:
-            raise StreamLimitReached(f"the other side takes {self._peer.max_streams} connections at a time")
+            raise StreamLimitReached(f"the peer accepts {self._peer.max_streams} connections at a time")
         stream = self._add(self._next_id, incoming=False)
         self._next_id += 2
         return stream
 
     def admit(self, stream_id: int, now: float) -> Stream | None:
-        """Begin a stream of the peer; None if it opens more or faster than it may.
+        """Add a stream that the peer opens; return None if it opens too many or too fast.
 
         Raises:
-            ProtocolBreach: the number is not the peer's to use, or was used before.
+            ProtocolBreach: The number belongs to this side or was used before.
         """
         if stream_id % 2 == self._next_id % 2 or stream_id <= self._last_peer_id:
             raise ProtocolBreach(Breach.STREAM_ID, str(stream_id))
         self._last_peer_id = stream_id
+        # A token bucket (see OPEN_RATE) that holds at most one burst.
         refill = (now - self._refilled_at) * OPEN_RATE
         self._tokens = min(float(self._local.max_streams), self._tokens + refill)
         self._refilled_at = now
@@ -87,13 +88,13 @@ class StreamTable:
         return self._add(stream_id, incoming=True)
 
     def remove(self, stream: Stream) -> None:
-        """Forget a stream that is finished or reset."""
+        """Remove a stream that is finished or reset."""
         del self._live[stream.id]
         if stream.incoming:
             self._incoming -= 1
 
     def clear(self) -> list[Stream]:
-        """Forget all streams and return them."""
+        """Remove all streams and return them."""
         streams = list(self._live.values())
         self._live.clear()
         self._incoming = 0

@@ -110,7 +110,12 @@ async def test_what_init_writes_works_and_ends_in_order(served):
     assert 0 == served.finish()
     assert not served.ready_file.exists()
     log = "".join(served.lines)
-    for event in ("listener up on 'myhc'", "relaying ", "listener down on 'myhc'", "export RELAY_CA_FILE="):
+    for event in (
+        "listener connected on 'myhc'",
+        "relaying ",
+        "listener disconnected on 'myhc'",
+        "export RELAY_CA_FILE=",
+    ):
         assert event in log
     for file in served.home.glob("*.connection"):
         parsed = ConnectionString.parse(file.read_text())
@@ -122,7 +127,7 @@ async def test_what_init_writes_works_and_ends_in_order(served):
 async def test_a_second_signal_ends_at_once(served):
     """A stop that waits for a deaf listener is cut short by a second signal, with status 130."""
     async with await listen(served):
-        served.wait_for("listener up")
+        served.wait_for("listener connected")
         served.process.send_signal(signal.SIGINT)
         served.wait_for("stopping")
         served.process.send_signal(signal.SIGINT)
@@ -219,9 +224,9 @@ def test_init_needs_a_port_that_clients_can_dial(tmp_path, port):
 async def test_a_listener_s_end_is_an_event_line(served):
     """Coming and going of listeners is told, one line each."""
     control = await listen(served)
-    served.wait_for("listener up on 'myhc'")
+    served.wait_for("listener connected on 'myhc'")
     await control.close()
-    line = served.wait_for("listener down on 'myhc'")
+    line = served.wait_for("listener disconnected on 'myhc'")
     assert "Traceback" not in line
     os.kill(served.process.pid, signal.SIGTERM)
     await eventually(lambda: served.process.poll() is not None)

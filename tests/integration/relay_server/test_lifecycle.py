@@ -43,7 +43,7 @@ async def test_binding_beyond_loopback_is_warned_about(config, caplog):
     """A relay that others can reach says so."""
     with caplog.at_level(logging.WARNING):
         async with RelayServer(replace(config, bind="0.0.0.0")):
-            assert "everybody who reaches this machine" in caplog.text
+            assert "everyone who can reach this machine" in caplog.text
 
 
 async def test_a_relay_can_be_stopped_and_started_again_on_its_port(relay):
@@ -226,4 +226,4 @@ async def test_nothing_secret_is_logged(relay, caplog):
     signatures = [token.partition("sig=")[2].partition("&")[0] for token in tokens]
     for secret in (*KEYS.values(), *signatures, *secrets, "c00kie", "qu3ry", "r3ason", "SharedAccessSignature"):
         assert secret not in caplog.text
-    assert "listener up on 'hc'" in caplog.text
+    assert "listener connected on 'hc'" in caplog.text

@@ -29,7 +29,7 @@ def test_namespaces(text: str, expected: tuple[str, int]) -> None:
 )
 def test_texts_that_are_no_namespace(text: str) -> None:
     """Anything else is refused with an example."""
-    with pytest.raises(ConfigurationError, match=r"is no namespace.*contoso\.servicebus\.windows\.net"):
+    with pytest.raises(ConfigurationError, match=r"invalid namespace: .*contoso\.servicebus\.windows\.net"):
         parse_namespace(text)
 
 

@@ -97,7 +97,7 @@ def test_the_old_packages_variables() -> None:
 def test_an_old_file_without_a_string(directory: Path, text: str) -> None:
     """A .azrelay.json that holds no connection string is named."""
     private(directory / ".azrelay.json", text)
-    with pytest.raises(ConfigurationError, match=r"^\.azrelay\.json holds no AZRELAY_CONNECTION_STRING"):
+    with pytest.raises(ConfigurationError, match=r"^\.azrelay\.json does not contain AZRELAY_CONNECTION_STRING"):
         find_connection_string(environ={})
 
 

@@ -9,7 +9,7 @@ def liveness() -> Liveness:
     """A transport that was attached at 0, pinged at once, and heard at 0."""
     liveness = Liveness(Settings(ping_after=10, dead_after=25), 0.0)
     assert liveness.take_ping(0.0) == 1
-    liveness.heard(0.0)
+    liveness.data_received(0.0)
     return liveness
 
 
@@ -38,7 +38,7 @@ def test_silence_is_asked_about_once(liveness):
 def test_whatever_is_heard_counts(liveness):
     """Any byte starts the silence anew."""
     liveness.check(10.0)
-    liveness.heard(24.0)
+    liveness.data_received(24.0)
     assert liveness.deadline == 34.0
     assert liveness.check(30.0)
 
@@ -49,7 +49,7 @@ def test_a_probe_shortens_the_verdict(liveness):
     assert liveness.ping_due
     assert liveness.deadline == 5.0
     assert not liveness.check(5.0)
-    liveness.heard(4.0)
+    liveness.data_received(4.0)
     assert liveness.check(5.0)
     assert liveness.deadline == 14.0
 
@@ -68,4 +68,4 @@ def test_a_round_trip_is_measured_with_the_newest_ping(liveness):
     assert liveness.take_ping(5.0) == 2
     assert liveness.pong(1, 5.5) is None
     assert liveness.pong(2, 5.5) == 0.5
-    assert repr(liveness) == "<Liveness heard_at=0.000 probe_until=None>"
+    assert repr(liveness) == "<Liveness last_received=0.000 probe_until=None>"

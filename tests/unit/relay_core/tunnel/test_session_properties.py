@@ -32,7 +32,7 @@ LATENCY = 0.01
 """Seconds that each delivery takes: round trips are measured, and windows grow."""
 PAUSES = [0.01, 0.2, 3.0, 11.0, 26.0, 60.0]
 
-small = partial(Settings, control_reserve=8192, turn=50, grace=1e9)
+small = partial(Settings, control_reserve=8192, quantum=50, grace=1e9)
 small_settings = st.builds(
     small,
     st.builds(Limits, max_payload=st.sampled_from(PAYLOADS), window=st.sampled_from(WINDOWS), max_streams=st.just(4)),
@@ -208,12 +208,12 @@ class AnyNetwork(RuleBasedStateMachine):
             for stream in session.streams._table._live.values():
                 assert 0 <= stream.queue.size <= own.send_queue
                 assert stream.unread == side.unread[stream.id]
-                window = own.limits.window + stream.widened
+                window = own.limits.window + stream.window_growth
                 assert stream.allowance + stream.unread + stream.unreturned <= window
                 assert window <= max(own.limits.window, own.max_window)
-                assert stream.scheduled == stream.wants_turn == (stream in scheduler._ready)
+                assert stream.scheduled == stream.ready_to_send == (stream in scheduler._ready)
             live = session.streams._table._live.values()
-            assert session.streams._widened == sum(stream.widened for stream in live)
+            assert session.streams._window_growth == sum(stream.window_growth for stream in live)
 
     @invariant()
     def nobody_is_blamed(self) -> None:

@@ -128,7 +128,7 @@ def test_signatures_of_keys_still_count(verifier: JwtVerifier) -> None:
 def test_a_file_without_a_key(tmp_path: Path, content: bytes) -> None:
     """An unusable file stops the relay before it serves."""
     (tmp_path / "key.pem").write_bytes(content)
-    with pytest.raises(ConfigurationError, match=r"key\.pem holds no public key"):
+    with pytest.raises(ConfigurationError, match=r"key\.pem does not contain a public key"):
         JwtVerifier([JwtIssuer("i", tmp_path / "key.pem")])
     with pytest.raises(ConfigurationError, match=r"cannot read .*none\.pem: No such file"):
         JwtVerifier([JwtIssuer("i", tmp_path / "none.pem")])
@@ -138,7 +138,7 @@ def test_keys_of_other_kinds(tmp_path: Path) -> None:
     """Another algorithm's key, and one that is too short, are refused."""
     for key in (ec.generate_private_key(ec.SECP256R1()), rsa.generate_private_key(65537, 1024)):
         (tmp_path / "key.pem").write_bytes(_pem(key.public_key()))
-        with pytest.raises(ConfigurationError, match="is no RSA key of 2048 bits or more"):
+        with pytest.raises(ConfigurationError, match="is not an RSA key of at least 2048 bits"):
             JwtVerifier([JwtIssuer("i", tmp_path / "key.pem")])
 
 
@@ -188,9 +188,9 @@ def test_the_configuration_file(tmp_path: Path) -> None:
     [
         ('issuer="i"', "[[jwt_issuer]] number 1: 'public_key' is missing"),
         ('issuer=""\npublic_key="k"', "a JWT issuer has no name"),
-        ('issuer="i"\npublic_key="k"\naudience="x"', "[[jwt_issuer]] number 1: the field 'audience' is unknown"),
+        ('issuer="i"\npublic_key="k"\naudience="x"', "[[jwt_issuer]] number 1: unknown field 'audience'"),
         ('issuer="i"\npublic_key="k"\naudiences=[""]', "JWT issuer 'i' has no audiences"),
-        ('issuer="i"\npublic_key="k"\nroles={x=["Read"]}', "[roles]: 'x' names something unknown"),
+        ('issuer="i"\npublic_key="k"\nroles={x=["Read"]}', "[roles]: 'x' has unknown values"),
         ('issuer="i"\npublic_key="k"\nroles={x=[]}', "a role of JWT issuer 'i' has no rights"),
     ],
 )

@@ -42,9 +42,9 @@ def test_after_a_rewind_the_rest_leaves_again_in_order(acked, sent_again, late):
     replay.ack(acked)
     before = list(replay._kept)
     replay.rewind()
-    again = [replay.next_again() for _ in range(min(sent_again, 10 - acked))]
+    again = [replay.next_resend() for _ in range(min(sent_again, 10 - acked))]
     replay.ack(late)
-    while (frame := replay.next_again()) is not None:
+    while (frame := replay.next_resend()) is not None:
         again.append(frame)
     assert again == [f for f in before if f.seq <= acked + sent_again or f.seq > late]
     assert repr(filled(2)) == "<ReplayBuffer 0..2 43 bytes>"

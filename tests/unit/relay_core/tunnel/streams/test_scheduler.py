@@ -8,7 +8,9 @@ from relay_core.tunnel.limits import KIB, MAX_PENDING_CONTROL, MIB, Limits, Sett
 from relay_core.tunnel.streams.scheduler import Scheduler
 from relay_core.tunnel.streams.stream import Stream
 
-SETTINGS = Settings(limits=Limits(max_payload=100), replay_bytes=1000, control_reserve=8 * KIB, send_queue=MIB, turn=10)
+SETTINGS = Settings(
+    limits=Limits(max_payload=100), replay_bytes=1000, control_reserve=8 * KIB, send_queue=MIB, quantum=10
+)
 
 
 def pulled(scheduler: Scheduler, limit: int = MIB) -> list[Frame]:
@@ -36,7 +38,7 @@ def scheduler() -> Scheduler:
 
 def test_control_goes_before_data_and_goodbye_last(scheduler):
     """OPEN, OPEN_OK and RST in the order they were asked for, then credit, then streams, then GOAWAY."""
-    scheduler.say_goodbye(b"\0\0")
+    scheduler.queue_goaway(b"\0\0")
     writing(scheduler, 1, 5, end=True)
     scheduler.add_credit(4, 7)
     scheduler.add_control(frames.OPEN, 1, b"target")
@@ -122,7 +124,7 @@ def test_data_stops_at_the_replay_limit_and_control_does_not(scheduler):
     assert scheduler.replay.size == 960
     for _ in range(MAX_PENDING_CONTROL):
         scheduler.add_control(frames.RST, 2, b"\0\1")
-    assert scheduler.crowded
+    assert scheduler.control_full
     sent = pulled(scheduler)
     assert {frame.type for frame in sent} == {frames.RST}
     assert scheduler.replay.size <= SETTINGS.replay_bytes + SETTINGS.control_reserve
@@ -185,9 +187,9 @@ def test_a_stream_that_had_a_turn_is_reported_once(scheduler):
 
 def test_a_goodbye_is_done_when_it_is_acknowledged(scheduler):
     """Not when it is asked for, and not when it leaves."""
-    scheduler.say_goodbye(b"\0\0")
-    assert not scheduler.goodbye_acked
+    scheduler.queue_goaway(b"\0\0")
+    assert not scheduler.goaway_acked
     pulled(scheduler)
-    assert not scheduler.goodbye_acked
+    assert not scheduler.goaway_acked
     scheduler.replay.ack(1)
-    assert scheduler.goodbye_acked
+    assert scheduler.goaway_acked

@@ -110,15 +110,15 @@ def test_a_window_doubles_up_to_its_bounds():
     """The additional credit is all that changes; what is consumed goes back at half of the wider window."""
     stream = a_stream(window=100)
     stream.receive(100)
-    assert stream.widen(1000, 1000) == 100
-    assert (stream.allowance, stream.widened) == (100, 100)
+    assert stream.grow_window(1000, 1000) == 100
+    assert (stream.allowance, stream.window_growth) == (100, 100)
     assert stream.receive(100)
     assert stream.consumed(99) == 0
     assert stream.consumed(1) == 100
-    assert stream.widen(300, 1000) == 100
-    assert stream.widen(300, 1000) == 0
-    assert stream.widen(1000, 30) == 30
-    assert stream.widened == 230
+    assert stream.grow_window(300, 1000) == 100
+    assert stream.grow_window(300, 1000) == 0
+    assert stream.grow_window(1000, 30) == 30
+    assert stream.window_growth == 230
 
 
 def test_more_than_was_received_cannot_be_consumed():

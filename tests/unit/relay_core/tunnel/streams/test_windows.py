@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_core.tunnel.limits import MAX_WIDENING, MIB, Settings
+from relay_core.tunnel.limits import MAX_WINDOW_GROWTH, MIB, Settings
 from tests.support.tunnel_link import Link, connected
 
 WINDOW = Settings().limits.window
@@ -73,12 +73,12 @@ def test_all_streams_share_what_windows_may_grow_by():
     for stream in streams:
         move(link, stream, 16 * MIB, pause=ROUND_TRIP / 8)
     table = link.agent.session.streams
-    assert table._widened == MAX_WIDENING
+    assert table._window_growth == MAX_WINDOW_GROWTH
     link.client.session.streams.reset(streams[0], 0)
     link.settle()
-    assert table._widened == MAX_WIDENING - (MAX_WINDOW - WINDOW)
+    assert table._window_growth == MAX_WINDOW_GROWTH - (MAX_WINDOW - WINDOW)
     move(link, streams[-1], 16 * MIB, pause=ROUND_TRIP / 8)
-    assert table._widened == MAX_WIDENING
+    assert table._window_growth == MAX_WINDOW_GROWTH
 
 
 def test_a_small_window_can_be_fixed():
