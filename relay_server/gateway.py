@@ -112,6 +112,7 @@ class Gateway:
             await asyncio.sleep(self._delays.authorization)
         connection = self.registry.find(request.segments)
         grant = self._check(request.token, request, right, connection)
+        # Only after the token check, and not before: see the module's docstring.
         if connection is None:
             raise not_found()
         return connection, grant
@@ -161,6 +162,7 @@ class Gateway:
             limit = self._config.limits.accept_timeout
             await asyncio.wait({pending.outcome}, timeout=limit)
         finally:
+            # Also if the sender disconnected, which cancels this task: its address must not work any longer.
             self.rendezvous.forget(pending)
         if not pending.outcome.done():
             logger.info("no listener accepted %s on '%s' in time", pending.id, hybrid_connection.path)

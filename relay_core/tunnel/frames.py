@@ -152,6 +152,7 @@ class FrameDecoder:
 
     def _frame_length(self, data: Buffer, at: int) -> int:
         kind, _, _, _, length, _ = _HEADER.unpack_from(data, at)
+        # Unknown types count as control frames: a later version must keep to the limit to be skipped.
         if length > (self._max_payload if kind == DATA else MAX_CONTROL_PAYLOAD):
             raise ProtocolBreach(Breach.FRAME_TOO_LARGE, f"{length} bytes")
         return HEADER_SIZE + int(length)

@@ -147,6 +147,7 @@ class _Hello:
     def answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached:
         _expect(frame, frames.WELCOME)
         welcome = Welcome.decode(frame.payload)
+        # The agent has accepted our version; this checks that we support the one it has chosen.
         if welcome.greeting.common_version() is None:
             return NotAttached(Refusal.VERSION, f"the agent speaks version {welcome.greeting.version}")
         session = Session(
@@ -185,6 +186,7 @@ class _Resume:
         # Attempts can overlap, and only the newest one counts on the agent too.
         if session.over or self._resume.epoch < session.epoch:
             return NotAttached(Refusal.STALE_EPOCH, "the session is over, or a newer attempt has been made")
+        # Frames that were never sent cannot be resent: the two sides disagree for good, which ends the session.
         if not session.can_resume(resumed.received):
             return self.refused(Refusal.SEQ_GAP, "the agent has frames that were never sent")
         session.attach(resumed.epoch, resumed.received, now)

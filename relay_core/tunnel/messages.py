@@ -138,6 +138,7 @@ class Resume:
 
     def verify(self, secret: bytes) -> bool:
         """Return True if the sender knows `secret`."""
+        # compare_digest takes the same time wherever the proofs differ, so that they cannot be guessed byte by byte.
         return hmac.compare_digest(self.expected_proof(secret, Role.CLIENT, self.received), self.proof)
 
     def expected_proof(self, secret: bytes, role: Role, received: int) -> bytes:

@@ -84,6 +84,7 @@ class Session:
         self._status_due = False
         self._breaches = 0
         self._breached_at = 0
+        # Two tables, so that a sequenced frame without a number, or an ACK with one, is an unknown frame.
         self._sequenced = {**self.streams.handlers, frames.GOAWAY: self._on_goaway}
         self._unsequenced: dict[int, Callable[[Frame, float], None]] = {
             frames.ACK: self._on_ack,
@@ -152,6 +153,7 @@ class Session:
         self._pong = None
         self._status_due = self._status is not None
         self._receipts.make_due()
+        # RESUME and RESUMED acknowledge frames like an ACK; only the remaining ones are sent again.
         self._scheduler.replay.ack(peer_received)
         self._scheduler.replay.rewind()
         self._check_closed()
@@ -169,13 +171,14 @@ class Session:
 
     def receive_data(self, epoch: int, data: Buffer, now: float) -> None:
         """Process bytes received from a transport."""
+        # After the end of the session the transport may still deliver frames, which have no streams any more.
         if self.over or not self._is_attached(epoch):
             return
         self._liveness.data_received(now)
         try:
             for frame in self._decoder.feed(data):
                 self._receive(frame, now)
-                if self.over:
+                if self.over:  # the frame was GOAWAY, or the ACK of ours
                     return
         except ProtocolBreach as breach:
             self._breached(breach, now)
@@ -196,6 +199,7 @@ class Session:
         urgent: list[Buffer] = []
         bulk: list[Buffer] = []
         if not self.over:
+            # Before data: a PONG or PING behind bulk data would measure the queue and could miss its deadline.
             urgent = self._unsequenced_frames(now)
             self._scheduler.adapt(len(self.streams), self._liveness.round_trip)
             bulk = self._scheduler.pull(limit)
@@ -251,6 +255,7 @@ class Session:
     def close(self, text: str = "") -> None:
         """End the session gracefully: queued data is sent first, then GOAWAY, which the peer acknowledges."""
         if not self.over and not self._closing:
+            # The streams that are open may still send what they have queued; no new ones are opened.
             self._closing = self.streams.closed = True
             self._scheduler.queue_goaway(payloads.encode_code(0, text))
 
@@ -266,7 +271,7 @@ class Session:
         handler = (self._sequenced if frame.seq else self._unsequenced).get(frame.type)
         if handler is not None:
             handler(frame, now)
-        elif not frame.flags & IGNORABLE:
+        elif not frame.flags & IGNORABLE:  # IGNORABLE marks types of later versions that may be skipped
             raise ProtocolBreach(Breach.UNKNOWN_FRAME, f"type {frame.type:#04x}")
         self._confirmed = True  # a client sends frames only after it has received WELCOME
         if frame.seq:  # after the handler: a frame that raised is not acknowledged and will be resent
@@ -279,7 +284,7 @@ class Session:
 
     def _on_ack(self, frame: Frame, _now: float) -> None:
         self._scheduler.replay.ack(payloads.decode_u64(frame.payload))
-        self._check_closed()
+        self._check_closed()  # the ACK of GOAWAY completes close()
 
     def _on_ping(self, frame: Frame, _now: float) -> None:
         payloads.decode_u64(frame.payload)
@@ -307,7 +312,7 @@ class Session:
             out.append(encode_frame(frames.PING, payloads.encode_u64(self._liveness.take_ping(now))))
         if self._status_due and self._status is not None:
             out.append(encode_frame(frames.STATUS, self._status))
-            self._status_due = False
+            self._status_due = False  # the status itself is kept: the next transport gets it again
         return out
 
     def _breached(self, breach: ProtocolBreach, now: float) -> None:
@@ -316,6 +321,7 @@ class Session:
         # Without progress in between, the peer resends the same frame after each resume, without end.
         self._breaches = self._breaches + 1 if self.received == self._breached_at else 1
         self._breached_at = self.received
+        # Only the transport, at first: its bytes may have been damaged, which a resume repairs.
         self._give_up(Death.BREACH, str(breach), now)
         if self._breaches >= MAX_REPEATED_BREACHES:
             self._finish(OverReason.BREACH, str(breach))
@@ -342,4 +348,5 @@ class Session:
         return self.attached and epoch == self._transport
 
     def _grace(self) -> float:
+        # Without this, each WELCOME that is lost would occupy one of the agent's sessions for the whole grace.
         return self.grace if self._confirmed else min(self.grace, UNCONFIRMED_GRACE)

@@ -73,7 +73,7 @@ class SessionTable:
         version = hello.common_version()
         if version is None:
             return self.refuse(Refusal.VERSION, f"the agent supports versions {MIN_VERSION} to {VERSION}")
-        self.sweep(now)
+        self.sweep(now)  # expired sessions must not count against the limit
         if len(self) >= self._max_sessions:
             return self.refuse(Refusal.BUSY, f"the agent has reached its limit of {len(self)} sessions")
         session_id, secret = entropy[:SESSION_ID_SIZE], entropy[SESSION_ID_SIZE:ENTROPY_SIZE]
@@ -93,10 +93,12 @@ class SessionTable:
         # The proof before anything else: only the session's client may learn about its epoch and frames.
         if not resume.verify(session.secret):
             return self.refuse(Refusal.BAD_PROOF, "the proof does not match the session")
+        # Also protects against two attempts that overlap: the older one must not replace the newer transport.
         if resume.epoch <= session.epoch:
             return self.refuse(Refusal.STALE_EPOCH, f"epoch {session.epoch} has been used already")
         if not session.can_resume(resume.received):
             return self.refuse(Refusal.SEQ_GAP, "the client has frames that were never sent")
+        # All checks passed: only now the session leaves its previous transport.
         reply = Resumed.make(session.secret, resume, session.received).encode()
         session.attach(resume.epoch, resume.received, now)
         return session, reply

@@ -129,6 +129,7 @@ class HeadReader:
         size = len(request.target) + sum(len(name) + len(value) + 4 for name, value in headers)
         if size > MAX_HEAD_BYTES:  # received in one piece, to which the parser's own limit does not apply
             raise too_large(MAX_HEAD_BYTES)
+        # The body is not read, because such a request is refused; the gateway only has to know that more data follows.
         names = {name.lower(): value for name, value in headers}
         return RequestHead(
             method=request.method.decode("ascii"),
@@ -176,6 +177,7 @@ def plain_answer(status: int, reason: str, *, tracking: str) -> bytes:
 
 
 def _answer(status: int, reason: str, headers: list[tuple[str, str]], body: bytes) -> bytes:
+    # A listener chooses this text: without CR and LF it cannot add headers or a second response.
     phrase = _UNPRINTABLE.sub(" ", reason)[:MAX_REASON_CHARS].strip()
     lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in headers), "", ""]
     return "\r\n".join(lines).encode("latin-1") + body

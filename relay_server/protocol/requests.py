@@ -131,6 +131,7 @@ class HybridRequest:
         message = Accept(
             address=f"wss://{public}/$hc/{self.raw_path}?{query}{'&' if query else ''}{own}",
             id=identity,
+            # Without the token: it is the sender's credential, and the listener has no use for it.
             connect_headers={name: value for name, value in headers.items() if name.lower() != TOKEN_HEADER.lower()},
             remote_endpoint=RemoteEndpoint(*remote),
         ).encode()

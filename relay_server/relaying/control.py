@@ -113,6 +113,7 @@ class ControlChannel:
             if self._message is None:
                 continue
             self._message += payload
+            # Checked with each fragment: a message without end must not fill the memory.
             if len(self._message) > MAX_CONTROL_BYTES:
                 self._message = None
                 self.close(1009, f"a control message is longer than {MAX_CONTROL_BYTES} bytes")

@@ -78,6 +78,7 @@ class Rendezvous:
         """Remove and return the sender with this id and secret, or return None."""
         key = self._key(identity)
         pending = self._pending.get(key)
+        # The id alone does not authenticate a listener: the sender may have chosen it.
         if pending is None or not hmac.compare_digest(pending.secret.encode(), (secret or "").encode()):
             return None
         del self._pending[key]

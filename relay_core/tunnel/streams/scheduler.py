@@ -126,6 +126,7 @@ class Scheduler:
     def _next_control(self) -> SentFrame | None:
         if self._control:
             kind, stream_id, payload = self._control[0]
+            # Counted against the replay limit as well: an unacknowledged control frame is kept like any other.
             if self.replay.size + HEADER_SIZE + len(payload) > self._control_limit:
                 return None
             self._control.popleft()
@@ -140,6 +141,7 @@ class Scheduler:
         if not ready:
             return None
         size = self._quantum if len(ready) > 1 else self._max_payload
+        # Checked for a full frame, so that the limit does not lead to ever smaller frames.
         if self.replay.size + HEADER_SIZE + size > self._data_limit:
             return None
         stream = ready.popleft()
@@ -149,6 +151,7 @@ class Scheduler:
         else:
             frame = self.replay.add(frames.FIN, stream.id, b"")
             stream.eof_sent = True
+        # To the end of the queue: a bulk transfer delays an interactive stream by at most one quantum per stream.
         stream.scheduled = stream.ready_to_send
         if stream.scheduled:
             ready.append(stream)

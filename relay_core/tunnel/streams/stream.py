@@ -40,6 +40,7 @@ class SendQueue:
         if len(data) >= SMALL:
             self._pieces.append(data)
             return
+        # Callers pass bytes and memoryviews only, so a bytearray is a piece of our own, which may be changed.
         last = self._pieces[-1] if self._pieces else None
         if isinstance(last, bytearray) and len(last) < PIECE:
             last += data
@@ -50,7 +51,7 @@ class SendQueue:
         """Remove and return up to `limit` bytes from the front."""
         pieces = self._pieces
         first = pieces.popleft()
-        if len(first) > limit:
+        if len(first) > limit:  # a view of the rest: large pieces are sent in several frames without a copy
             view = memoryview(first)
             pieces.appendleft(view[limit:])
             first = view[:limit]
@@ -160,7 +161,7 @@ class Stream:
             self.blocked = True
             data = memoryview(data)[:taken]
         if taken:
-            self.credit -= taken
+            self.credit -= taken  # here and not when the frame is sent, so that queued bytes are always sendable
             self.queue.append(data)
         return taken
 

@@ -96,6 +96,7 @@ class Streams:
             raise ConnectionLost("the session is over")
         if self._scheduler.control_full:
             raise StreamLimitReached("the peer has stopped acknowledging frames")
+        # Data may follow without waiting for OPEN_OK, which saves a round trip: the first frames announced the windows.
         stream = self._table.open()
         self._scheduler.add_control(frames.OPEN, stream.id, payload)
         return stream.id
@@ -142,7 +143,7 @@ class Streams:
         """Close both directions at once and drop queued data; has no effect if the stream is closed."""
         stream = self._table.find(stream_id)
         if stream is not None:
-            self._forget(stream)
+            self._forget(stream)  # discards queued data and credit, which the peer would ignore after RST
             self._scheduler.add_control(frames.RST, stream_id, payloads.encode_code(code, text))
 
     def consumed(self, stream_id: int, size: int, now: float) -> bool:
@@ -211,7 +212,7 @@ class Streams:
             self._counters[ResetCode.LIMIT] += 1
             refusal = payloads.encode_code(ResetCode.LIMIT, "too many connections at once")
             self._scheduler.add_control(frames.RST, frame.stream, refusal)
-        elif self.closed:
+        elif self.closed:  # the peer sent OPEN before it received our GOAWAY
             self.refuse(stream.id, ResetCode.GONE, "the session is closing")
         else:
             self._emit(StreamOpened(stream.id, target, metadata))
@@ -247,6 +248,7 @@ class Streams:
         """Reset a stream whose rules the peer has violated; all other streams continue."""
         self._counters[code] += 1
         self.reset(stream.id, code, text)
+        # The peer gets RST, and the owner an event: it did not cause the reset and has to close its local socket.
         self._emit(StreamReset(stream.id, code, text))
 
     def _grow_window(self, stream: Stream, now: float) -> int:
@@ -259,7 +261,7 @@ class Streams:
         return extra
 
     def _forget(self, stream: Stream) -> None:
-        self._window_growth -= stream.window_growth
+        self._window_growth -= stream.window_growth  # available to the other streams again
         self._scheduler.drop(stream)
         self._table.remove(stream)
 

@@ -62,6 +62,7 @@ class StreamTable:
         Raises:
             StreamLimitReached: The peer's limit of open streams is reached, or all numbers are used.
         """
+        # Each side limits the streams that the other one opens, so only those of this side count here.
         if len(self._live) - self._incoming >= self._peer.max_streams or self._next_id > MAX_STREAM_ID:
             raise StreamLimitReached(f"the peer accepts {self._peer.max_streams} connections at a time")
         stream = self._add(self._next_id, incoming=False)
@@ -76,7 +77,7 @@ class StreamTable:
         """
         if stream_id % 2 == self._next_id % 2 or stream_id <= self._last_peer_id:
             raise ProtocolBreach(Breach.STREAM_ID, str(stream_id))
-        self._last_peer_id = stream_id
+        self._last_peer_id = stream_id  # also for a refused stream: its number is used, and its RST refers to it
         # A token bucket (see OPEN_RATE) that holds at most one burst.
         refill = (now - self._refilled_at) * OPEN_RATE
         self._tokens = min(float(self._local.max_streams), self._tokens + refill)
