@@ -19,7 +19,8 @@ example:
   relay-server init ./relay --hc myhc
   relay-server serve --config ./relay/relay.toml
 
-exit codes: 0 stopped on request, 2 wrong command line, 3 bad configuration, 8 port in use, 130 stopped at once
+exit codes: 0 stopped on request, 2 wrong command line, 3 invalid configuration, 8 port in use,
+  130 stopped by a second signal
 """
 
 
@@ -54,37 +55,41 @@ def make_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     init = commands.add_parser("init", help="write a configuration, keys, connection strings and a certificate")
-    init.add_argument("directory", type=Path, metavar="DIR", help="where to write; may exist, nothing is overwritten")
+    init.add_argument(
+        "directory", type=Path, metavar="DIR", help="directory to write to; may exist, nothing is overwritten"
+    )
     init.add_argument("--hc", action="extend", nargs="+", required=True, metavar="NAME", help="hybrid connections")
     init.add_argument(
         "--port",
         type=argument_type(parse_port),
         default=8443,
         metavar="PORT",
-        help="port that the relay will listen on (default: %(default)s)",
+        help="port to listen on (default: %(default)s)",
     )
     init.add_argument(
         "--namespace",
         default="localhost",
         metavar="HOST",
-        help="host name that clients will use (default: %(default)s)",
+        help="host name that clients use (default: %(default)s)",
     )
     serve = commands.add_parser("serve", help="run the relay (the default if only --config is given)")
-    serve.add_argument("--config", type=Path, required=True, metavar="FILE", help="configuration, see `init`")
+    serve.add_argument("--config", type=Path, required=True, metavar="FILE", help="configuration file, see `init`")
     serve.add_argument(
         "--port",
         type=argument_type(_port_or_any),
         metavar="PORT",
-        help="override the port in the configuration; 0 for any free port",
+        help="override the configured port; 0 for a free one",
     )
     serve.add_argument(
-        "--ready-file", type=Path, metavar="FILE", help="once serving, write JSON here: port, address, ca_file"
+        "--ready-file", type=Path, metavar="FILE", help="file to write JSON to once serving: port, address, ca_file"
     )
-    serve.add_argument("--delay-profile", choices=["azure"], help="add a cloud service's latencies, for measurements")
+    serve.add_argument(
+        "--delay-profile", choices=["azure"], help="simulate a cloud service's latencies, for measurements"
+    )
     serve.add_argument(
         "--ignore-listener-selection",
         action="store_true",
-        help="pick a listener at random for every sender, ignoring the headers Microsoft-Relay-AllowedListeners and "
+        help="select a listener at random for every sender, ignoring the headers Microsoft-Relay-AllowedListeners and "
         "Microsoft-Relay-DisallowedListeners",
     )
     serve.add_argument("--verbose", action="store_true", help="enable debug logging")
@@ -99,10 +104,10 @@ def _init(arguments: argparse.Namespace) -> int:
     from relay_server.config.provisioning import provision
 
     made = provision(arguments.directory, arguments.hc, namespace=arguments.namespace, port=arguments.port)
-    print(f"made a configuration, a certificate and connection strings for: {', '.join(arguments.hc)}")
+    print(f"created a configuration, a certificate and connection strings for: {', '.join(arguments.hc)}")
     print("start the relay:")
     print(f"  {PROGRAM} serve --config {shlex.quote(str(made.config_file))}")
-    print("where the job and the editor run, trust its certificate:")
+    print("trust its certificate where the job and the editor run:")
     print(f"  export RELAY_CA_FILE={shlex.quote(str(made.ca_file))}")
     for agent, client in made.connection_files:
         print(f"connection strings, for the job and for relay-client:\n  {agent}\n  {client}")

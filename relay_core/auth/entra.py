@@ -176,7 +176,7 @@ class EntraCredential:
             return self._last
 
     def refused(self) -> None:
-        """Ask for a new token next time."""
+        """Request a new token at the next call of `token`."""
         self._fetched_at = 0.0
 
     def _is_fresh(self) -> bool:

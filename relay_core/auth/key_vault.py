@@ -166,7 +166,8 @@ class KeyVault:
             )
         if status == 403 and code in {"ForbiddenByPolicy", "AccessDenied"}:
             return Unauthorized(
-                f"{who} may not read secret '{name}' of {self.host} (403): no access policy of the vault allows it",
+                f"{identity} may not read secret '{name}' of {self.host} (403): no access policy of the vault "
+                "allows it",
                 hint=_POLICY_HINT.format(vault=self.host.partition(".")[0]),
             )
         if status == 403:

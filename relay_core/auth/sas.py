@@ -39,7 +39,7 @@ class SasKeyCredential:
         return f"key of rule '{self._key_name}'"
 
     def refused(self) -> None:
-        """Do nothing: every token is signed anew."""
+        """Do nothing; each token is new."""
 
     async def token(self, endpoint: Endpoint) -> Token:
         """Return a token that expires in `lifetime` seconds."""
@@ -75,7 +75,7 @@ class SasTokenCredential:
         return f"signature of rule '{self._key_name}'"
 
     def refused(self) -> None:
-        """Do nothing: there is no other token."""
+        """Do nothing; the token cannot be renewed."""
 
     async def token(self, endpoint: Endpoint) -> Token:  # noqa: ARG002 - the protocol's signature
         """Return the token, even if it has expired: the relay then refuses it with a clear reason."""
@@ -94,7 +94,7 @@ class AnonymousCredential:
         return "no key"
 
     def refused(self) -> None:
-        """Do nothing: no token exists."""
+        """Do nothing; no token is used."""
 
     async def token(self, endpoint: Endpoint) -> Token:  # noqa: ARG002 - the protocol's signature
         """Return an empty token."""

@@ -25,7 +25,7 @@ class Credential(Protocol):
 
     @property
     def role_grace(self) -> float:
-        """Seconds for which a relay's refusal may be temporary: those of a new role, or 0 for keys."""
+        """Seconds for which a refusal by the relay may be temporary, because a role may be new; 0 for keys."""
 
     async def token(self, endpoint: Endpoint) -> Token:
         """Return a currently valid token for `endpoint`.
@@ -35,7 +35,7 @@ class Credential(Protocol):
         """
 
     def refused(self) -> None:
-        """The relay refused the last token: the next one must be a new one, if there are new ones."""
+        """Record that the relay refused the last token; `token` then returns a new one, if possible."""
 
     def __repr__(self) -> str:
         """Describe the source of the tokens without secrets."""

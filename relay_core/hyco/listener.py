@@ -117,7 +117,7 @@ class ListenerStateMachine:
 
     @property
     def refused_until(self) -> float | None:
-        """When the last attempt of a refused identity is due, in state WAITING; None if the last failure is another."""
+        """Time at which retries with a refused identity end; None if the last failure was another one."""
         refused = self.error is not None and self._new_role.concerns(self.error)
         return self._new_role.until if refused else None
 

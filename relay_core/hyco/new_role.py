@@ -1,11 +1,12 @@
-"""How long a relay's 401 or 403 may be temporary: a role of Entra ID takes effect some minutes after it was assigned.
+"""Retries after a 401 or 403, because a new role assignment of Entra ID takes some minutes to take effect.
 
             refused                     refused, and `until` is reached
     IDLE ------------> RETRYING -----------------------------------------> the refusal is permanent
      ^                     |
-     +------ works --------+
+     +----- accepted ------+
 
-Keys and signatures have no such delay; what refuses them does so for good. Time is monotonic seconds, handed in.
+Keys and signatures have no such delay, so that their refusal is permanent. Times are monotonic seconds and are passed
+in by the caller.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ ROLE_PROPAGATION = 300.0
 
 
 class NewRoleGrace:
-    """Decides whether a refused identity is tried again.
+    """Decides if a request with a refused identity is retried.
 
     Args:
-        seconds: How long after the first refusal; 0 for credentials without roles.
+        seconds: Time for retries after the first refusal; 0 for credentials without roles.
     """
 
     def __init__(self, seconds: float) -> None:
         self.until: float | None = None
-        """When the last attempt is due; None while the identity is not refused."""
+        """Time of the last attempt; None while the identity is not refused."""
         self._seconds = seconds
 
     def __repr__(self) -> str:
@@ -39,18 +40,23 @@ class NewRoleGrace:
         return self._seconds > 0 and isinstance(error, Unauthorized) and error.status in {401, 403}
 
     def allows_retry(self, *, now: float) -> bool:
-        """Return True if the request that was just refused is worth repeating."""
+        """Return True if the request that was just refused should be retried."""
         if self.until is None:
             self.until = now + self._seconds
         return now < self.until
 
     def worked(self) -> None:
-        """The identity was accepted: the next refusal is the first one."""
+        """Record that the identity was accepted; the next refusal starts a new period."""
         self.until = None
 
 
 def refused_for_now(error: RelayDebugError, until: str) -> Unauthorized:
-    """Return what the user reads while the request is retried; `until` is a time of day."""
+    """Return the error to report while the request is retried.
+
+    Args:
+        error: The relay's refusal.
+        until: Time of day at which retries end.
+    """
     return Unauthorized(
         error.sentence,
         hint=f"a new role assignment takes up to 5 minutes; retrying until {until}",
@@ -59,7 +65,7 @@ def refused_for_now(error: RelayDebugError, until: str) -> Unauthorized:
 
 
 def refused_for_good(error: RelayDebugError) -> Unauthorized:
-    """Return the error that ends the retries."""
+    """Return the error to raise when the retries have ended."""
     return Unauthorized(
         f"{error.sentence}; still so after 5 minutes, in which a new role takes effect",
         hint=error.hint,

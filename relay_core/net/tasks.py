@@ -1,11 +1,11 @@
-"""The one place that starts asyncio tasks: named, kept alive, and never silent when they crash.
+"""Asyncio tasks, which are started here only: named, referenced until they end, and with their errors logged.
 
-    TaskSet            independent tasks of one owner; an error is logged and does not reach the others
-    run_together       tasks that succeed or fail together: the first error ends the others and is raised
-    first_completed    a race: the winner's result or error counts, what was started for the race is ended
+    TaskSet            independent tasks of one owner; an error is logged and does not affect the others
+    run_together       tasks that succeed or fail together: the first error cancels the others and is raised
+    first_completed    a race: the winner's result or error is returned or raised, the other coroutines are cancelled
 
-`run_together` is this project's task group. What it runs is known when it starts, so that it needs neither a way to add
-tasks later nor one to interrupt its owner, which asyncio.TaskGroup has (Python 3.11) and a copy for 3.10 would need.
+`run_together` replaces asyncio.TaskGroup, which needs Python 3.11. All its tasks are known at the start, so that tasks
+need not be added later and the owner need not be interrupted.
 """
 
 from __future__ import annotations

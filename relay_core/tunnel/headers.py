@@ -4,8 +4,8 @@
     Relay-Tunnel: v=1; client=<id>; agent=<id>        a resume, with this agent only
 
 With it an agent can refuse at once (421) if the relay ignored the listener selection headers. The header is not
-authenticated; the handshake in the tunnel is. The text of the 421 ends with the id of the agent that refused, from which
-the client concludes that the relay ignored its headers:
+authenticated; the handshake in the tunnel is. The text of the 421 ends with the id of the agent that refused, so that
+the client can detect a relay that ignores these headers:
 
     this is a different agent; agent=<id>
 """

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 __all__ = [
-    "COMPANY_RATE",
     "HANDSHAKE_TIMEOUT",
     "KIB",
     "MAX_CONTROL_PAYLOAD",
@@ -21,10 +20,11 @@ __all__ = [
     "MAX_TARGET_NAME",
     "MAX_TEXT",
     "MAX_U31",
-    "MAX_WIDENING",
+    "MAX_WINDOW_GROWTH",
     "MIN_VERSION",
     "OPEN_RATE",
     "PROBE_TIMEOUT",
+    "SHARED_RATE",
     "STALL",
     "UNCONFIRMED_GRACE",
     "VERSION",

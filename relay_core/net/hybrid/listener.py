@@ -72,7 +72,8 @@ class HybridConnectionListener:
             now=time.monotonic(), random=random.random, role_grace=credential.role_grace
         )
         self._refused_until = (0.0, "")
-        """When retrying with a refused identity ends: monotonic, and as users read it, which must not flicker."""
+        """Time at which retries with a refused identity end: monotonic, and as text, which must be the same in each
+        message although the two clocks drift."""
         self._offers: asyncio.Queue[Offer | None] = asyncio.Queue()
         self._tasks = TaskSet()
         self._runner: asyncio.Task[None] | None = None
@@ -122,7 +123,7 @@ class HybridConnectionListener:
         self._offers.put_nowait(None)
 
     def _explained(self, error: RelayDebugError) -> RelayDebugError:
-        """Return an error as users read it: with the time at which retrying ends, if it is going to end."""
+        """Return the error to report, with the time at which retries end, if they do."""
         until = self._machine.refused_until
         if until is None or self._machine.state is not ListenerState.WAITING:
             return error

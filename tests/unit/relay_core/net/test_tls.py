@@ -43,5 +43,5 @@ def test_a_ca_file_that_cannot_be_read(tmp_path: Path) -> None:
 def test_a_ca_file_without_a_certificate(tmp_path: Path) -> None:
     """A file of another kind is refused."""
     (tmp_path / "ca.pem").write_text("not a certificate")
-    with pytest.raises(ConfigurationError, match=r"cannot use the CA file .*ca\.pem: it holds no certificate"):
+    with pytest.raises(ConfigurationError, match=r"cannot use the CA file .*ca\.pem: it contains no certificate"):
         client_tls(str(tmp_path / "ca.pem"), environ={})
