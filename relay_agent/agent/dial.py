@@ -15,7 +15,7 @@ from relay_agent.agent.targets import Target, TargetGone
 from relay_agent.prefetch.layer import PrefetchLayer
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.dap.adapter_greeting import GreetingGuard
-from relay_core.dap.framing import BEGINNING
+from relay_core.dap.framing import HEADER_START
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.layers.layer import Layer
 from relay_core.net.streams.bridge import Traffic, carry_bytes
@@ -55,7 +55,7 @@ async def serve_stream(target: Target, stream: ClientStream, traffic: Traffic, *
     """
     try:
         first = await _first_bytes(stream, patience=FIRST_BYTES_TIMEOUT if target.dap_only else SERVER_FIRST_DELAY)
-        is_dap = first.startswith(BEGINNING)
+        is_dap = first.startswith(HEADER_START)
         if target.dap_only and not is_dap:
             raise ProtocolError("a client does not speak the debug adapter protocol; debugpy was not disturbed")
         local = await _dial(target, patience=DEBUGGER_PATIENCE if target.dap_only else 0.0)
@@ -79,7 +79,7 @@ async def _first_bytes(stream: ByteStream, *, patience: float) -> bytes:
     received = b""
     try:
         async with timeout(patience):
-            while len(received) < len(BEGINNING) and BEGINNING.startswith(received):
+            while len(received) < len(HEADER_START) and HEADER_START.startswith(received):
                 chunk = await stream.read()
                 if not chunk:
                     raise ConnectionLost("the client left before it sent anything", code=1000)

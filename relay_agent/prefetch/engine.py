@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass, field
 
 from relay_core.dap.messages import Event, Request, Response
-from relay_core.dap.prefetch import MAX_PLAN, NEWS, Question, Stop
+from relay_core.dap.prefetch import MAX_PREFETCH_SET, PREFETCH_EVENT, RequestTemplate, Stop
 
 __all__ = ["FIRST_SEQ", "LONG", "PATIENCE", "SLOW", "Asking", "Said"]
 
@@ -62,9 +62,9 @@ class Asking:
 
     def plan(self, questions: object) -> None:
         """Take the client's plan; what is no question is left out."""
-        found = [Question.parse(question) for question in questions] if isinstance(questions, list) else []
+        found = [RequestTemplate.parse(question) for question in questions] if isinstance(questions, list) else []
         with self._lock:
-            self._plan = [_Planned(question) for question in found if question][:MAX_PLAN]
+            self._plan = [_Planned(question) for question in found if question][:MAX_PREFETCH_SET]
 
     def stopped(self, thread: int, after: int, now: float) -> Said:
         """A thread has stopped: the last round has ended, a new one begins.
@@ -136,14 +136,14 @@ class Asking:
         if not (asked or answered):
             return None
         body = {"after": round_.after, "asked": asked, "answered": answered}
-        return {"seq": 0, "type": "event", "event": NEWS, "body": body}
+        return {"seq": 0, "type": "event", "event": PREFETCH_EVENT, "body": body}
 
 
 @dataclass(eq=False)
 class _Planned:
     """A question of the plan."""
 
-    question: Question
+    question: RequestTemplate
     costly: int = 0
     """Answers to it that were slow or long, since the last that was not."""
 

@@ -12,12 +12,12 @@ from relay_core.dap import prefetch
 from relay_core.dap.framing import MAX_BODY, encode
 from relay_core.dap.messages import Arguments, Request
 from relay_core.dap.prefetch import arguments_of, parse
-from relay_core.dap.splitter import MAX_WHOLE, Cutter
+from relay_core.dap.splitter import MAX_PARSED, MessageSplitter
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
 
 __all__ = ["PrefetchLayer"]
 
-_EVENTS = (b'"stopped"', b'"%b"' % prefetch.ASKS_ITSELF.encode())
+_EVENTS = (b'"stopped"', b'"%b"' % prefetch.IN_PROCESS.encode())
 """Events that mean something here, as they stand in JSON."""
 
 
@@ -25,8 +25,8 @@ class PrefetchLayer(Layer):
     """One debugger's connection: debugpy is the local program, the client is the peer."""
 
     def __init__(self) -> None:
-        self._from_editor = Cutter()
-        self._from_debugger = Cutter()
+        self._from_editor = MessageSplitter()
+        self._from_debugger = MessageSplitter()
         self._asking = Asking()
         self._job_asks = False
         """Whether the process has said that it prefetches itself."""
@@ -43,11 +43,11 @@ class PrefetchLayer(Layer):
         onward: list[bytes] = []
         for piece in self._from_editor.feed(data):
             request = parse(piece.body, "request")
-            if request and request["command"] == prefetch.PLAN:
+            if request and request["command"] == prefetch.PREFETCH_SET:
                 self._new_plan = arguments_of(request)
                 self._asking.plan(self._new_plan.get("questions"))
                 continue
-            if request is None or not prefetch.changes_nothing(request):
+            if request is None or not prefetch.is_read_only(request):
                 self._after = request["seq"] if request else 0
                 self._asking.end_round()  # the editor may let the process go on
             if self._job_asks and request and request["command"] in prefetch.RESUMING:
@@ -62,7 +62,7 @@ class PrefetchLayer(Layer):
         """Take bytes of debugpy; return those for the client, and requests for debugpy."""
         onward, requests = [], b""
         # No answer of ours may slip through:
-        self._from_debugger.max_whole = MAX_BODY if self._asking.is_waiting else MAX_WHOLE
+        self._from_debugger.max_parsed = MAX_BODY if self._asking.is_waiting else MAX_PARSED
         for piece in self._from_debugger.feed(data):
             told, asked = self._hear(piece.raw, piece.body, now)
             onward.append(told)
@@ -89,7 +89,7 @@ class PrefetchLayer(Layer):
     def _with_plan(self, request: Request) -> Request:
         """Return a request at which the process resumes, with what it needs to prefetch at the next stop."""
         plan, self._new_plan = {**self._new_plan, "after": self._after}, {}
-        return {**request, "arguments": {**arguments_of(request), prefetch.PLAN: plan}}
+        return {**request, "arguments": {**arguments_of(request), prefetch.PREFETCH_SET: plan}}
 
     def _hear(self, raw: bytes, body: bytes, now: float) -> tuple[bytes, bytes]:
         """Return what a piece is to the client, and what to ask for next."""
@@ -100,16 +100,16 @@ class PrefetchLayer(Layer):
                 return self._send(self._asking.answered(response, len(body), now))
         elif any(name in body for name in _EVENTS) and (event := parse(body, "event")):
             match event:
-                case {"event": "stopped", "body": {prefetch.NEWS: news, **stop}}:
+                case {"event": "stopped", "body": {prefetch.PREFETCH_EVENT: news, **stop}}:
                     event["body"] = stop
                     return encode(event) + encode(
-                        {"seq": 0, "type": "event", "event": prefetch.NEWS, "body": news}
+                        {"seq": 0, "type": "event", "event": prefetch.PREFETCH_EVENT, "body": news}
                     ), b""
                 case {"event": "stopped", "body": {"threadId": int(thread)}}:
                     if not self._job_asks and self._from_editor.at_boundary:
                         told, requests = self._send(self._asking.stopped(thread, self._after, now))
                         return raw + told, requests
-                case {"event": prefetch.ASKS_ITSELF}:
+                case {"event": prefetch.IN_PROCESS}:
                     self._job_asks = True
                     return b"", b""
         return raw, b""

@@ -77,11 +77,11 @@ class Asker:
         match message:
             case {"command": "initialize"}:
                 self._asking.plan([])  # another debugger
-            case {"arguments": {prefetch.PLAN: {"after": int(after), **plan}}}:
+            case {"arguments": {prefetch.PREFETCH_SET: {"after": int(after), **plan}}}:
                 self._after = after
                 if plan:
                     self._asking.plan(plan.get("questions"))
-        if message.get("type") == "request" and not prefetch.changes_nothing(message):
+        if message.get("type") == "request" and not prefetch.is_read_only(message):
             self._asking.end_round()
             self.send()  # an editor may have asked the same before this request
 
@@ -92,7 +92,7 @@ class Asker:
             case {"event": "stopped", "body": {"threadId": int(thread)}}:
                 said = self._asking.stopped(thread, self._after, time.monotonic())
                 if said.news:
-                    message["body"][prefetch.NEWS] = said.news["body"]
+                    message["body"][prefetch.PREFETCH_EVENT] = said.news["body"]
                     command = make(command.id, command.seq, message, is_json=True)
                 return [command, *self._to_ask(said)]
             case {"type": "response"} if self._asking.has_asked(message):
@@ -101,7 +101,10 @@ class Asker:
                 news = [make(command.id, 0, said.news, is_json=True)] if said.news else []
                 return [*news, *self._to_ask(said)]
             case {"type": "response", "command": "configurationDone"}:
-                return [command, make(command.id, 0, {"type": "event", "event": prefetch.ASKS_ITSELF}, is_json=True)]
+                return [
+                    command,
+                    make(command.id, 0, {"type": "event", "event": prefetch.IN_PROCESS}, is_json=True),
+                ]
         return [command]
 
     def _to_ask(self, said: Said) -> list[Asker]:

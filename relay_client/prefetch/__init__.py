@@ -1,1 +1,1 @@
-"""DAP requests of the editor that are answered from what the agent has prefetched."""
+"""Answers to DAP requests of the editor from the responses that the agent has prefetched."""

@@ -1,7 +1,8 @@
-"""The client's part of `relay_core.dap.prefetch`: it learns what its editor asks, and answers what the agent has asked.
+"""The client's side of DAP prefetching (`relay_core.dap.prefetch`): a cache in the stream of one editor.
 
-Only questions are answered here that the editor asked by itself at a stop before, each once, and only until the
-editor says anything else than a question or the debugger says that something has changed.
+It learns which requests the editor sends automatically at a stop, sends the agent the prefetch set, and answers
+requests of the editor with prefetched responses. Each response is used once, and only until the editor sends a request
+that may change something or the debugger reports a change.
 """
 
 from __future__ import annotations
@@ -11,230 +12,236 @@ from dataclasses import dataclass
 from relay_core.dap.framing import encode
 from relay_core.dap.messages import Arguments, Request, Response
 from relay_core.dap.prefetch import (
-    MAX_NEWS,
-    MAX_PLAN,
-    NEWS,
-    PLAN,
-    QUESTIONS,
+    MAX_PREFETCH_EVENT,
+    MAX_PREFETCH_SET,
+    PREFETCH_EVENT,
+    PREFETCH_SET,
+    PREFETCHABLE,
     RESUMING,
-    Question,
+    RequestTemplate,
     Stop,
     arguments_of,
-    changes_nothing,
     is_message,
+    is_read_only,
     parse,
 )
-from relay_core.dap.splitter import MAX_WHOLE, Cutter
+from relay_core.dap.splitter import MAX_PARSED, MessageSplitter
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
 
 __all__ = ["PrefetchCacheLayer"]
 
-PROMPT = 1.0
-"""Seconds between what an editor is told and its next question if it asks by itself; people are slower. VS Code lets
-0.4 s pass before it asks for variables and for the rest of the call stack."""
-KEPT = 2.0
-"""Seconds for which an answer is used: objects can change behind the back of a stopped process."""
+AUTOMATIC_DELAY = 1.0
+"""Seconds after the last message to the editor within which a request counts as automatic; people are slower. VS Code
+waits 0.4 s before it requests variables and the rest of the call stack."""
+MAX_AGE = 2.0
+"""Seconds for which a response is used: objects of a stopped process can change without an event."""
 CHANGES = (b'"continued"', b'"exited"', b'"invalidated"', b'"stopped"', b'"terminated"', b'"thread"')
-"""Events after which answers are not true any more."""
+"""Events that invalidate earlier responses."""
 
 
 class PrefetchCacheLayer(Layer):
     """One editor's connection: the editor is the local program, the agent is the peer."""
 
     def __init__(self) -> None:
-        self._from_editor = Cutter()
-        self._from_agent = Cutter(MAX_NEWS)
-        self._plan: list[Question] = []
-        """What the agent knows."""
-        self._learned: list[Question] = []
-        """What the editor has asked at this stop."""
+        self._from_editor = MessageSplitter()
+        self._from_agent = MessageSplitter(MAX_PREFETCH_EVENT)
+        self._sent_set: list[RequestTemplate] = []
+        """The prefetch set that the agent has."""
+        self._learned: list[RequestTemplate] = []
+        """The automatic requests of the editor at this stop."""
         self._stop: Stop | None = None
         self._stopped_at = 0.0
-        self._quiet_since = 0.0
-        """When the editor was told the last thing that it may ask about."""
-        self._asked: dict[int, Request] = {}
-        """Questions of the editor that have gone on, by number."""
-        self._ahead: dict[int, _Ahead] = {}
-        """Questions of the agent, by number."""
-        self._current = False
-        """Whether the debugger has said nothing since the last stop that changes the answers."""
+        self._idle_since = 0.0
+        """When the editor last received something that makes it send requests."""
+        self._pending: dict[int, Request] = {}
+        """Requests of the editor that were passed on, by `seq`; their responses contain ids."""
+        self._prefetched: dict[int, _PrefetchedRequest] = {}
+        """Requests of the agent, by `seq`."""
+        self._is_current = False
+        """True while the debugger has reported no change since the last stop."""
         self._after = 0
-        """Number of the editor's last request that may change something."""
+        """`seq` of the editor's last request that may change something."""
 
     def __repr__(self) -> str:
-        return f"<PrefetchCacheLayer plan={len(self._plan)} ahead={len(self._ahead)}>"
+        return f"<PrefetchCacheLayer set={len(self._sent_set)} prefetched={len(self._prefetched)}>"
 
     def receive_local(self, data: bytes, now: float) -> list[Output]:
-        """Take bytes of the editor; return those for the agent, and answers."""
-        onward: list[bytes] = []
-        back: list[bytes] = []
+        """Take bytes of the editor; return those for the agent, and prefetched responses."""
+        to_agent: list[bytes] = []
+        to_editor: list[bytes] = []
         for piece in self._from_editor.feed(data):
             request = parse(piece.body, "request")
-            answer = self._ask(request, now) if request and request["command"] in QUESTIONS else None
-            if answer is not None:
-                back.append(answer)
+            response = self._try_answer(request, now) if request and request["command"] in PREFETCHABLE else None
+            if response is not None:
+                to_editor.append(response)
                 continue
-            if request is None or not changes_nothing(request):
+            if request is None or not is_read_only(request):
                 self._after = request["seq"] if request else 0
-                self._forget_answers()
+                self._drop_unclaimed()
             if request and request["command"] in RESUMING:
-                onward.append(self._tell_plan(now))
-            onward.append(piece.raw)
+                to_agent.append(self._set_update(now))
+            to_agent.append(piece.raw)
         if self._from_editor.is_foreign and self._from_agent.is_untouched:
             self.is_finished = True  # this is not an editor's connection
-        outputs: list[Output] = [ToPeer(b"".join(onward))] if onward else []
-        answers = b"".join(back)  # nothing is said to a question whose answer is under way
-        return [*outputs, ToLocal(answers)] if answers else outputs
+        outputs: list[Output] = [ToPeer(b"".join(to_agent))] if to_agent else []
+        responses = b"".join(to_editor)  # empty if every response is still under way
+        return [*outputs, ToLocal(responses)] if responses else outputs
 
     def receive_peer(self, data: bytes, now: float) -> list[Output]:
         """Take bytes of the agent; return those for the editor."""
-        told = []
+        to_editor = []
         for piece in self._from_agent.feed(data):
-            news = _News.parse(piece.body) if NEWS.encode() in piece.body else None
-            if news is None:
-                if len(piece.body) <= MAX_WHOLE:  # longer ones would take long to parse
-                    self._watch(piece.body, now)
-                told.append(piece.raw)
+            event = _PrefetchEvent.parse(piece.body) if PREFETCH_EVENT.encode() in piece.body else None
+            if event is None:
+                if len(piece.body) <= MAX_PARSED:  # parsing longer messages would take too long
+                    self._observe(piece.body, now)
+                to_editor.append(piece.raw)
             else:
-                told += self._learn(news, now)
-        return [ToLocal(b"".join(told))] if told else []
+                to_editor += self._store(event, now)
+        return [ToLocal(b"".join(to_editor))] if to_editor else []
 
     def receive_peer_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Pass the end on, behind what the agent has begun to say."""
+        """Pass the end on, after the part of a message that the agent has sent."""
         rest = self._from_agent.end()
         return [ToLocal(rest), EndLocal()] if rest else [EndLocal()]
 
     def receive_peer_lost(self, now: float) -> list[Output]:
-        """Pass on what the agent has begun to say, and then the loss."""
+        """Pass the loss on, after the part of a message that the agent has sent."""
         rest = self._from_agent.end()
         outputs = super().receive_peer_lost(now)
         return [ToLocal(rest), *outputs] if rest else outputs
 
     def receive_local_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Pass the end on, behind what the editor has begun to say."""
+        """Pass the end on, after the part of a message that the editor has sent."""
         rest = self._from_editor.end()
         return [ToPeer(rest), EndPeer()] if rest else [EndPeer()]
 
     # From the editor:
 
-    def _ask(self, request: Request, now: float) -> bytes | None:
-        """Return what the editor is told of its question now, or None if the debugger is to be asked."""
+    def _try_answer(self, request: Request, now: float) -> bytes | None:
+        """Return the response to a request, b"" if it is under way, or None if the debugger has to answer."""
         command, arguments = request["command"], arguments_of(request)
-        question = self._stop.recognise(command, arguments) if self._stop else None
-        by_itself = now - self._quiet_since <= PROMPT
-        if question and by_itself and question not in self._learned and len(self._learned) < MAX_PLAN:
-            self._learned.append(question)
-        for number, ahead in self._ahead.items():
-            if ahead.is_free(now) and ahead.asks(command, arguments) and self._from_agent.at_boundary:
-                if ahead.response is not None:
-                    del self._ahead[number]
-                    return self._answer(request, ahead.response, now)
-                ahead.editors = request
+        template = self._stop.template_for(command, arguments) if self._stop else None
+        is_automatic = now - self._idle_since <= AUTOMATIC_DELAY
+        if template and is_automatic and template not in self._learned and len(self._learned) < MAX_PREFETCH_SET:
+            self._learned.append(template)
+        for number, prefetched in self._prefetched.items():
+            is_usable = prefetched.is_available(now) and prefetched.matches(command, arguments)
+            if is_usable and self._from_agent.at_boundary:
+                if prefetched.response is not None:
+                    del self._prefetched[number]
+                    return self._answer(request, prefetched.response, now)
+                prefetched.claimed_by = request
                 return b""
-        if question:
-            self._asked[request["seq"]] = request
+        if template:
+            self._pending[request["seq"]] = request
         return None
 
-    def _tell_plan(self, now: float) -> bytes:
-        """Return what the agent has to know before the next stop.
+    def _set_update(self, now: float) -> bytes:
+        """Return the message with the new prefetch set, or b"" if it has not changed.
 
-        Somebody who steps on before the editor has asked everything looks at a later stop.
+        A user who steps on before the editor has sent all its requests will inspect a later stop, so templates of the
+        previous set are kept.
         """
         wanted = list(self._learned)
-        if now - self._stopped_at < PROMPT:
-            wanted += [question for question in self._plan if question not in wanted]
-        plan = sorted(wanted[:MAX_PLAN], key=lambda question: question.command == "threads")  # no other waits for it
-        self._asked.clear()
-        if plan == self._plan:
+        if now - self._stopped_at < AUTOMATIC_DELAY:
+            wanted += [template for template in self._sent_set if template not in wanted]
+        # `threads` comes last, because no other request needs its response:
+        new_set = sorted(wanted[:MAX_PREFETCH_SET], key=lambda template: template.command == "threads")
+        self._pending.clear()
+        if new_set == self._sent_set:
             return b""
-        self._plan = plan
-        questions = [question.as_json() for question in plan]
-        return encode({"seq": 0, "type": "request", "command": PLAN, "arguments": {"questions": questions}})
+        self._sent_set = new_set
+        questions = [template.as_json() for template in new_set]
+        return encode({"seq": 0, "type": "request", "command": PREFETCH_SET, "arguments": {"questions": questions}})
 
     # From the agent:
 
-    def _watch(self, body: bytes, now: float) -> None:
-        """Note what a message means for the questions to come."""
-        if self._asked and b'"response"' in body and (response := parse(body, "response")):
-            request = self._asked.pop(response["request_seq"], None)
+    def _observe(self, body: bytes, now: float) -> None:
+        """Update the state from a message that is passed on to the editor."""
+        if self._pending and b'"response"' in body and (response := parse(body, "response")):
+            request = self._pending.pop(response["request_seq"], None)
             if request is not None:
-                self._hear(request, response, now)
+                self._record_response(request, response, now)
         elif any(change in body for change in CHANGES) and (event := parse(body, "event")):
             if f'"{event["event"]}"'.encode() in CHANGES:
-                self._forget_answers()
-                self._current = False
+                self._drop_unclaimed()
+                self._is_current = False
             match event:
                 case {"event": "stopped", "body": {"threadId": int(thread)}}:
-                    self._stop, self._current = Stop(thread), True
-                    self._learned, self._stopped_at, self._quiet_since = [], now, now
+                    self._stop, self._is_current = Stop(thread), True
+                    self._learned, self._stopped_at, self._idle_since = [], now, now
 
-    def _learn(self, news: _News, now: float) -> list[bytes]:
-        """Return what the editor is told because of news."""
-        if self._current and news.after == self._after != 0:
-            self._ahead |= {request["seq"]: _Ahead(request) for request in news.asked[:MAX_PLAN]}
-        told = []
-        for response in news.answered:
-            ahead = self._ahead.pop(response["request_seq"], None)
-            if ahead is None:
-                continue  # it has been forgotten
-            if ahead.editors is not None:
-                told.append(self._answer(ahead.editors, response, now))
+    def _store(self, event: _PrefetchEvent, now: float) -> list[bytes]:
+        """Store the contents of a prefetch event; return responses that the editor is waiting for."""
+        if self._is_current and event.after == self._after != 0:
+            requests = event.asked[:MAX_PREFETCH_SET]
+            self._prefetched |= {request["seq"]: _PrefetchedRequest(request) for request in requests}
+        to_editor = []
+        for response in event.answered:
+            prefetched = self._prefetched.pop(response["request_seq"], None)
+            if prefetched is None:
+                continue  # it was dropped because of a change
+            if prefetched.claimed_by is not None:
+                to_editor.append(self._answer(prefetched.claimed_by, response, now))
             elif response.get("success") is True:
-                ahead.response, ahead.at = response, now
-                self._ahead[response["request_seq"]] = ahead
-        return told
+                prefetched.response, prefetched.received_at = response, now
+                self._prefetched[response["request_seq"]] = prefetched
+        return to_editor
 
     def _answer(self, request: Request, response: Response, now: float) -> bytes:
-        """Return the debugger's answer to a question of the agent as one to the same question of the editor."""
-        self._hear(request, response, now)
+        """Return the debugger's response to the agent's request as the response to the editor's equal request."""
+        self._record_response(request, response, now)
         return encode({**response, "request_seq": request["seq"]})
 
-    def _hear(self, request: Request, response: Response, now: float) -> None:
-        """The editor hears an answer."""
-        self._quiet_since = now
+    def _record_response(self, request: Request, response: Response, now: float) -> None:
+        """Learn the ids in a response that the editor receives now."""
+        self._idle_since = now
         if self._stop:
             self._stop.learn(request["command"], arguments_of(request), response.get("body"))
 
-    def _forget_answers(self) -> None:
-        """Something has changed, or will have changed before the editor asks again; what it has asked is answered."""
-        self._ahead = {number: ahead for number, ahead in self._ahead.items() if ahead.editors is not None}
+    def _drop_unclaimed(self) -> None:
+        """Drop responses that may be outdated; a request that the editor has already sent is still answered."""
+        self._prefetched = {
+            number: prefetched for number, prefetched in self._prefetched.items() if prefetched.claimed_by is not None
+        }
 
 
 @dataclass(eq=False)
-class _Ahead:
-    """A question that the agent has asked."""
+class _PrefetchedRequest:
+    """A request that the agent has sent to debugpy."""
 
     request: Request
-    """The agent's."""
-    editors: Request | None = None
-    """The editor's request that asks the same."""
+    """The agent's request."""
+    claimed_by: Request | None = None
+    """The editor's equal request, which waits for the response."""
     response: Response | None = None
-    at: float = 0.0
-    """When it came."""
+    received_at: float = 0.0
+    """When the response arrived."""
 
-    def is_free(self, now: float) -> bool:
-        """Whether it can answer a request."""
-        return self.editors is None and (self.response is None or now - self.at <= KEPT)
+    def is_available(self, now: float) -> bool:
+        """True if it can answer a request of the editor."""
+        return self.claimed_by is None and (self.response is None or now - self.received_at <= MAX_AGE)
 
-    def asks(self, command: str, arguments: Arguments) -> bool:
-        """Whether it asks what a request asks."""
+    def matches(self, command: str, arguments: Arguments) -> bool:
+        """True if it equals a request with this command and these arguments."""
         return (self.request["command"], arguments_of(self.request)) == (command, arguments)
 
 
 @dataclass(frozen=True)
-class _News:
-    """What the agent has to tell."""
+class _PrefetchEvent:
+    """The body of a prefetch event; its fields have the names of the wire format."""
 
     after: int
     asked: list[Request]
     answered: list[Response]
 
     @classmethod
-    def parse(cls, body: bytes) -> _News | None:
-        """Return the news that a message contains, or None if it is something else."""
+    def parse(cls, body: bytes) -> _PrefetchEvent | None:
+        """Read the body of a message; None if it is not a prefetch event."""
         match parse(body, "event"):
             case {"event": event, "body": {"after": int(after), "asked": list(asked), "answered": list(answered)}}:
-                if event == NEWS:
+                if event == PREFETCH_EVENT:
                     requests = [message for message in asked if is_message(message, "request")]
                     return cls(after, requests, [message for message in answered if is_message(message, "response")])
         return None

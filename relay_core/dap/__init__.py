@@ -1,1 +1,1 @@
-"""The debug adapter protocol as far as this project knows it: bytes and messages in, bytes and messages out, no I/O."""
+"""The parts of the debug adapter protocol (DAP) that this project uses, without I/O: framing, messages, prefetch."""

@@ -1,4 +1,4 @@
-"""DAP's base protocol without I/O: `Content-Length: N`, an empty line, and N bytes of JSON.
+"""The base protocol of DAP, without I/O: `Content-Length: N`, an empty line, and N bytes of JSON.
 
 https://microsoft.github.io/debug-adapter-protocol/overview#base-protocol
 """
@@ -12,7 +12,7 @@ from relay_core.dap.messages import Message
 from relay_core.errors import ProtocolError
 
 __all__ = [
-    "BEGINNING",
+    "HEADER_START",
     "MAX_BODY",
     "MAX_HEADER",
     "Message",
@@ -26,45 +26,45 @@ __all__ = [
 MAX_HEADER = 4096
 """Bytes before the empty line. One field of some 25 bytes is defined; more than this is not DAP."""
 MAX_BODY = 16 * 1024 * 1024
-"""Bytes of JSON. debugpy stops reading for ever at 16 MiB, so nothing larger is ever useful."""
+"""Bytes of JSON. debugpy stops reading for good at 16 MiB, so no message is larger than that."""
 
-BEGINNING = b"Content-Length:"
-"""With which every known debugger's messages begin."""
+HEADER_START = b"Content-Length:"
+"""The first bytes of a message of every known debugger."""
 _END_OF_HEADER = b"\r\n\r\n"
-_NOT_DAP = "the debug adapter protocol is not spoken here"
+_NOT_DAP = "the peer does not speak the debug adapter protocol"
 
 
 def encode(message: Message) -> bytes:
-    """Return a message as it goes over the wire."""
+    """Return a message in its wire format."""
     return encode_body(json.dumps(message, separators=(",", ":")).encode())
 
 
 def encode_body(body: bytes) -> bytes:
-    """Return a message whose JSON is there already."""
+    """Return the wire format of a message that is already JSON."""
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
 class MessageDecoder:
-    """Cuts a byte stream into messages, however the bytes arrive.
+    """A decoder that returns the messages of a byte stream; chunk boundaries do not matter.
 
-    After a ProtocolError the stream has lost its framing, and the decoder must not be used any more.
+    After a ProtocolError the stream has lost its framing, and the decoder must not be used again.
     """
 
     def __init__(self, *, max_body: int = MAX_BODY) -> None:
         self._max_body = max_body
         self._buffer = bytearray()
         self._expected: int | None = None
-        """Length of the body that comes next, or None in front of a header."""
+        """Length of the body that comes next, or None if a header comes next."""
 
     def __repr__(self) -> str:
-        waits_for = "a header" if self._expected is None else f"a body of {self._expected} bytes"
-        return f"<MessageDecoder {len(self._buffer)} bytes buffered, waits for {waits_for}>"
+        expected = "a header" if self._expected is None else f"a body of {self._expected} bytes"
+        return f"<MessageDecoder {len(self._buffer)} bytes buffered, expecting {expected}>"
 
     def receive_data(self, data: bytes) -> list[Message]:
         """Take bytes and return the messages that they complete.
 
         Raises:
-            ProtocolError: these bytes are not DAP, or a message is larger than the limit.
+            ProtocolError: the bytes are not DAP, or a message is larger than the limit.
         """
         self._buffer += data
         messages = []
@@ -106,44 +106,44 @@ class MessageDecoder:
 
 
 def find_body(data: bytearray) -> tuple[int, int] | None:
-    """Return where the body of a message begins, and its length; None while its header is incomplete.
+    """Return the offset and the length of the body of the first message; None while its header is incomplete.
 
     Args:
-        data: Begins with a message.
+        data: Bytes of the stream, from the beginning of a message.
 
     Raises:
-        ProtocolError: it begins with something else.
+        ProtocolError: the bytes do not begin with a message.
     """
     end = data.find(_END_OF_HEADER, 0, MAX_HEADER)
     if end >= 0:
         return end + len(_END_OF_HEADER), _content_length(bytes(data[:end]))
     if len(data) >= MAX_HEADER:
-        raise ProtocolError(f"{_NOT_DAP}: no header within {MAX_HEADER} bytes")
+        raise ProtocolError(f"{_NOT_DAP}: no header in the first {MAX_HEADER} bytes")
     return None
 
 
 def _content_length(header: bytes) -> int:
-    """Read the one field that is defined; others are passed over, as in HTTP."""
+    """Return the value of Content-Length, the only defined field; other fields are ignored, as in HTTP."""
     for line in header.split(b"\r\n"):
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"content-length":
             digits = value.strip()
-            if not digits.isdigit() or len(digits) > 10:  # ten digits hold any length a computer can have
-                raise ProtocolError(f"{_NOT_DAP}: Content-Length is no number")
+            if not digits.isdigit() or len(digits) > 10:  # ten digits are enough for any length
+                raise ProtocolError(f"{_NOT_DAP}: Content-Length is not a number")
             return int(digits)
-    raise ProtocolError(f"{_NOT_DAP}: a header has no Content-Length")
+    raise ProtocolError(f"{_NOT_DAP}: a header without Content-Length")
 
 
 def parse(body: bytes) -> Message:
-    """Return the message that a body is; of its fields, only the type has been checked.
+    """Return the message in a body; only its `type` has been checked.
 
     Raises:
-        ProtocolError: it is none.
+        ProtocolError: the body is not a message.
     """
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):
         raise ProtocolError(f"{_NOT_DAP}: a message is not JSON") from None
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
-        raise ProtocolError(f"{_NOT_DAP}: a message has no type")
+        raise ProtocolError(f"{_NOT_DAP}: a message without a type")
     return cast("Message", message)

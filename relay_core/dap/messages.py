@@ -1,9 +1,9 @@
-"""Messages of the debug adapter protocol, with the fields that are read or written here.
+"""Messages of the debug adapter protocol, with the fields that this project reads or writes.
 
 https://microsoft.github.io/debug-adapter-protocol/specification#Base_Protocol
 
-The types say what a well-formed message has. `relay_core.dap.prefetch.parse` checks the required fields of what comes
-from a peer; bodies and arguments are as the peer has sent them.
+The types describe well-formed messages. `relay_core.dap.prefetch.parse` checks the required fields of messages from a
+peer; it does not check bodies and arguments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Arguments", "Body", "Event", "Message", "Request", "Response"]
 
 Arguments = Mapping[str, object]
 Body = dict[str, Any]
-"""Of a response or an event. DAP has some hundred kinds, so who reads one must know which it is."""
+"""The body of a response or an event. DAP defines about a hundred kinds; the reader must know which one it reads."""
 
 
 class _RequestOptions(TypedDict, total=False):
@@ -23,7 +23,7 @@ class _RequestOptions(TypedDict, total=False):
 
 
 class Request(_RequestOptions):
-    """Of an editor, or in its place."""
+    """A request of an editor, or one sent on its behalf."""
 
     seq: int
     type: Literal["request"]
@@ -35,12 +35,12 @@ class _ResponseOptions(TypedDict, total=False):
     command: str
     success: bool
     message: str
-    """Why it was not a success."""
+    """Why the request failed."""
     body: Body
 
 
 class Response(_ResponseOptions):
-    """Of a debug adapter."""
+    """A response of a debug adapter."""
 
     type: Literal["response"]
     request_seq: int
@@ -52,7 +52,7 @@ class _EventOptions(TypedDict, total=False):
 
 
 class Event(_EventOptions):
-    """Of a debug adapter."""
+    """An event of a debug adapter."""
 
     type: Literal["event"]
     event: str

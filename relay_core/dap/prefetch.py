@@ -1,20 +1,21 @@
-"""What an editor asks at each stop, asked before it does, so that a step costs one round trip instead of five.
+"""The messages and requests of DAP prefetching, which lets a step cost one round trip instead of five.
 
-An editor that hears `stopped` asks for threads, the top of the call stack, its scopes and their variables, and each of
-these questions needs the answer to the one before. The client learns what its editor asks by itself, and tells the
-agent: the *plan*. At the next stop the agent asks debugpy the same, next to it, and tells the client what it asks and
-what the answers are: the *news*. An editor's question that the agent has asked already is answered by the client, at
-once or as soon as the answer is there. A process that can do what the agent does here does it in its place.
+An editor that receives `stopped` requests the threads, the top of the call stack, its scopes and their variables, and
+each of these requests needs the response to the one before. The client learns which requests its editor sends
+automatically, and sends them to the agent as the *prefetch set*. At the next stop the agent sends the same requests to
+debugpy, next to the editor's own, and sends requests and responses to the client in *prefetch events*. The client
+answers a request of the editor that is in such an event, at once or as soon as its response arrives. A process that
+supports it prefetches in place of the agent (`relay_agent.prefetch.pydevd`).
 
     editor          client                              agent                     debugpy
-      | next          |  plan (if it is a new one), next  |  next                    |
+      | next          |  prefetch set (if new), next      |  next                    |
       |               |                                   |                 stopped  |
-      |      stopped  |           stopped, news of asking |  threads, stackTrace ... |
-      | threads       |                   news of answers |                  answers |
-      |     answered  |                               ... |                      ... |
+      |      stopped  |    stopped, event with requests   |  threads, stackTrace ... |
+      | threads       |              event with responses |                responses |
+      |     response  |                               ... |                      ... |
 
-All speak of it inside the stream, in messages of the debug adapter protocol that never leave it: a request
-`relayDebug.plan` and events `relayDebug.news`. What this module knows is common to all: the questions.
+These messages are DAP messages inside the stream that neither the editor nor debugpy receives. This module has what
+client, agent and process share; docs/concepts/prefetch.md has the whole picture.
 """
 
 from __future__ import annotations
@@ -29,40 +30,42 @@ from relay_core.dap.messages import Arguments, Event, Request, Response
 from relay_core.errors import ProtocolError
 
 __all__ = [
-    "ASKS_ITSELF",
-    "MAX_NEWS",
-    "MAX_PLAN",
-    "NEWS",
-    "PLAN",
-    "QUESTIONS",
+    "IN_PROCESS",
+    "MAX_PREFETCH_EVENT",
+    "MAX_PREFETCH_SET",
+    "PREFETCHABLE",
+    "PREFETCH_EVENT",
+    "PREFETCH_SET",
     "RESUMING",
-    "Question",
+    "RequestTemplate",
     "Stop",
     "arguments_of",
-    "changes_nothing",
     "is_message",
+    "is_read_only",
     "parse",
 ]
 
-PLAN = "relayDebug.plan"
-"""A request of the client: `arguments.questions` are asked at each stop from now on.
+# The values of the next three constants, and the JSON keys `questions`, `asked`, `answered` and `after`, are the wire
+# format. They date from before these terms and stay as they are, because agents and clients of other versions use them.
+PREFETCH_SET = "relayDebug.plan"
+"""A request of the client with the prefetch set: `arguments.questions` are requested at each stop from now on.
 
-To a process that asks itself the agent hands it down as an argument of the same name in requests at which the process
-resumes: `questions`, if they are new, and `after`, the number of that request."""
-NEWS = "relayDebug.news"
-"""An event of the agent: in its body `asked`, requests that debugpy will answer; `answered`, what it has answered to
-such requests; and `after`, the number of the last request of the editor that the agent has heard and that may change
-something (from a process that asks itself: at which it has resumed), or 0. Every request that is told as `asked` is
-told as `answered` later."""
-ASKS_ITSELF = "relayDebug.asksItself"
-"""An event of a process that is debugged, to its agent: it takes plans, and sends the news, the first of a stop in the
-body of the `stopped` event, under the name of news."""
+To a process that prefetches, the agent passes the set on in the requests that resume it, as an argument of this name:
+`questions`, if the set has changed, and `after`, the number of that request."""
+PREFETCH_EVENT = "relayDebug.news"  # language: keep - the wire format
+"""An event of the agent. Its body has `asked`, requests that debugpy will answer; `answered`, responses to such
+requests; and `after`, the number of the editor's last request that reached the agent and may change something (from a
+process that prefetches: that resumed it), or 0. Every request in `asked` has its response in `answered` of the same or
+a later event."""
+IN_PROCESS = "relayDebug.asksItself"
+"""An event of a debugged process to its agent: the process prefetches. It accepts prefetch sets and sends prefetch
+events; the first one of a stop is in the body of the `stopped` event, in a field named `PREFETCH_EVENT`."""
 RESUMING = frozenset({"continue", "next", "stepIn", "stepOut", "stepBack", "reverseContinue", "goto"})
 """Requests that lead to the next stop."""
-MAX_PLAN = 8
-"""Questions; VS Code has five."""
-MAX_NEWS = MAX_BODY + 1024 * 1024
-"""Bytes of JSON: an answer of any length, and requests that a plan has room for."""
+MAX_PREFETCH_SET = 8
+"""Requests; VS Code needs five."""
+MAX_PREFETCH_EVENT = MAX_BODY + 1024 * 1024
+"""Bytes of JSON: one response of any size, and the requests of a prefetch set."""
 
 Kind = Literal["request", "response", "event"]
 _FORMS: dict[str, dict[str, type]] = {
@@ -70,43 +73,43 @@ _FORMS: dict[str, dict[str, type]] = {
     "response": {"request_seq": int},
     "event": {"event": str},
 }
-"""Fields that messages must have."""
+"""The required fields of each type of message."""
 _IDS = {"threads": "", "stackTrace": "threadId", "scopes": "frameId", "variables": "variablesReference"}
-"""What a question is about."""
-QUESTIONS = frozenset(_IDS)
-"""Requests that change nothing."""
-_WATCHING = ("hover", "watch")
-"""Contexts of `evaluate` in which an editor evaluates by itself, next to asking for variables, in any order."""
+"""The argument with the id that each request is about."""
+PREFETCHABLE = frozenset(_IDS)
+"""Commands that can be prefetched; they change nothing in the process."""
+_AUTOMATIC_CONTEXTS = ("hover", "watch")
+"""Contexts of `evaluate` that an editor sends automatically, in any order with its requests for variables."""
 
 
 @dataclass(frozen=True)
-class Question:
-    """A request that makes sense at any stop: about the stopped thread, its top frame, or a scope of that frame."""
+class RequestTemplate:
+    """A request without its id, for any stop: about the stopped thread, its top frame, or a scope of that frame."""
 
     command: str
     scope: int = 0
-    """Which scope, for `variables`."""
+    """Index of the scope, for `variables`."""
     rest: Arguments = field(default_factory=dict)
-    """The arguments that are the same at each stop."""
+    """The arguments other than the id."""
 
     def as_json(self) -> dict[str, object]:
-        """Return it for a plan."""
+        """Return one element of `questions`."""
         return {"command": self.command, "scope": self.scope, "rest": dict(self.rest)}
 
     @classmethod
-    def parse(cls, found: object) -> Question | None:
-        """Return the question that a plan contains, or None if it is none of these."""
+    def parse(cls, found: object) -> RequestTemplate | None:
+        """Read one element of `questions`; None if it is invalid or cannot be prefetched."""
         match found:
             case {"command": str(command), "scope": int(scope), "rest": dict(rest)}:
-                return cls(command, scope, rest) if command in QUESTIONS and scope >= 0 else None
+                return cls(command, scope, rest) if command in PREFETCHABLE and scope >= 0 else None
         return None
 
 
 class Stop:
-    """What is known about one stop: the ids in questions and answers.
+    """The ids that belong to one stop, learned from responses.
 
     Args:
-        thread: The id of the thread that has stopped.
+        thread: The id of the stopped thread.
     """
 
     def __init__(self, thread: int) -> None:
@@ -117,26 +120,26 @@ class Stop:
     def __repr__(self) -> str:
         return f"<Stop thread={self._thread} frame={self._frame} scopes={self._scopes}>"
 
-    def recognise(self, command: str, arguments: Arguments) -> Question | None:
-        """Return the question that a request asks, or None if it is about something else."""
-        if command not in QUESTIONS:
+    def template_for(self, command: str, arguments: Arguments) -> RequestTemplate | None:
+        """Return the template that a request follows, or None if it is about another thread, frame or object."""
+        if command not in PREFETCHABLE:
             return None
         rest = dict(arguments)
-        about = rest.pop(_IDS[command], None)
+        found = rest.pop(_IDS[command], None)
         ids = self._ids(command)
         if command == "threads":
-            return Question(command, 0, rest)
-        return Question(command, ids.index(about), rest) if isinstance(about, int) and about in ids else None
+            return RequestTemplate(command, 0, rest)
+        return RequestTemplate(command, ids.index(found), rest) if isinstance(found, int) and found in ids else None
 
-    def arguments(self, question: Question) -> Arguments | None:
-        """Return the arguments of a request, or None while it is not known what to ask about."""
-        if question.command == "threads":
-            return dict(question.rest)
-        ids = self._ids(question.command)[question.scope :]
-        return {**question.rest, _IDS[question.command]: ids[0]} if ids else None
+    def arguments(self, template: RequestTemplate) -> Arguments | None:
+        """Return the arguments of the request at this stop, or None while its id is unknown."""
+        if template.command == "threads":
+            return dict(template.rest)
+        ids = self._ids(template.command)[template.scope :]
+        return {**template.rest, _IDS[template.command]: ids[0]} if ids else None
 
     def learn(self, command: str, arguments: Arguments, body: object) -> None:
-        """Note the ids in an answer."""
+        """Record the ids in a response."""
         match command, body:
             case "stackTrace", {"stackFrames": [{"id": int(frame)}, *_]}:
                 if arguments.get("threadId") == self._thread and not arguments.get("startFrame"):
@@ -154,10 +157,12 @@ class Stop:
         return [self._thread] if command == "stackTrace" else []
 
 
-def changes_nothing(request: Mapping[str, object]) -> bool:
-    """Whether answers that were true before a request are true after it."""
+def is_read_only(request: Mapping[str, object]) -> bool:
+    """True if earlier responses remain valid after this request."""
     command = request.get("command")
-    return command in QUESTIONS or (command == "evaluate" and arguments_of(request).get("context") in _WATCHING)
+    return command in PREFETCHABLE or (
+        command == "evaluate" and arguments_of(request).get("context") in _AUTOMATIC_CONTEXTS
+    )
 
 
 @overload
@@ -167,7 +172,7 @@ def parse(body: bytes, kind: Literal["response"]) -> Response | None: ...
 @overload
 def parse(body: bytes, kind: Literal["event"]) -> Event | None: ...
 def parse(body: bytes, kind: Kind) -> Request | Response | Event | None:
-    """Return a message of one type (`request`, `response`, `event`) with the fields it must have, or None."""
+    """Return the message in `body`, or None if it is of another type or lacks a required field."""
     try:
         message = framing.parse(body)
     except ProtocolError:
@@ -184,13 +189,13 @@ def is_message(found: object, kind: Literal["event"]) -> TypeGuard[Event]: ...
 @overload
 def is_message(found: object, kind: Kind) -> TypeGuard[Request | Response | Event]: ...
 def is_message(found: object, kind: Kind) -> bool:
-    """Whether JSON is a message of that type with the fields it must have."""
+    """True if decoded JSON is a message of that type with its required fields."""
     if not isinstance(found, dict) or found.get("type") != kind:
         return False
     return all(isinstance(found.get(name), form) for name, form in _FORMS[kind].items())
 
 
 def arguments_of(request: Mapping[str, object]) -> Arguments:
-    """Return the arguments of a request, which may have none."""
+    """Return the arguments of a request, empty if it has none."""
     arguments = request.get("arguments")
     return arguments if isinstance(arguments, dict) else {}

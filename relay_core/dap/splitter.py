@@ -1,64 +1,66 @@
-"""Cuts a byte stream where its messages begin, and passes on every byte as it was."""
+"""A splitter that cuts a byte stream at message boundaries and passes every byte on unchanged."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from relay_core.dap.framing import BEGINNING, find_body
+from relay_core.dap.framing import HEADER_START, find_body
 from relay_core.errors import ProtocolError
 
-__all__ = ["MAX_WHOLE", "Cutter", "Piece"]
+__all__ = ["MAX_PARSED", "MessageSplitter", "Piece"]
 
-MAX_WHOLE = 256 * 1024
-"""Bytes of JSON; longer messages are passed on without a look at their content."""
+MAX_PARSED = 256 * 1024
+"""Bytes of JSON; longer messages are passed on without being parsed."""
 
 
 class Piece(NamedTuple):
-    """Bytes that follow each other in the stream."""
+    """Consecutive bytes of the stream."""
 
     raw: bytes
-    """What is to be passed on: a whole message with its header, or a part of something else."""
+    """The bytes to pass on: a whole message with its header, or part of anything else."""
     body: bytes
     """The JSON of a whole message, or b""."""
 
 
-class Cutter:
-    """One direction of a connection.
+class MessageSplitter:
+    """The splitter for one direction of a connection.
 
-    Bytes that are not of the debug adapter protocol are passed on at once, and so is all that comes after them.
+    Once the stream turns out not to be DAP, all further bytes are passed on immediately.
 
     Args:
-        max_whole: Bytes of JSON; a longer message is passed on in parts, as it comes.
+        max_parsed: Bytes of JSON; a longer message is passed on in parts, as they arrive.
     """
 
-    def __init__(self, max_whole: int = MAX_WHOLE) -> None:
-        self.max_whole = max_whole
+    def __init__(self, max_parsed: int = MAX_PARSED) -> None:
+        self.max_parsed = max_parsed
         self._buffer = bytearray()
         self._long = 0
-        """Bytes that are still to come of a long message."""
-        self._foreign = False
+        """Bytes of a long message that have not been passed on yet."""
+        self._is_foreign = False
+        """The rest of the stream is not DAP."""
         self._has_messages = False
+        """At least one DAP message was recognized."""
 
     def __repr__(self) -> str:
-        return f"<Cutter {len(self._buffer)} bytes kept{' foreign' if self._foreign else ''}>"
+        return f"<MessageSplitter {len(self._buffer)} bytes buffered{' foreign' if self._is_foreign else ''}>"
 
     @property
     def at_boundary(self) -> bool:
-        """Whether what was passed on ends with a message, so that another one may follow."""
-        return not self._long and not self._foreign
+        """True if the bytes passed on so far end with a complete message, so that another one may be inserted."""
+        return not self._long and not self._is_foreign
 
     @property
     def is_foreign(self) -> bool:
-        """Whether this direction does not speak DAP, and never did: all bytes are passed on at once."""
-        return self._foreign and not self._has_messages
+        """True if no part of the stream was DAP: all bytes are passed on immediately."""
+        return self._is_foreign and not self._has_messages
 
     @property
     def is_untouched(self) -> bool:
-        """Whether no message was recognised, and no bytes wait for the rest of one."""
+        """True if no message was recognized and no bytes are buffered."""
         return not (self._has_messages or self._buffer)
 
     def feed(self, data: bytes) -> list[Piece]:
-        """Take bytes and return those that can be passed on."""
+        """Take bytes and return the pieces that can be passed on."""
         self._buffer += data
         pieces = []
         while self._buffer and (piece := self._next()):
@@ -66,29 +68,29 @@ class Cutter:
         return pieces
 
     def end(self) -> bytes:
-        """Return the bytes of a message that will not be completed any more."""
+        """Return the bytes of an incomplete message at the end of the stream."""
         return self._take(len(self._buffer))
 
     def _next(self) -> Piece | None:
-        if self._foreign:
+        if self._is_foreign:
             return Piece(self.end(), b"")
         if self._long:
             part = self._take(min(self._long, len(self._buffer)))
             self._long -= len(part)
             return Piece(part, b"")
         try:
-            if not BEGINNING.startswith(bytes(self._buffer[: len(BEGINNING)])):
-                raise ProtocolError("this is something else")
+            if not HEADER_START.startswith(bytes(self._buffer[: len(HEADER_START)])):
+                raise ProtocolError("not a DAP header")
             found = find_body(self._buffer)
         except ProtocolError:
-            self._foreign = True
+            self._is_foreign = True
             return Piece(self.end(), b"")
         return None if found is None else self._cut(*found)
 
     def _cut(self, start: int, length: int) -> Piece | None:
         size = start + length
         self._has_messages = True
-        if length > self.max_whole:
+        if length > self.max_parsed:
             self._long = size
             return self._next()
         if len(self._buffer) < size:

@@ -9,7 +9,7 @@ from relay_agent.prefetch.layer import PrefetchLayer
 from relay_client.prefetch.layer import PrefetchCacheLayer
 from relay_core.dap.adapter_greeting import GreetingGuard
 from relay_core.dap.framing import encode
-from relay_core.dap.splitter import MAX_WHOLE
+from relay_core.dap.splitter import MAX_PARSED
 from relay_core.layers.early_bytes import EarlyBytes
 from relay_core.layers.layer import Abort, EndLocal, EndPeer, Output, ResetLocal, ToLocal, ToPeer
 from relay_core.layers.stack import LayerStack
@@ -108,7 +108,7 @@ small = st.builds(
     st.integers(1, 9),
     texts,
 )
-long = st.integers(MAX_WHOLE - 40, MAX_WHOLE + 40).map(
+long = st.integers(MAX_PARSED - 40, MAX_PARSED + 40).map(
     lambda size: encode({"type": "event", "event": "output", "body": {"output": "x" * size}})
 )
 conversations = st.lists(small | small | small | long, max_size=6).map(b"".join)

@@ -1,4 +1,4 @@
-"""A debug adapter without a process: it stops at each step, and its answers say what they are about."""
+"""A debug adapter without a process: it stops at each step, and its responses show which request they answer."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from relay_agent.prefetch.engine import Asking
 from relay_core.dap.framing import Message, MessageDecoder, encode
-from relay_core.dap.prefetch import ASKS_ITSELF, NEWS, PLAN, changes_nothing
+from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT, PREFETCH_SET, is_read_only
 
 
 class ScriptedAdapter:
     """Answers the requests of an editor, one at a time.
 
-    Frames are numbered 10 * stop + depth, scopes 100 * stop + which; scopes and variables tell the
+    Frames are numbered 10 * stop + depth, scopes 100 * stop + which; scopes and variables show the
     number of evaluations so far.
     """
 
@@ -21,7 +21,7 @@ class ScriptedAdapter:
         self.stop = 0
         self.evaluations = 0
         self.requests: list[Message] = []
-        """All that came."""
+        """All requests received."""
         self._decoder = MessageDecoder()
         self._pending: list[Message] = []
         self._seq = 0
@@ -38,19 +38,19 @@ class ScriptedAdapter:
         self._pending += messages
 
     def work(self) -> bytes:
-        """Answer one request; return all that is said then."""
+        """Answer one request; return all messages that are sent."""
         return self._carry_out(self._pending.pop(0))
 
     def _carry_out(self, request: Message) -> bytes:
         command = request["command"]
         if command == "evaluate":
             self.evaluations += 1
-        said = self._say(self._respond(request))
+        sent = self._send(self._respond(request))
         if command == "next":
             self.stop += 1
-            said += self._say({"type": "event", "event": "output", "body": {"output": 'it "stopped" here'}})
-            said += self._say({"type": "event", "event": "stopped", "body": self._stop_body()})
-        return said
+            sent += self._send({"type": "event", "event": "output", "body": {"output": 'it "stopped" here'}})
+            sent += self._send({"type": "event", "event": "stopped", "body": self._stop_body()})
+        return sent
 
     def _respond(self, request: Message) -> Message:
         body = self.answer(request["command"], request.get("arguments") or {})
@@ -63,7 +63,7 @@ class ScriptedAdapter:
         return {"threadId": 1, "reason": "step"}
 
     def answer(self, command: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the body of an answer, or None for a refusal; this is also what a test expects to hear."""
+        """Return the body of a response, or None for a failure; tests compare with it."""
         stop, evaluations = self.stop, self.evaluations
         if command == "threads":
             return {"threads": [{"id": 1, "name": f"after {stop} stops"}]}
@@ -83,13 +83,13 @@ class ScriptedAdapter:
         assert command in {"next", "evaluate"}, f"no editor asks for {command}"
         return {}
 
-    def _say(self, message: Message) -> bytes:
+    def _send(self, message: Message) -> bytes:
         self._seq += 1
         return encode({"seq": self._seq, **message})
 
 
 class ScriptedJob(ScriptedAdapter):
-    """The same before a process that asks by itself."""
+    """The same in front of a process that prefetches."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
@@ -97,39 +97,39 @@ class ScriptedJob(ScriptedAdapter):
         self._asking = Asking()
         self._after = 0
         self._own: list[Message] = []
-        """Questions of its own."""
-        self._news: list[Message] = [{"type": "event", "event": ASKS_ITSELF}]
+        """Its own requests."""
+        self._events: list[Message] = [{"type": "event", "event": IN_PROCESS}]
 
     @property
     def busy(self) -> bool:
-        """Whether there is something to do or to say."""
-        return bool(self._pending or self._own or self._news)
+        """Whether there is something to do or to send."""
+        return bool(self._pending or self._own or self._events)
 
     def work(self) -> bytes:
-        """Say what is new, or answer one request, the editor's or an own one."""
-        if self._news:
-            return self._say(self._news.pop(0))
+        """Send an event, or answer one request, the editor's or its own."""
+        if self._events:
+            return self._send(self._events.pop(0))
         if self._own and not (self._pending and self._rng.random() < 0.5):
             self._carry_out_own()
             return b""
         message = self._pending.pop(0)
-        plan = message["arguments"].get(PLAN, {})
+        plan = message["arguments"].get(PREFETCH_SET, {})
         self._after = plan.get("after", self._after)
         if "questions" in plan:
             self._asking.plan(plan["questions"])
-        if not changes_nothing(message):
+        if not is_read_only(message):
             self._asking.end_round()
             while self._own:
                 self._carry_out_own()
-        told, self._news = self._news, []
-        return b"".join(map(self._say, told)) + self._carry_out(message)
+        events, self._events = self._events, []
+        return b"".join(map(self._send, events)) + self._carry_out(message)
 
     def _stop_body(self) -> Message:
         said = self._asking.stopped(1, self._after, 0)
         self._own += said.requests
-        return super()._stop_body() | ({NEWS: said.news["body"]} if said.news else {})
+        return super()._stop_body() | ({PREFETCH_EVENT: said.news["body"]} if said.news else {})
 
     def _carry_out_own(self) -> None:
         said = self._asking.answered(self._respond(self._own.pop(0)), 0, 0)
         self._own += said.requests
-        self._news += [said.news] if said.news else []
+        self._events += [said.news] if said.news else []

@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from relay_core.dap.prefetch import NEWS
+from relay_core.dap.prefetch import PREFETCH_EVENT
 
 __all__ = ["MAX_BODY", "install", "shortened"]
 
@@ -49,7 +49,7 @@ def install() -> None:
 
 def shortened(message: Mapping[str, Any], size: int) -> dict[str, Any]:
     """Return the message to send instead of one of `size` bytes, which is more than the adapter accepts."""
-    if message.get("event") == NEWS:  # one long answer makes it so long
+    if message.get("event") == PREFETCH_EVENT:  # usually one long response is the reason
         longest = max(message["body"]["answered"], key=lambda response: len(json.dumps(response)))
         answered = [shortened(r, size) if r is longest else r for r in message["body"]["answered"]]
         return {**message, "body": {**message["body"], "answered": answered}}

@@ -4,14 +4,14 @@ import pytest
 
 from relay_agent.prefetch.engine import LONG, PATIENCE, SLOW, Asking, Said
 from relay_core.dap.framing import Message
-from relay_core.dap.prefetch import NEWS, Question
+from relay_core.dap.prefetch import PREFETCH_EVENT, RequestTemplate
 
-STACK = Question("stackTrace", 0, {"startFrame": 0, "levels": 1})
-LATER = Question("stackTrace", 0, {"startFrame": 1})
-ALL = [STACK, Question("scopes"), Question("variables"), LATER, Question("threads")]
+STACK = RequestTemplate("stackTrace", 0, {"startFrame": 0, "levels": 1})
+LATER = RequestTemplate("stackTrace", 0, {"startFrame": 1})
+ALL = [STACK, RequestTemplate("scopes"), RequestTemplate("variables"), LATER, RequestTemplate("threads")]
 
 
-def planned(*questions: Question) -> Asking:
+def planned(*questions: RequestTemplate) -> Asking:
     asking = Asking()
     asking.plan([question.as_json() for question in questions])
     return asking
@@ -31,7 +31,7 @@ def answer(asking: Asking, request: Message, body: object = None, *, size: int =
 def told(said: Said) -> tuple[list[str], list[int]]:
     """Return the commands that the client is told as asked, and the numbers of what it is told as answered."""
     assert said.news is not None
-    assert said.news["event"] == NEWS
+    assert said.news["event"] == PREFETCH_EVENT
     body = said.news["body"]
     assert body["after"] == 6
     return [request["command"] for request in body["asked"]], [answer["request_seq"] for answer in body["answered"]]
@@ -85,7 +85,7 @@ def test_a_question_that_can_never_be_asked(body):
 
 def test_refusal_ends_the_round():
     """If debugpy refuses, the process runs again: nothing more is asked."""
-    asking = planned(STACK, LATER, Question("scopes"))
+    asking = planned(STACK, LATER, RequestTemplate("scopes"))
     stack, rest = asking.stopped(1, 6, 0).requests
     asking.answered(response(rest, success=False), 0, 0)
     said = answer(asking, stack, {"stackFrames": [{"id": 7}]})
@@ -94,7 +94,7 @@ def test_refusal_ends_the_round():
 
 def test_change_ends_the_round():
     """After it nothing more is asked; what was told as asked is told as answered, because somebody may wait for it."""
-    asking = planned(STACK, LATER, Question("scopes"))
+    asking = planned(STACK, LATER, RequestTemplate("scopes"))
     stack, rest = asking.stopped(1, 6, 0).requests
     (scopes,) = answer(asking, stack, {"stackFrames": [{"id": 7}]}).requests
     asking.end_round()

@@ -6,15 +6,15 @@ import pytest
 
 from relay_agent.prefetch.layer import PrefetchLayer
 from relay_core.dap.framing import Message, MessageDecoder, encode
-from relay_core.dap.prefetch import ASKS_ITSELF, NEWS, PLAN, Question
-from relay_core.dap.splitter import MAX_WHOLE
+from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
+from relay_core.dap.splitter import MAX_PARSED
 from relay_core.layers.layer import EndLocal, EndPeer, ResetLocal, ToLocal, ToPeer
 from tests.support.streams import split
 
-STACK = Question("stackTrace", 0, {"startFrame": 0, "levels": 1})
+STACK = RequestTemplate("stackTrace", 0, {"startFrame": 0, "levels": 1})
 STOPPED = encode({"seq": 9, "type": "event", "event": "stopped", "body": {"threadId": 1, "reason": "step"}})
-QUESTIONS = {"questions": [question.as_json() for question in (STACK, Question("scopes"))]}
-THE_PLAN = encode({"seq": 0, "type": "request", "command": PLAN, "arguments": QUESTIONS})
+QUESTIONS = {"questions": [question.as_json() for question in (STACK, RequestTemplate("scopes"))]}
+THE_PLAN = encode({"seq": 0, "type": "request", "command": PREFETCH_SET, "arguments": QUESTIONS})
 
 
 def parse(data: bytes) -> list[Message]:
@@ -29,7 +29,7 @@ def response(request: Message, body: object) -> bytes:
 def news(onward: bytes) -> tuple[list[str], list[str], int]:
     """Return which commands the client is told of, as asked and as answered, and after which request."""
     (told,) = parse(onward)
-    assert told["event"] == NEWS
+    assert told["event"] == PREFETCH_EVENT
     body = told["body"]
     return [request["command"] for request in body["asked"]], [r["command"] for r in body["answered"]], body["after"]
 
@@ -46,7 +46,7 @@ def asker() -> PrefetchLayer:
 def job() -> PrefetchLayer:
     """The same beside a process that asks by itself."""
     asker = PrefetchLayer()
-    willing = encode({"seq": 3, "type": "event", "event": ASKS_ITSELF, "body": {}})
+    willing = encode({"seq": 3, "type": "event", "event": IN_PROCESS, "body": {}})
     assert asker.receive_local(willing, 0) == []
     assert asker.receive_peer(THE_PLAN, 0) == []
     return asker
@@ -81,10 +81,12 @@ def test_job_that_asks_by_itself(job):
     asked = {"seq": 1_000_000_001, "type": "request", "command": "threads", "arguments": {}}
     told = {"after": 6, "asked": [asked], "answered": []}
     stop = {"seq": 9, "type": "event", "event": "stopped", "body": {"threadId": 1, "reason": "step"}}
-    onward, requests = tell(job, encode({**stop, "body": {**stop["body"], NEWS: told}}))
+    onward, requests = tell(job, encode({**stop, "body": {**stop["body"], PREFETCH_EVENT: told}}))
     assert onward.startswith(STOPPED)
     assert ((["threads"], [], 6), []) == (news(onward[len(STOPPED) :]), requests)
-    later = encode({"seq": 10, "type": "event", "event": NEWS, "body": {"after": 6, "asked": [], "answered": []}})
+    later = encode(
+        {"seq": 10, "type": "event", "event": PREFETCH_EVENT, "body": {"after": 6, "asked": [], "answered": []}}
+    )
     assert tell(job, later) == (later, [])
 
 
@@ -93,7 +95,7 @@ def test_what_a_job_is_told(job):
     resuming = {"seq": 6, "type": "request", "command": "next", "arguments": {"threadId": 1}}
     for plan in ({**QUESTIONS, "after": 6}, {"after": 6}):
         (told,) = parse(split(job.receive_peer(encode(resuming), 0))[1])
-        assert told == {**resuming, "arguments": {"threadId": 1, PLAN: plan}}
+        assert told == {**resuming, "arguments": {"threadId": 1, PREFETCH_SET: plan}}
     other = encode({"seq": 7, "type": "request", "command": "evaluate", "arguments": {"expression": "x"}})
     assert job.receive_peer(other, 0) == [ToLocal(other)]
     assert tell(job, STOPPED) == (STOPPED, [])  # it has nothing to ask
@@ -154,7 +156,7 @@ def test_nothing_is_put_into_a_long_request(asker, when):
     assert (STOPPED, []) == tell(asker, STOPPED)
 
 
-@pytest.mark.parametrize("text", ["stopped", PLAN, NEWS, ASKS_ITSELF])
+@pytest.mark.parametrize("text", ["stopped", PREFETCH_SET, PREFETCH_EVENT, IN_PROCESS])
 def test_what_only_looks_like_it(asker, text):
     """Output that contains these words is output, and code that does so is code."""
     output = encode({"seq": 9, "type": "event", "event": "output", "body": {"output": json.dumps(text)}})
@@ -166,7 +168,7 @@ def test_what_only_looks_like_it(asker, text):
 def test_long_answer(asker):
     """However long it is, an answer to a question of the agent is no answer to the editor."""
     _, (stack,) = tell(asker, STOPPED)
-    onward, _ = tell(asker, response(stack, {"stackFrames": [{"id": 7}], "text": "x" * MAX_WHOLE}))
+    onward, _ = tell(asker, response(stack, {"stackFrames": [{"id": 7}], "text": "x" * MAX_PARSED}))
     assert (["scopes"], ["stackTrace"], 0) == news(onward)
 
 

@@ -12,14 +12,14 @@ from types import SimpleNamespace
 from relay_agent.prefetch.pydevd import Asker
 from relay_client.dap.client import DapClient
 from relay_core.dap.framing import Message
-from relay_core.dap.prefetch import ASKS_ITSELF, NEWS, PLAN, Question
+from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
 from tests.support.jobs import job
 
 QUESTIONS = [
-    Question("stackTrace", 0, {"startFrame": 0, "levels": 1}),
-    Question("scopes"),
-    Question("variables"),
-    Question("threads"),
+    RequestTemplate("stackTrace", 0, {"startFrame": 0, "levels": 1}),
+    RequestTemplate("scopes"),
+    RequestTemplate("variables"),
+    RequestTemplate("threads"),
 ]
 THE_PLAN = {"questions": [question.as_json() for question in QUESTIONS]}
 CODE = """
@@ -60,7 +60,7 @@ async def stopped(client: DapClient) -> Message:
 
 async def step(client: DapClient, thread: int, **plan: object) -> Message:
     """Let the next line run, by a request that an agent has added a plan to."""
-    await client.request("next", {"threadId": thread, PLAN: plan}, within=30)
+    await client.request("next", {"threadId": thread, PREFETCH_SET: plan}, within=30)
     return await stopped(client)
 
 
@@ -69,7 +69,7 @@ async def attached(port: int) -> AsyncIterator[DapClient]:
     """Debug."""
     async with await DapClient.connect("127.0.0.1", port) as client:
         await client.attach({}, within=30)
-        assert await client.wait_for_event(ASKS_ITSELF, within=30)
+        assert await client.wait_for_event(IN_PROCESS, within=30)
         yield client
 
 
@@ -94,12 +94,12 @@ async def test_answers_come_behind_the_stop(tmp_path: Path):
     async with debuggee(tmp_path) as port, attached(port) as client:
         thread = (await stopped(client))["threadId"]
         for plan in ({"after": 41, **THE_PLAN}, {"after": 42}):
-            news = [(await step(client, thread, **plan))[NEWS]]
+            news = [(await step(client, thread, **plan))[PREFETCH_EVENT]]
             asked = {request["seq"]: request for request in news[0]["asked"]}
             assert [request["command"] for request in asked.values()] == ["stackTrace", "threads"]
             answers: dict[str, Message] = {}
             while len(answers) < len(QUESTIONS):
-                news.append((await client.wait_for_event(NEWS, within=30))["body"])
+                news.append((await client.wait_for_event(PREFETCH_EVENT, within=30))["body"])
                 asked |= {request["seq"]: request for request in news[-1]["asked"]}
                 answers |= {asked[answer["request_seq"]]["command"]: answer for answer in news[-1]["answered"]}
             assert {plan["after"]} == {told["after"] for told in news}
@@ -116,7 +116,7 @@ async def test_answer_that_is_too_large(tmp_path: Path):
         await step(client, (await stopped(client))["threadId"], after=5, **THE_PLAN)
         answers: dict[str, Message] = {}
         while len(answers) < len(QUESTIONS):
-            news = await client.wait_for_event(NEWS, within=60)
+            news = await client.wait_for_event(PREFETCH_EVENT, within=60)
             answers |= {answer["command"]: answer for answer in news["body"]["answered"]}
         assert [command for command, answer in answers.items() if not answer["success"]] == ["variables"]
         assert re.match("the answer has 2[0-9],[0-9]+,[0-9]+ bytes", answers["variables"]["message"])
@@ -149,7 +149,7 @@ class Command:
 
 
 A_STOP = {"type": "event", "event": "stopped", "body": {"threadId": 1}}
-RESUMING = json.dumps({"type": "request", "command": "next", "arguments": {PLAN: {"after": 5, **THE_PLAN}}})
+RESUMING = json.dumps({"type": "request", "command": "next", "arguments": {PREFETCH_SET: {"after": 5, **THE_PLAN}}})
 
 
 def test_plan_is_one_debuggers():
@@ -198,7 +198,7 @@ def test_change_ends_the_round():
         if change:
             asker.hear(change)
             assert debugger.done[-2:] == ["stackTrace", "threads"]  # nobody else has come to them
-        stack = news.as_dict["body"][NEWS]["asked"][0]
+        stack = news.as_dict["body"][PREFETCH_EVENT]["asked"][0]
         answer = {
             "type": "response",
             "request_seq": stack["seq"],

@@ -158,7 +158,7 @@ async def test_foreign_protocol():
         await writer.drain()
 
     async with connected(greet) as client:
-        with pytest.raises(ProtocolError, match="a header has no Content-Length"):
+        with pytest.raises(ProtocolError, match="a header without Content-Length"):
             await client.wait_for_event("initialized")
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from relay_client.prefetch.layer import KEPT, PROMPT, PrefetchCacheLayer
+from relay_client.prefetch.layer import AUTOMATIC_DELAY, MAX_AGE, PrefetchCacheLayer
 from relay_core.dap.framing import Message, MessageDecoder, encode
-from relay_core.dap.prefetch import NEWS, PLAN
-from relay_core.dap.splitter import MAX_WHOLE
+from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET
+from relay_core.dap.splitter import MAX_PARSED
 from relay_core.layers.layer import EndLocal, EndPeer, ResetLocal, ToLocal, ToPeer
 from tests.support.streams import split
 
@@ -13,7 +13,7 @@ THREADS = {"threads": [{"id": 1, "name": "main"}]}
 
 
 class Editor:
-    """Talks through a client to an agent whose part the test plays."""
+    """An editor behind the layer; the test takes the part of the agent."""
 
     def __init__(self) -> None:
         self.now = 10.0
@@ -21,14 +21,14 @@ class Editor:
         self.seq = 0
 
     def send(self, command: str, **arguments: object) -> tuple[list[Message], list[Message]]:
-        """Send a request; return what goes on to the agent, and what comes back at once."""
+        """Send a request; return the messages for the agent, and those that the editor receives immediately."""
         self.seq += 1
         request = {"seq": self.seq, "type": "request", "command": command, "arguments": arguments}
-        onward, back = split(self.client.receive_local(encode(request), self.now))
-        return parse(onward), parse(back)
+        to_agent, to_editor = split(self.client.receive_local(encode(request), self.now))
+        return parse(to_agent), parse(to_editor)
 
-    def hear(self, *messages: Message) -> list[Message]:
-        """Let the agent say something; return what the editor hears."""
+    def receive(self, *messages: Message) -> list[Message]:
+        """Receive messages of the agent; return those that the editor receives."""
         return parse(split(self.client.receive_peer(b"".join(map(encode, messages)), self.now))[1])
 
 
@@ -40,100 +40,103 @@ def stopped(thread: int = 1) -> Message:
     return {"seq": 1, "type": "event", "event": "stopped", "body": {"threadId": thread}}
 
 
-def asking(editor: Editor, *commands: str, after: int | None = None) -> Message:
-    """Return the news that the agent has asked these, the first as number 1000; or else after something older."""
+def prefetch_event(body: object) -> Message:
+    return {"seq": 0, "type": "event", "event": PREFETCH_EVENT, "body": body}
+
+
+def prefetched(editor: Editor, *commands: str, after: int | None = None) -> Message:
+    """Return the prefetch event with these requests, numbered from 1000; `after` defaults to the last request."""
     asked = [{"seq": 1000 + n, "type": "request", "command": command} for n, command in enumerate(commands)]
-    body = {"after": editor.seq if after is None else after, "asked": asked, "answered": []}
-    return {"seq": 0, "type": "event", "event": NEWS, "body": body}
+    return prefetch_event({"after": editor.seq if after is None else after, "asked": asked, "answered": []})
 
 
 def answered(body: object = THREADS, *, seq: int = 1000, success: bool = True) -> Message:
-    """Return the news of an answer."""
+    """Return the prefetch event with one response."""
     response = {"type": "response", "request_seq": seq, "command": "threads", "success": success, "body": body}
-    return {"seq": 0, "type": "event", "event": NEWS, "body": {"after": 0, "asked": [], "answered": [response]}}
+    return prefetch_event({"after": 0, "asked": [], "answered": [response]})
 
 
 @pytest.fixture
 def editor() -> Editor:
-    """One that has asked for threads at a stop, and stepped on."""
+    """An editor that has requested threads at a stop, and stepped."""
     editor = Editor()
-    editor.hear(stopped())
-    onward, _ = editor.send("threads")
-    assert ["threads"] == [message["command"] for message in onward]
-    onward, _ = editor.send("next", threadId=1)
-    assert [PLAN, "next"] == [message["command"] for message in onward]
-    assert [{"command": "threads", "scope": 0, "rest": {}}] == onward[0]["arguments"]["questions"]
+    editor.receive(stopped())
+    to_agent, _ = editor.send("threads")
+    assert ["threads"] == [message["command"] for message in to_agent]
+    to_agent, _ = editor.send("next", threadId=1)
+    assert [PREFETCH_SET, "next"] == [message["command"] for message in to_agent]
+    assert [{"command": "threads", "scope": 0, "rest": {}}] == to_agent[0]["arguments"]["questions"]
     return editor
 
 
-def test_answer_that_is_there(editor):
-    """The event comes at once, and a question whose answer the agent has sent is answered without the agent."""
-    assert [stopped()] == editor.hear(stopped(), asking(editor, "threads"), answered())
-    onward, (answer,) = editor.send("threads")
-    assert onward == []
-    assert (answer["request_seq"], answer["body"]) == (editor.seq, THREADS)
+def test_response_that_has_arrived(editor):
+    """The event is passed on immediately, and a request with a prefetched response is not sent to the agent."""
+    assert [stopped()] == editor.receive(stopped(), prefetched(editor, "threads"), answered())
+    to_agent, (response,) = editor.send("threads")
+    assert to_agent == []
+    assert (response["request_seq"], response["body"]) == (editor.seq, THREADS)
 
 
-def test_question_and_answer_in_one(editor):
-    """The agent may tell of a question when it has the answer."""
-    news = asking(editor, "threads")
-    news["body"]["answered"] = answered()["body"]["answered"]
-    editor.hear(stopped(), news)
-    onward, (answer,) = editor.send("threads")
-    assert (onward, answer["body"]) == ([], THREADS)
+def test_request_and_response_in_one_event(editor):
+    """A prefetch event may contain a request together with its response."""
+    event = prefetched(editor, "threads")
+    event["body"]["answered"] = answered()["body"]["answered"]
+    editor.receive(stopped(), event)
+    to_agent, (response,) = editor.send("threads")
+    assert (to_agent, response["body"]) == ([], THREADS)
 
 
 @pytest.mark.parametrize("success", [True, False])
-def test_answer_that_is_under_way(editor, success):
-    """A question that the agent has asked already is not asked again: it is answered when the agent's is."""
-    assert [stopped()] == editor.hear(stopped(), asking(editor, "threads"))
+def test_response_that_is_under_way(editor, success):
+    """A request that the agent has already sent is not sent again; its response goes to the editor on arrival."""
+    assert [stopped()] == editor.receive(stopped(), prefetched(editor, "threads"))
     assert ([], []) == editor.send("threads")
-    (answer,) = editor.hear(answered(success=success))
-    assert (answer["request_seq"], answer["body"], answer["success"]) == (editor.seq, THREADS, success)
+    (response,) = editor.receive(answered(success=success))
+    assert (response["request_seq"], response["body"], response["success"]) == (editor.seq, THREADS, success)
 
 
-def test_refusal_that_nobody_has_waited_for(editor):
-    """The editor hears the debugger's own when it asks."""
-    editor.hear(stopped(), asking(editor, "threads"), answered(success=False))
+def test_unclaimed_failure(editor):
+    """A failed prefetch is not used: the debugger answers the editor's own request."""
+    editor.receive(stopped(), prefetched(editor, "threads"), answered(success=False))
     assert 1 == len(editor.send("threads")[0])
 
 
 @pytest.mark.parametrize("first", [[answered()], []])
-def test_answer_is_given_once(editor, first):
-    """Who asks again wants to know what it is now."""
-    editor.hear(stopped(), asking(editor, "threads"), *first)
+def test_response_is_used_once(editor, first):
+    """A repeated request asks for the current value, so the debugger answers it."""
+    editor.receive(stopped(), prefetched(editor, "threads"), *first)
     editor.send("threads")
-    onward, back = editor.send("threads")
-    assert (["threads"], []) == ([message["command"] for message in onward], back)
+    to_agent, to_editor = editor.send("threads")
+    assert (["threads"], []) == ([message["command"] for message in to_agent], to_editor)
 
 
-def test_same_plan_is_told_once(editor):
-    """An editor that asks the same at each stop causes no more messages."""
-    editor.hear(stopped(), asking(editor, "threads"), answered())
+def test_unchanged_set_is_sent_once(editor):
+    """An editor that sends the same requests at each stop causes no further messages."""
+    editor.receive(stopped(), prefetched(editor, "threads"), answered())
     editor.send("threads")
-    onward, _ = editor.send("next", threadId=1)
-    assert ["next"] == [message["command"] for message in onward]
+    to_agent, _ = editor.send("next", threadId=1)
+    assert ["next"] == [message["command"] for message in to_agent]
 
 
-def test_editor_that_stops_asking(editor):
-    """What was not asked at the last stop, though there was time to, is not asked ahead at the next."""
-    editor.hear(stopped(), asking(editor, "threads"), answered())
-    editor.now += PROMPT
+def test_request_that_the_editor_no_longer_sends(editor):
+    """A request that was not sent at the last stop, although there was time to, is not prefetched at the next."""
+    editor.receive(stopped(), prefetched(editor, "threads"), answered())
+    editor.now += AUTOMATIC_DELAY
     (plan, _), _ = editor.send("next", threadId=1)
     assert plan["arguments"] == {"questions": []}
-    assert [stopped()] == editor.hear(stopped())
+    assert [stopped()] == editor.receive(stopped())
 
 
 def test_steps_in_quick_succession(editor):
-    """What an editor had no time to ask is asked ahead again: the next stop may be the one that somebody looks at."""
+    """A request that the editor had no time to send stays in the set, because the user may inspect the next stop."""
     for _ in range(3):
-        editor.hear(stopped())
-        onward, _ = editor.send("next", threadId=1)
-        assert ["next"] == [message["command"] for message in onward]
+        editor.receive(stopped())
+        to_agent, _ = editor.send("next", threadId=1)
+        assert ["next"] == [message["command"] for message in to_agent]
 
 
 @pytest.mark.parametrize(
-    ("command", "arguments", "goes_on"),
+    ("command", "arguments", "passed_on"),
     [
         ("evaluate", {"expression": "x = 1", "context": "repl"}, True),
         ("evaluate", {"expression": "x", "context": "watch"}, False),
@@ -141,75 +144,75 @@ def test_steps_in_quick_succession(editor):
         ("continue", {"threadId": 1}, True),
     ],
 )
-def test_request_that_may_change_something(editor, command, arguments, goes_on):
-    """After it, the debugger is asked; what an editor evaluates by itself, at any time, is no such request."""
-    editor.hear(stopped(), asking(editor, "threads"), answered())
+def test_request_that_may_change_something(editor, command, arguments, passed_on):
+    """After it, the debugger answers; automatic evaluations, which come at any time, do not count as changes."""
+    editor.receive(stopped(), prefetched(editor, "threads"), answered())
     editor.send(command, **arguments)
-    onward, back = editor.send("threads")
-    assert (bool(onward), bool(back)) == (goes_on, not goes_on)
+    to_agent, to_editor = editor.send("threads")
+    assert (bool(to_agent), bool(to_editor)) == (passed_on, not passed_on)
 
 
-def test_answer_that_was_under_way_when_something_changed(editor):
-    """It is about what was before, and is not used; the editor that has asked before is answered all the same."""
-    editor.hear(stopped(), asking(editor, "threads", "stackTrace"))
+def test_response_that_was_under_way_at_a_change(editor):
+    """It may be outdated and is not used, except for a request that the editor sent before the change."""
+    editor.receive(stopped(), prefetched(editor, "threads", "stackTrace"))
     editor.send("stackTrace")
     editor.send("setVariable", name="x")
-    (answer,) = editor.hear(answered(), answered(seq=1001))
-    assert answer["request_seq"] == editor.seq - 1
-    onward, back = editor.send("threads")
-    assert (1, []) == (len(onward), back)
+    (response,) = editor.receive(answered(), answered(seq=1001))
+    assert response["request_seq"] == editor.seq - 1
+    to_agent, to_editor = editor.send("threads")
+    assert (1, []) == (len(to_agent), to_editor)
 
 
-def test_question_that_was_asked_before_something_changed(editor):
-    """At a stop that comes while the editor changes something, the agent asks too early: its answers are not used."""
+def test_request_that_was_prefetched_before_a_change(editor):
+    """At a stop during a change by the editor, the agent prefetches too early: its responses are not used."""
     editor.send("setVariable", name="x")
-    editor.hear(stopped(), asking(editor, "threads", after=editor.seq - 1), answered())
+    editor.receive(stopped(), prefetched(editor, "threads", after=editor.seq - 1), answered())
     assert 1 == len(editor.send("threads")[0])
 
 
 def test_long_request(editor):
-    """After a request too long to be looked into, nothing is certain until the next."""
-    editor.send("evaluate", expression="x" * MAX_WHOLE)
-    editor.hear(stopped(), asking(editor, "threads", after=0), answered())
+    """After a request that is too long to be parsed, nothing is answered from the cache until the next one."""
+    editor.send("evaluate", expression="x" * MAX_PARSED)
+    editor.receive(stopped(), prefetched(editor, "threads", after=0), answered())
     assert 1 == len(editor.send("threads")[0])
 
 
 @pytest.mark.parametrize("event", ["continued", "exited", "invalidated", "terminated", "thread"])
-def test_event_that_changes_something(editor, event):
-    """After it, the debugger is asked."""
-    editor.hear(
-        stopped(), asking(editor, "threads"), answered(), {"seq": 3, "type": "event", "event": event, "body": {}}
+def test_event_that_reports_a_change(editor, event):
+    """After it, the debugger answers."""
+    editor.receive(
+        stopped(), prefetched(editor, "threads"), answered(), {"seq": 3, "type": "event", "event": event, "body": {}}
     )
     assert 1 == len(editor.send("threads")[0])
 
 
-def test_question_that_was_asked_after_a_change(editor):
-    """Between such an event and the next stop nothing is answered here."""
-    editor.hear(stopped(), {"seq": 3, "type": "event", "event": "continued", "body": {}})
-    editor.hear(asking(editor, "threads"), answered())
+def test_request_that_was_prefetched_after_a_change(editor):
+    """Between such an event and the next stop nothing is answered from the cache."""
+    editor.receive(stopped(), {"seq": 3, "type": "event", "event": "continued", "body": {}})
+    editor.receive(prefetched(editor, "threads"), answered())
     assert 1 == len(editor.send("threads")[0])
 
 
-def test_nothing_is_put_into_a_long_message(editor):
-    """While the agent is in the middle of a message that goes on in parts, the editor is told nothing else."""
-    editor.hear(stopped(), asking(editor, "threads"), answered())
-    editor.client._from_agent.max_whole = MAX_WHOLE
-    long = encode({"seq": 2, "type": "event", "event": "output", "body": {"output": "x" * MAX_WHOLE}})
+def test_nothing_is_inserted_into_a_long_message(editor):
+    """While a message of the agent is passed on in parts, the editor receives nothing else."""
+    editor.receive(stopped(), prefetched(editor, "threads"), answered())
+    editor.client._from_agent.max_parsed = MAX_PARSED
+    long = encode({"seq": 2, "type": "event", "event": "output", "body": {"output": "x" * MAX_PARSED}})
     assert editor.client.receive_peer(long[:1000], editor.now) == [ToLocal(long[:1000])]
     assert 1 == len(editor.send("threads")[0])
 
 
-def test_old_answer(editor):
-    """An answer that nobody has wanted for a while is not used."""
-    editor.hear(stopped(), asking(editor, "threads"), answered())
-    editor.now += KEPT + 0.1
+def test_old_response(editor):
+    """A response older than MAX_AGE is not used."""
+    editor.receive(stopped(), prefetched(editor, "threads"), answered())
+    editor.now += MAX_AGE + 0.1
     assert 1 == len(editor.send("threads")[0])
 
 
-def test_order_of_the_plan():
-    """What other questions wait for is asked first."""
+def test_order_of_the_set():
+    """Requests whose responses others need come first."""
     editor = Editor()
-    editor.hear(stopped())
+    editor.receive(stopped())
     editor.send("threads")
     editor.send("stackTrace", threadId=1)
     (plan, _), _ = editor.send("next", threadId=1)
@@ -217,17 +220,17 @@ def test_order_of_the_plan():
 
 
 def test_people_are_slow():
-    """What is asked long after the last answer was somebody's click, and is not asked ahead."""
+    """A request long after the last response was a click, and is not prefetched."""
     editor = Editor()
-    editor.hear(stopped())
-    editor.now += PROMPT + 0.01
+    editor.receive(stopped())
+    editor.now += AUTOMATIC_DELAY + 0.01
     editor.send("threads")
-    onward, _ = editor.send("next", threadId=1)
-    assert ["next"] == [message["command"] for message in onward]
+    to_agent, _ = editor.send("next", threadId=1)
+    assert ["next"] == [message["command"] for message in to_agent]
 
 
 def test_end(editor):
-    """Nothing that editor or agent have begun to say is lost."""
+    """The part of a message that editor or agent have sent is passed on before the end."""
     client = editor.client
     assert client.receive_peer(encode(stopped()) + b"Content", editor.now) == [ToLocal(encode(stopped()))]
     assert client.receive_peer_eof(editor.now) == [ToLocal(b"Content"), EndLocal()]
@@ -236,7 +239,7 @@ def test_end(editor):
 
 
 def test_ends(editor):
-    """An end without the beginning of a message is an end only, and what was begun comes before a loss."""
+    """An end between messages is passed on alone; part of a message is passed on before a loss."""
     client = editor.client
     assert ([EndPeer()], [EndLocal()]) == (client.receive_local_eof(0), client.receive_peer_eof(0))
     assert [ResetLocal()] == client.receive_peer_lost(0)
@@ -244,27 +247,27 @@ def test_ends(editor):
     assert [ToLocal(b"Content"), ResetLocal()] == client.receive_peer_lost(0)
 
 
-@pytest.mark.parametrize("size", [MAX_WHOLE + 1, 3_000_000])
-def test_long_answer(editor, size):
-    """An answer to a question of the agent may be as long as debugpy's can be."""
-    editor.hear(stopped(), asking(editor, "threads"))
+@pytest.mark.parametrize("size", [MAX_PARSED + 1, 3_000_000])
+def test_long_response(editor, size):
+    """A prefetched response may be as long as a response of debugpy."""
+    editor.receive(stopped(), prefetched(editor, "threads"))
     editor.send("threads")
-    (answer,) = editor.hear(answered("x" * size))
-    assert (answer["request_seq"], len(answer["body"])) == (editor.seq, size)
+    (response,) = editor.receive(answered("x" * size))
+    assert (response["request_seq"], len(response["body"])) == (editor.seq, size)
 
 
 @pytest.mark.parametrize("body", [None, {}, {"after": 3, "asked": 3, "answered": []}, {"after": None}])
-def test_strange_news(editor, body):
-    """What an agent cannot mean goes on to the editor, who passes over it; nothing breaks."""
-    strange = {"seq": 0, "type": "event", "event": NEWS, "body": body}
-    assert [strange] == editor.hear(strange)
+def test_malformed_prefetch_event(editor, body):
+    """It is passed on to the editor, which ignores it."""
+    malformed = prefetch_event(body)
+    assert [malformed] == editor.receive(malformed)
 
 
-@pytest.mark.parametrize("strange", [None, 3, {}, {"type": "request", "command": "threads", "seq": None}])
-def test_strange_questions_and_answers(editor, strange):
-    """What is neither is passed over, and so are answers without a question."""
-    body = {"after": editor.seq, "asked": [strange], "answered": [strange]}
-    assert [stopped()] == editor.hear(stopped(), {"seq": 0, "type": "event", "event": NEWS, "body": body}, answered())
+@pytest.mark.parametrize("malformed", [None, 3, {}, {"type": "request", "command": "threads", "seq": None}])
+def test_malformed_requests_and_responses(editor, malformed):
+    """They are ignored, and so are responses without a request."""
+    event = prefetch_event({"after": editor.seq, "asked": [malformed], "answered": [malformed]})
+    assert [stopped()] == editor.receive(stopped(), event, answered())
     assert 1 == len(editor.send("threads")[0])
 
 

@@ -1,4 +1,4 @@
-"""Facts about the layer that waits for debugpy's greeting."""
+"""Facts about the layer that waits for the greeting of debugpy's adapter."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def guard():
 
 @pytest.mark.parametrize("end", ["receive_peer_eof", "receive_peer_lost"])
 @pytest.mark.parametrize("cut", range(1, len(GREETING) - 1))
-def test_the_end_of_the_client_comes_behind_the_greeting(guard, end, cut):
+def test_the_end_of_the_client_follows_the_greeting(guard, end, cut):
     """However the greeting is cut, the adapter does not see its client's end before the last event."""
     held = {"receive_peer_eof": EndLocal(), "receive_peer_lost": ResetLocal()}[end]
     assert [ToPeer(GREETING[:cut])] == guard.receive_local(GREETING[:cut], START)
@@ -29,14 +29,14 @@ def test_the_end_of_the_client_comes_behind_the_greeting(guard, end, cut):
 
 
 def test_bytes_are_never_held(guard):
-    """Requests of the client reach the adapter while it greets."""
+    """Requests of the client reach the adapter during the greeting."""
     assert [ToLocal(b"initialize")] == guard.receive_peer(b"initialize", START)
     guard.receive_local(GREETING[:5], START)
     assert [ToLocal(b"attach")] == guard.receive_peer(b"attach", START)
 
 
 def test_there_is_a_limit_to_the_greeting(guard):
-    """Of several connections only one gets the last event; the others end a moment after their first bytes."""
+    """One of several connections receives the last event; the others end GREETING_LIMIT after their first bytes."""
     guard.receive_local(GREETING[:5], START + 1)
     guard.receive_peer_eof(START + 1)
     assert (START + 1 + GREETING_LIMIT, []) == (guard.next_deadline(), guard.tick(START + 1.1))
@@ -45,23 +45,23 @@ def test_there_is_a_limit_to_the_greeting(guard):
 
 
 def test_an_adapter_that_does_not_greet(guard):
-    """One that stays silent, or leaves at once, is an error for both sides."""
+    """An adapter that sends nothing, or disconnects immediately, is an error for both sides."""
     guard.receive_peer_lost(START)
     assert (START + FIRST_BYTES_LIMIT, []) == (guard.next_deadline(), guard.tick(START + 1))
-    silent = [Abort("debugpy took the connection and did not answer")]
+    silent = [Abort("debugpy accepted the connection and did not answer")]
     assert silent == guard.tick(START + FIRST_BYTES_LIMIT)
     assert silent == GreetingGuard(START).receive_local_eof(START)
 
 
-def test_an_adapter_that_leaves_while_it_greets(guard):
-    """Its end is passed on, and that of the client then has nothing to wait for."""
+def test_an_adapter_that_disconnects_during_its_greeting(guard):
+    """Its end is passed on, and the client's end is no longer held back."""
     guard.receive_local(GREETING[:5], START)
     guard.receive_peer_eof(START)
     assert [EndPeer(), EndLocal()] == guard.receive_local_eof(START)
 
 
 def test_repr(guard):
-    """It says how far the adapter is."""
+    """`repr` shows the progress of the greeting."""
     assert repr(guard) == "<GreetingGuard waiting>"
     guard.receive_local(GREETING[:5], START)
     assert repr(guard) == "<GreetingGuard greeting>"

@@ -1,4 +1,4 @@
-"""Facts about DAP's base protocol."""
+"""Facts about the base protocol of DAP."""
 
 import pytest
 from hypothesis import given
@@ -24,7 +24,7 @@ def test_wire_format():
 
 @given(st.lists(messages, max_size=5), st.lists(st.integers(1, 40), min_size=1, max_size=20))
 def test_any_chunks_give_the_messages_back(sent, sizes):
-    """What was encoded comes out the same and in order, however the bytes are cut."""
+    """Encoded messages are decoded unchanged and in order, however the bytes are cut."""
     data = b"".join(encode(message) for message in sent)
     decoder = MessageDecoder()
     received = []
@@ -38,7 +38,7 @@ def test_any_chunks_give_the_messages_back(sent, sizes):
 
 @given(st.lists(st.binary(max_size=64)))
 def test_any_bytes_give_messages_or_a_protocol_error(chunks):
-    """No input makes anything but messages or a ProtocolError."""
+    """Any input gives messages or a ProtocolError."""
     decoder = MessageDecoder()
     try:
         for chunk in chunks:
@@ -49,7 +49,7 @@ def test_any_bytes_give_messages_or_a_protocol_error(chunks):
 
 
 def test_header_fields_are_case_insensitive_and_may_be_many():
-    """Other fields are passed over, and spaces and case do not matter."""
+    """Other fields are ignored, and spaces and case do not matter."""
     body = b'{"type":"event"}'
     data = b"Content-Type: application/json\r\ncontent-LENGTH :  %d \r\n\r\n%b" % (len(body), body)
     assert MessageDecoder().receive_data(data) == [{"type": "event"}]
@@ -58,26 +58,26 @@ def test_header_fields_are_case_insensitive_and_may_be_many():
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "a header has no Content-Length"),
-        (b"Content-Length: ten\r\n\r\n", "Content-Length is no number"),
-        (b"Content-Length: -1\r\n\r\n", "Content-Length is no number"),
-        (b"Content-Length: 99999999999999999999\r\n\r\n", "Content-Length is no number"),
-        (b"\x16\x03\x01" + bytes(MAX_HEADER), f"no header within {MAX_HEADER} bytes"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "a header without Content-Length"),
+        (b"Content-Length: ten\r\n\r\n", "Content-Length is not a number"),
+        (b"Content-Length: -1\r\n\r\n", "Content-Length is not a number"),
+        (b"Content-Length: 99999999999999999999\r\n\r\n", "Content-Length is not a number"),
+        (b"\x16\x03\x01" + bytes(MAX_HEADER), f"no header in the first {MAX_HEADER} bytes"),
         (frame(b"{"), "a message is not JSON"),
         (frame(b"\xff\xfe"), "a message is not JSON"),
         (frame(b"[" * 100_000), "a message is not JSON"),
-        (frame(b"[]"), "a message has no type"),
-        (frame(b'{"type": 1}'), "a message has no type"),
+        (frame(b"[]"), "a message without a type"),
+        (frame(b'{"type": 1}'), "a message without a type"),
     ],
 )
 def test_what_is_not_dap(data, complaint):
-    """Each kind of foreign bytes is refused with its reason."""
+    """Each kind of invalid bytes is rejected with its reason."""
     with pytest.raises(ProtocolError, match=complaint):
         MessageDecoder().receive_data(data)
 
 
 def test_size_limit():
-    """A message over the limit is refused when its length is read, before its body is kept."""
+    """A message above the limit is rejected when its length is read, before its body is buffered."""
     message = encode({"type": "event", "text": "x" * 100})
     assert MessageDecoder(max_body=len(message)).receive_data(message)
     with pytest.raises(ProtocolError, match="a message of 17000000 bytes exceeds the limit"):
@@ -86,7 +86,7 @@ def test_size_limit():
 
 @pytest.mark.parametrize("part", [1, 10, 22, 25, -1])
 def test_end_inside_a_message(part):
-    """An end in a header or in a body is a broken connection, an end between messages is not."""
+    """An end inside a header or a body is a ProtocolError, an end between messages is not."""
     decoder = MessageDecoder()
     decoder.receive_data(encode({"type": "event"}))
     decoder.receive_eof()
@@ -96,8 +96,8 @@ def test_end_inside_a_message(part):
 
 
 def test_repr():
-    """The state shows in one line."""
+    """`repr` shows the state in one line."""
     decoder = MessageDecoder()
-    assert repr(decoder) == "<MessageDecoder 0 bytes buffered, waits for a header>"
+    assert repr(decoder) == "<MessageDecoder 0 bytes buffered, expecting a header>"
     decoder.receive_data(b"Content-Length: 10\r\n\r\n{")
-    assert repr(decoder) == "<MessageDecoder 1 bytes buffered, waits for a body of 10 bytes>"
+    assert repr(decoder) == "<MessageDecoder 1 bytes buffered, expecting a body of 10 bytes>"

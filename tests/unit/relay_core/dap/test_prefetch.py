@@ -1,10 +1,10 @@
-"""Facts about the questions of an editor at a stop."""
+"""Facts about the requests that can be prefetched at a stop."""
 
 import json
 
 import pytest
 
-from relay_core.dap.prefetch import Question, Stop, changes_nothing, parse
+from relay_core.dap.prefetch import RequestTemplate, Stop, is_read_only, parse
 
 FRAMES = {"stackFrames": [{"id": 7}, {"id": 8}]}
 SCOPES = {"scopes": [{"name": "Locals", "variablesReference": 21}, {"name": "Globals", "variablesReference": 22}]}
@@ -12,27 +12,27 @@ SCOPES = {"scopes": [{"name": "Locals", "variablesReference": 21}, {"name": "Glo
 
 @pytest.fixture
 def stop() -> Stop:
-    """A stop of thread 1 about which everything is known."""
+    """A stop of thread 1 with all its ids."""
     stop = Stop(1)
     stop.learn("stackTrace", {"threadId": 1, "startFrame": 0}, FRAMES)
     stop.learn("scopes", {"frameId": 7}, SCOPES)
     return stop
 
 
-QUESTIONS = [
-    ("threads", {}, Question("threads")),
-    ("stackTrace", {"threadId": 1, "levels": 1}, Question("stackTrace", 0, {"levels": 1})),
-    ("scopes", {"frameId": 7}, Question("scopes")),
-    ("variables", {"variablesReference": 22, "count": 5}, Question("variables", 1, {"count": 5})),
+TEMPLATES = [
+    ("threads", {}, RequestTemplate("threads")),
+    ("stackTrace", {"threadId": 1, "levels": 1}, RequestTemplate("stackTrace", 0, {"levels": 1})),
+    ("scopes", {"frameId": 7}, RequestTemplate("scopes")),
+    ("variables", {"variablesReference": 22, "count": 5}, RequestTemplate("variables", 1, {"count": 5})),
 ]
 
 
-@pytest.mark.parametrize(("command", "arguments", "question"), QUESTIONS)
-def test_question_and_request(stop, command, arguments, question):
-    """A request is recognised as the question it asks at any stop, and the question leads back to the request."""
-    assert stop.recognise(command, arguments) == question
-    assert stop.arguments(question) == arguments
-    assert Question.parse(json.loads(json.dumps(question.as_json()))) == question
+@pytest.mark.parametrize(("command", "arguments", "template"), TEMPLATES)
+def test_template_and_request(stop, command, arguments, template):
+    """A request has a template for any stop, and the template gives the request back."""
+    assert stop.template_for(command, arguments) == template
+    assert stop.arguments(template) == arguments
+    assert RequestTemplate.parse(json.loads(json.dumps(template.as_json()))) == template
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_question_and_request(stop, command, arguments, question):
     ],
 )
 def test_other_requests(stop, command, arguments):
-    """What is about another thread, frame or object, or changes something, is no such question."""
-    assert stop.recognise(command, arguments) is None
+    """A request about another thread, frame or object, or one that changes something, has no template."""
+    assert stop.template_for(command, arguments) is None
 
 
-def test_nothing_is_known_at_first():
-    """Only what is about the thread can be asked before there are answers."""
+def test_no_ids_are_known_at_first():
+    """Before the first response, only requests about the thread are possible."""
     stop = Stop(1)
-    assert [True, True, False, False] == [stop.arguments(question) is not None for _, _, question in QUESTIONS]
+    assert [True, True, False, False] == [stop.arguments(template) is not None for _, _, template in TEMPLATES]
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_nothing_is_known_at_first():
         ("scopes", {"frameId": 8}, {"scopes": 3}),
     ],
 )
-def test_answers_about_something_else(stop, command, arguments, body):
-    """Answers about other threads and frames, and strange ones, change nothing."""
+def test_responses_about_something_else(stop, command, arguments, body):
+    """Responses about other threads and frames, and malformed ones, change nothing."""
     before = repr(stop)
     stop.learn(command, arguments, body)
     assert repr(stop) == before
@@ -81,14 +81,14 @@ def test_answers_about_something_else(stop, command, arguments, body):
     [None, [], {}, {"command": "threads"}, {"command": "evaluate", "scope": 0, "rest": {}}]
     + [{"command": "variables", "scope": scope, "rest": {}} for scope in (-1, "0", None)],
 )
-def test_no_question(found):
-    """What is no question is refused."""
-    assert Question.parse(found) is None
+def test_invalid_templates(found):
+    """Anything but a template reads as None."""
+    assert RequestTemplate.parse(found) is None
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b'{"type":"event"}', b"[" * 100_000])
-def test_no_request(body):
-    """What is no message of the wanted kind is None."""
+def test_invalid_requests(body):
+    """A body that is not a message of the requested type reads as None."""
     assert parse(body, "request") is None
 
 
@@ -106,10 +106,10 @@ def test_no_request(body):
     ],
 )
 def test_what_may_change_something(command, arguments, changes):
-    """All requests but questions, and what an editor evaluates by itself."""
-    assert changes_nothing({"command": command, "arguments": arguments}) is not changes
+    """All requests may, except prefetchable ones and expressions that an editor evaluates automatically."""
+    assert is_read_only({"command": command, "arguments": arguments}) is not changes
 
 
-def test_what_nobody_can_read_may_change_something():
-    """A message that is no request counts as one."""
-    assert not changes_nothing({})
+def test_an_unreadable_message_may_change_something():
+    """A message without a command is not read-only."""
+    assert not is_read_only({})

@@ -1,11 +1,11 @@
-"""Facts about cutting a stream into its messages."""
+"""Facts about splitting a stream at message boundaries."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_core.dap.framing import encode
-from relay_core.dap.splitter import MAX_WHOLE, Cutter
+from relay_core.dap.splitter import MAX_PARSED, MessageSplitter
 
 messages = st.text(max_size=30).map(lambda text: encode({"type": "event", "text": text}))
 junk = st.sampled_from(
@@ -13,55 +13,55 @@ junk = st.sampled_from(
 )
 
 
-def cut(data: bytes, sizes: list[int]) -> tuple[Cutter, list[bytes], list[bytes]]:
-    """Feed data in chunks of these sizes, again and again; return what was passed on and the bodies in it."""
-    cutter, raws, bodies = Cutter(), [], []
+def cut(data: bytes, sizes: list[int]) -> tuple[MessageSplitter, list[bytes], list[bytes]]:
+    """Feed data in chunks of these sizes, repeated as needed; return the splitter, the raw pieces and their bodies."""
+    splitter, raws, bodies = MessageSplitter(), [], []
     while data:
         sizes = [*sizes[1:], sizes[0]]
-        for piece in cutter.feed(data[: sizes[0]]):
+        for piece in splitter.feed(data[: sizes[0]]):
             raws.append(piece.raw)
             bodies += [piece.body] if piece.body else []
         data = data[sizes[0] :]
-    return cutter, raws, bodies
+    return splitter, raws, bodies
 
 
 @given(st.lists(messages | junk, max_size=6), st.lists(st.integers(1, 40), min_size=1, max_size=20))
 def test_every_byte_is_passed_on(parts, sizes):
-    """Whatever the bytes are and however they come, the same bytes go on, in order."""
-    cutter, raws, _ = cut(b"".join(parts), sizes)
-    assert b"".join(raws) + cutter.end() == b"".join(parts)
+    """Whatever the bytes are and however they are chunked, all are passed on, in order."""
+    splitter, raws, _ = cut(b"".join(parts), sizes)
+    assert b"".join(raws) + splitter.end() == b"".join(parts)
 
 
 @given(st.lists(messages, max_size=6), st.lists(st.integers(1, 40), min_size=1, max_size=20))
 def test_messages_come_whole(sent, sizes):
     """Each message is one piece, with its body."""
-    cutter, raws, bodies = cut(b"".join(sent), sizes)
+    splitter, raws, bodies = cut(b"".join(sent), sizes)
     assert raws == sent
     assert [raw[-len(body) :] for raw, body in zip(raws, bodies, strict=True)] == bodies
-    assert cutter.end() == b""
+    assert splitter.end() == b""
 
 
 def test_long_message_comes_in_parts():
-    """A message above the limit is passed on as it comes, without a body, and nothing may be put into it."""
-    long = encode({"type": "event", "text": "x" * MAX_WHOLE})
-    cutter = Cutter()
-    assert [(b"", long[:100])] == [(piece.body, piece.raw) for piece in cutter.feed(long[:100])]
-    assert not cutter.at_boundary
-    pieces = cutter.feed(long[100:] + encode({"type": "event"}))
+    """A message above the limit is passed on as it arrives, without a body, and nothing may be inserted into it."""
+    long = encode({"type": "event", "text": "x" * MAX_PARSED})
+    splitter = MessageSplitter()
+    assert [(b"", long[:100])] == [(piece.body, piece.raw) for piece in splitter.feed(long[:100])]
+    assert not splitter.at_boundary
+    pieces = splitter.feed(long[100:] + encode({"type": "event"}))
     assert [b"", b'{"type":"event"}'] == [piece.body for piece in pieces]
-    assert cutter.at_boundary
+    assert splitter.at_boundary
 
 
 @pytest.mark.parametrize("data", [b"\x16\x03\x01", b"GET /", b"Content-Lengthy", b"x"])
-def test_something_else_waits_for_nothing(data):
-    """The first byte that cannot be of a message lets everything through, for good."""
-    cutter = Cutter()
-    assert [data] == [piece.raw for piece in cutter.feed(data)]
-    assert not cutter.at_boundary
-    assert [b""] == [piece.body for piece in cutter.feed(encode({"type": "event"}))]
+def test_other_protocols_are_not_delayed(data):
+    """After the first byte that cannot belong to a message, everything is passed on immediately, for good."""
+    splitter = MessageSplitter()
+    assert [data] == [piece.raw for piece in splitter.feed(data)]
+    assert not splitter.at_boundary
+    assert [b""] == [piece.body for piece in splitter.feed(encode({"type": "event"}))]
 
 
 def test_header_without_an_end():
-    """A header that does not end is something else."""
+    """A header that does not end is not DAP."""
     data = b"Content-Length: 1" + b" " * 5000
-    assert b"".join(piece.raw for piece in Cutter().feed(data)) == data
+    assert b"".join(piece.raw for piece in MessageSplitter().feed(data)) == data

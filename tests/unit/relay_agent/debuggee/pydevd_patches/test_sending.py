@@ -6,7 +6,7 @@ import pytest
 
 from relay_agent.debuggee.pydevd_patches.sending import KEPT_OUTPUT, shortened
 from relay_client.dap.client import DapClient, RequestFailed
-from relay_core.dap.prefetch import ASKS_ITSELF, NEWS
+from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT
 from tests.support.follower import Follower
 from tests.support.jobs import gone, job
 
@@ -47,7 +47,11 @@ def test_news_that_are_too_large():
     """The longest answer among them is refused; the others stay, and so does what they are about."""
     short = {"type": "response", "request_seq": 1, "command": "threads", "success": True, "body": {"threads": []}}
     long = {**short, "request_seq": 2, "command": "variables", "body": {"variables": [{"value": "x" * 1000}]}}
-    news = {"type": "event", "event": NEWS, "body": {"after": 3, "asked": [], "answered": [short, long, short]}}
+    news = {
+        "type": "event",
+        "event": PREFETCH_EVENT,
+        "body": {"after": 3, "asked": [], "answered": [short, long, short]},
+    }
     body = shortened(news, 20_000_000)["body"]
     first, refused, last = body.pop("answered")
     assert (body, first, last) == ({"after": 3, "asked": []}, short, short)
@@ -86,7 +90,7 @@ async def test_children_that_are_followed(tmp_path: Path, method: str):
             "id"
         ]
         looked.append(await evaluate(client, frame, IS_PROMPT))
-        assert await client.wait_for_event(ASKS_ITSELF, within=30)
+        assert await client.wait_for_event(IN_PROCESS, within=30)
         with pytest.raises(RequestFailed, match="the answer has 20,000,[0-9]+ bytes"):
             await evaluate(client, frame, "'x' * 20_000_000")
 

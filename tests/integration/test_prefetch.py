@@ -1,4 +1,4 @@
-"""Facts about questions that are asked ahead: client and agent together, against an adapter that can be predicted."""
+"""Facts about prefetching: client and agent together, against an adapter with predictable responses."""
 
 import asyncio
 import contextlib
@@ -18,8 +18,8 @@ from relay_client.demo.chaos import ChaosProxy
 from relay_client.ports.forwarder import Forwarder
 from relay_client.prefetch.layer import PrefetchCacheLayer
 from relay_core.dap.framing import Message, MessageDecoder, encode
-from relay_core.dap.prefetch import ASKS_ITSELF, NEWS, PLAN
-from relay_core.dap.splitter import MAX_WHOLE
+from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT, PREFETCH_SET
+from relay_core.dap.splitter import MAX_PARSED
 from relay_core.hyco.address import Endpoint
 from relay_core.tunnel.limits import Settings
 from tests.support.chaos import CutSchedule
@@ -44,20 +44,20 @@ class Wire:
         self.client, self.agent, self.adapter = PrefetchCacheLayer(), PrefetchLayer(), adapter
         self.up, self.down = bytearray(), bytearray()
         self.decoder = MessageDecoder()
-        self.heard: deque[Message] = deque()
+        self.received: deque[Message] = deque()
         self.seq = 0
 
     def send(self, command: str, **arguments: object) -> int:
-        """The editor sends a request; its number is returned."""
+        """Send a request of the editor, and return its number."""
         self.seq += 1
         request = {"seq": self.seq, "type": "request", "command": command, "arguments": arguments}
         onward, back = split(self.client.receive_local(encode(request), self.now))
         self.up += onward
-        self.hear(back)
+        self.receive(back)
         return self.seq
 
-    def hear(self, data: bytes) -> None:
-        self.heard += self.decoder.receive_data(data)
+    def receive(self, data: bytes) -> None:
+        self.received += self.decoder.receive_data(data)
 
     def move_up(self, size: int) -> None:
         data, self.up = bytes(self.up[:size]), self.up[size:]
@@ -65,7 +65,7 @@ class Wire:
 
     def move_down(self, size: int) -> None:
         data, self.down = bytes(self.down[:size]), self.down[size:]
-        self.hear(split(self.client.receive_peer(data, self.now))[1])
+        self.receive(split(self.client.receive_peer(data, self.now))[1])
 
     def work(self) -> None:
         onward, requests = split(self.agent.receive_local(self.adapter.work(), self.now))
@@ -76,7 +76,7 @@ class Wire:
         self.now += seconds
 
     def settle(self) -> None:
-        """Let everything arrive and be answered."""
+        """Deliver everything, and answer every request."""
         while self.up or self.down or self.adapter.busy:
             self.move_up(len(self.up))
             while self.adapter.busy:
@@ -84,36 +84,37 @@ class Wire:
             self.move_down(len(self.down))
 
     def ask(self, command: str, **arguments: object) -> dict[str, object]:
-        """Return the answer, however far it has to travel."""
+        """Return the body of the response, wherever it comes from."""
         number = self.send(command, **arguments)
         self.settle()
-        while (message := self.heard.popleft()).get("request_seq") != number:
+        while (message := self.received.popleft()).get("request_seq") != number:
             pass
         return message["body"]
 
     def look(self) -> dict[str, object]:
-        """Ask what VS Code asks at a stop, and return the variables."""
+        """Send the requests of VS Code at a stop, and return the variables."""
         self.ask("threads")
         frame = self.ask("stackTrace", threadId=1, startFrame=0, levels=1)["stackFrames"][0]["id"]
         scope = self.ask("scopes", frameId=frame)["scopes"][0]["variablesReference"]
         return self.ask("variables", variablesReference=scope)
 
 
-@pytest.mark.parametrize("job_asks", [False, True])
-def test_second_stop_costs_one_round_trip(job_asks):
-    """What the editor asked at one stop is there at the next before it asks; the debugger is asked once for each."""
-    path = Wire(ScriptedJob(random.Random(1)) if job_asks else ScriptedAdapter())
+@pytest.mark.parametrize("in_process", [False, True])
+def test_second_stop_costs_one_round_trip(in_process):
+    """Responses to the requests of one stop are on the client at the next; the debugger receives each request once."""
+    path = Wire(ScriptedJob(random.Random(1)) if in_process else ScriptedAdapter())
     path.settle()
     path.ask("next", threadId=1)
     path.look()
     path.ask("next", threadId=1)
     asked = len(path.adapter.requests)
-    path.heard.clear()
+    path.received.clear()
     path.send("threads")
     assert not path.up
-    assert path.heard.popleft()["body"] == {"threads": [{"id": 1, "name": "after 2 stops"}]}
+    assert path.received.popleft()["body"] == {"threads": [{"id": 1, "name": "after 2 stops"}]}
     assert path.look()["variables"][0]["value"] == "2 0 200"
-    assert ["threads"] == [request["command"] for request in path.adapter.requests[asked:]]  # it asked that twice
+    # The second `threads`; a prefetched response is used once:
+    assert ["threads"] == [request["command"] for request in path.adapter.requests[asked:]]
 
 
 values = st.recursive(
@@ -121,7 +122,10 @@ values = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=2)
         | st.dictionaries(
-            st.sampled_from(["threadId", "frameId", "questions", "after", "asked", "answered", "context", NEWS]), inner
+            st.sampled_from(
+                ["threadId", "frameId", "questions", "after", "asked", "answered", "context", PREFETCH_EVENT]
+            ),
+            inner,
         )
     ),
 )
@@ -129,16 +133,16 @@ fields = st.sampled_from(["seq", "request_seq", "command", "event", "arguments",
 messages = st.builds(
     lambda kind, name, rest: {"type": kind, "command": name, "event": name, **rest},
     st.sampled_from(["request", "response", "event"]),
-    st.sampled_from(["threads", "scopes", "next", "stopped", "continued", PLAN, NEWS, ASKS_ITSELF]),
+    st.sampled_from(["threads", "scopes", "next", "stopped", "continued", PREFETCH_SET, PREFETCH_EVENT, IN_PROCESS]),
     st.dictionaries(fields, values),
 )
 
 
 @given(st.lists(st.tuples(st.booleans(), messages), max_size=12))
-def test_any_messages_through_client_and_agent(said):
-    """Nothing that an editor or a debugger says breaks either of them, however strange it is."""
+def test_any_messages_through_client_and_agent(sent):
+    """No message of an editor or a debugger, however malformed, raises an exception in either layer."""
     client, agent = PrefetchCacheLayer(), PrefetchLayer()
-    for from_editor, message in said:
+    for from_editor, message in sent:
         if from_editor:
             onward, _ = split(client.receive_local(encode(message), 0))
             agent.receive_peer(onward, 0)
@@ -148,7 +152,7 @@ def test_any_messages_through_client_and_agent(said):
 
 
 async def look(session: Stopped) -> dict[str, str]:
-    """Ask debugpy what VS Code asks at a stop, and return the variables."""
+    """Send debugpy the requests of VS Code at a stop, and return the variables."""
     ask = session.client.request
     thread = (await ask("threads"))["threads"][0]["id"]
     stack = await ask("stackTrace", {"threadId": thread, "startFrame": 0, "levels": 1})
@@ -158,8 +162,8 @@ async def look(session: Stopped) -> dict[str, str]:
 
 
 async def test_real_debugger(relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the second stop no question of the editor leaves the laptop: it is answered while nothing can."""
-    for limit in ("PROMPT", "KEPT"):  # a slow machine is no person
+    """At the second stop every request is answered from the cache: the tunnel to the agent is stalled."""
+    for limit in ("AUTOMATIC_DELAY", "MAX_AGE"):  # on a slow machine, the editor is as slow as a person
         monkeypatch.setattr(f"relay_client.prefetch.layer.{limit}", 60.0)
     async with (
         debuggee(tmp_path) as (_, debugger_port, script),
@@ -191,11 +195,11 @@ async def listening(tunnels: Tunnels, port: int, script: Path) -> AsyncIterator[
 
 
 @pytest.mark.parametrize("debugging", [connecting, listening])
-async def test_job_that_asks_by_itself(
+async def test_job_that_prefetches(
     relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, debugging: Debugging
 ) -> None:
-    """The same with a job that we have made debuggable, whichever side connects."""
-    for limit in ("PROMPT", "KEPT"):
+    """The same with a job whose debugpy relay_agent started, whichever side connects."""
+    for limit in ("AUTOMATIC_DELAY", "MAX_AGE"):
         monkeypatch.setattr(f"relay_client.prefetch.layer.{limit}", 60.0)
     port, script = free_port(), tmp_path / "counting.py"
     script.write_text(PROGRAM)
@@ -214,7 +218,7 @@ async def test_job_that_asks_by_itself(
 
 
 async def test_switched_off(relay: LocalRelay) -> None:
-    """Without it nobody looks for messages: half of one goes on as it comes."""
+    """Without prefetch, bytes are not parsed: half a message is passed on as it arrives."""
     half = encode({"type": "event"})[:-3]
     async with local_server(echo) as (port, _), tunnelled_to(relay, port, ask_ahead=False) as path:
         reader, writer = await asyncio.open_connection("127.0.0.1", path.port)
@@ -225,9 +229,9 @@ async def test_switched_off(relay: LocalRelay) -> None:
 
 
 async def test_any_messages_through_a_tunnel(relay: LocalRelay) -> None:
-    """Short and long messages both ways, over cuts: every byte arrives, whatever is looked for in them."""
+    """Short and long messages both ways, over cuts: every byte arrives, with prefetch in between."""
     rng = random.Random(5)
-    sizes = [rng.choice([10, 500, 70_000, MAX_WHOLE, 600_000]) for _ in range(40)]
+    sizes = [rng.choice([10, 500, 70_000, MAX_PARSED, 600_000]) for _ in range(40)]
     data = b"".join(encode({"type": "event", "event": "stopped", "text": rng.randbytes(n // 2).hex()}) for n in sizes)
     async with tunnelled(relay) as path:
         schedule = CutSchedule(path.chaos, seed=3)
@@ -239,32 +243,32 @@ async def test_any_messages_through_a_tunnel(relay: LocalRelay) -> None:
         await writer.wait_closed()
 
 
-@pytest.mark.parametrize("job_asks", [False, True])
+@pytest.mark.parametrize("in_process", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_any_editor_on_any_network(seed, job_asks):
-    """However bytes and time pass and whatever the editor asks, it hears what it would hear without all this."""
+def test_any_editor_on_any_network(seed, in_process):
+    """However bytes are timed and whatever the editor requests, it receives what it would receive without prefetch."""
     for number in range(25):
         rng = random.Random(f"{seed} {number}")
-        _walk(rng, ScriptedJob(rng) if job_asks else ScriptedAdapter())
+        _walk(rng, ScriptedJob(rng) if in_process else ScriptedAdapter())
 
 
 def _walk(rng: random.Random, adapter: ScriptedAdapter) -> None:
     path, model = Wire(adapter), ScriptedAdapter()
     expected: dict[int, tuple[str, dict[str, object] | None]] = {}
-    stops_heard = 0
+    stops_seen = 0
     running = False
     frames, scopes = [0], [0, 0]
     to_show: list[str] = []
     tidy, curious = rng.choice([0.0, 0.8, 1.0]), rng.choice([1, 4])
 
     def listen() -> None:
-        nonlocal stops_heard, running
-        while path.heard:
-            message = path.heard.popleft()
+        nonlocal stops_seen, running
+        while path.received:
+            message = path.received.popleft()
             if message["type"] == "event":
                 assert message["event"] in {"output", "stopped"}
                 if message["event"] == "stopped":
-                    stops_heard += 1
+                    stops_seen += 1
                     running = False
                     to_show[:] = ["threads", "stackTrace", "scopes", "variables"]
             else:
@@ -274,7 +278,7 @@ def _walk(rng: random.Random, adapter: ScriptedAdapter) -> None:
 
     def act() -> None:
         nonlocal running
-        if stops_heard == STOPS or len(expected) > 4:
+        if stops_seen == STOPS or len(expected) > 4:
             return
         weights = {"threads": 2, "stackTrace": 4, "scopes": 4, "variables": 6, "evaluate": 1, "next": curious}
         (command,) = ["evaluate"] if running else rng.choices(list(weights), list(weights.values()))
@@ -309,7 +313,7 @@ def _walk(rng: random.Random, adapter: ScriptedAdapter) -> None:
         (lambda: path.pass_time(rng.choice([0.001] * 20 + [0.1, 3])), 2),
         (lambda: act() if not running or rng.random() < 0.1 else None, rng.choice([1, 4])),
     ]
-    while stops_heard < STOPS or expected:
+    while stops_seen < STOPS or expected:
         rng.choices([move for move, _ in moves], [weight for _, weight in moves])[0]()
         listen()
-    assert stops_heard == STOPS
+    assert stops_seen == STOPS
