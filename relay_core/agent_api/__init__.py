@@ -1,26 +1,25 @@
-"""The contract between agent and client above the tunnel: what they send each other in its JSON objects and names.
+"""The contract between agent and client above the tunnel: the JSON objects and stream names that they exchange.
 
-    announcement   `AgentInfo`: what an agent is and serves        agent -> client   WELCOME info, then STATUS
-    metadata       `ClientInfo`: who a client is                   client -> agent   HELLO info
-                   `ClientStatus`: ports that are claimed twice    client -> agent   STATUS
-                   `StreamMetadata`: for whom a stream is opened   both ways         metadata of OPEN
-    requests       `Wake`, `Stacks`, `Listen`, and the answers     client -> agent   name in OPEN, then DATA
-    stacks         `NodeStacks`: the answer to `Stacks`            agent -> client   DATA
+    announcement   `AgentInfo`: an agent and its targets           agent -> client   WELCOME info, then STATUS
+    metadata       `ClientInfo`: id and user of a client           client -> agent   HELLO info
+                   `ClientStatus`: conflicting claims              client -> agent   STATUS
+                   `StreamMetadata`: the user of a stream          both ways         metadata of OPEN
+    requests       `Wake`, `Stacks`, `Listen`, and their responses client -> agent   name in OPEN, then DATA
+    stacks         `NodeStacks`: the response to `Stacks`          agent -> client   DATA
 
-Each class has `encode()` and `parse()`, and both sides use it. Nothing here reads, sends, waits or prints.
+Each class has `encode()` and `parse()` and is used by both sides. The package performs no I/O.
 
-How versions get along:
+Compatibility between versions:
 
-- A reader ignores fields that it does not know, and does not pass them on.
-- A field that is missing, or whose value has another type or is out of range, reads as its default. `parse` raises
-  nothing; where an object makes no sense without a field (a target without its port), it returns None.
-- New fields may be added at any time. A field keeps its name and its meaning; when that is impossible, `VERSION` rises.
-- An agent announces its version. A client that knows only a lower one uses what it understands.
+- A reader ignores unknown fields and does not pass them on.
+- A field that is missing, has a value of another type, or is out of range reads as its default. `parse` raises no
+  exception; if a required field is missing (the port of a target), it returns None.
+- New fields may be added at any time. The name and the meaning of a field never change without a higher `VERSION`.
+- An agent announces its version. A client with a lower version uses the fields that it knows.
 
-Texts come from another machine and may hold anything. A reader that shows them passes `clean`, which is applied to
-every text.
+Texts come from another machine and are untrusted. A reader that displays them passes `clean`, which is applied to each.
 """
 
 VERSION = 1
-"""Version of this contract. Agents before it announce none, which reads as 0: their `state` is `attached` for as long
-as a debugger is connected, whatever the process does."""
+"""Version of this contract. Older agents announce no version, which reads as 0: their `state` is `attached` while a
+debugger is connected, whatever the state of the process."""

@@ -1,4 +1,4 @@
-"""What an agent announces: who it is, which processes it serves, what they are doing, and who is attached to them."""
+"""The announcement of an agent: its identity, its targets with their states, and the attachments to them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from relay_core.agent_api.values import Clean, as_is, count, items, mapping, por
 __all__ = ["AgentId", "AgentInfo", "Attachment", "State", "TargetInfo"]
 
 AgentId = NewType("AgentId", str)
-"""Names an agent for its lifetime; the relay knows its listener by the same id."""
+"""Identifies an agent for its lifetime; also the id of its listener at the relay."""
 
 
 class State(enum.Enum):
-    """What a target's process is doing, whether a debugger is attached to it or not."""
+    """The state of a target's process; independent of an attachment."""
 
     UNKNOWN = ""
-    """A port of `relay-agent serve`, or a state that this version does not know."""
+    """Not reported (a port of `relay-agent serve`), or a state of a later version."""
     RUNNING = "running"
     WAITING = "waiting"
-    """It stands still until a debugger attaches."""
+    """Blocked until a debugger attaches."""
     CRASHED = "crashed"
-    """It is held at an uncaught exception."""
+    """Held at an uncaught exception."""
 
     @classmethod
     def _missing_(cls, _value: object) -> State:
@@ -33,20 +33,20 @@ class State(enum.Enum):
 
 @dataclass(frozen=True)
 class Attachment:
-    """The debugger that is attached to a target; a target has one at most."""
+    """The debugger attached to a target; a target has at most one."""
 
     user: str
     """`user@host` of the client."""
     since: float | None = None
-    """Unix seconds, by the node's clock."""
+    """Unix time by the node's clock."""
 
     def encode(self) -> dict[str, object]:
-        """Return the fields that it adds to those of its target."""
+        """Return the fields that an attachment adds to its target's."""
         return {"holder": self.user, "held_since": self.since}
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> Attachment | None:
-        """Read it from the fields of its target; None if nobody is attached."""
+        """Read the attachment from the fields of its target; None if no debugger is attached."""
         fields = mapping(value)
         user = text(fields.get("holder"), clean)
         return cls(user, seconds(fields.get("held_since"))) if user else None
@@ -65,20 +65,20 @@ class TargetInfo:
     script: str = ""
     state: State = State.UNKNOWN
     detail: str = ""
-    """More about the state, e.g. the exception."""
+    """Details of the state, e.g. the exception."""
     since: float | None = None
-    """Unix seconds, by the node's clock, when the state began."""
+    """Unix time, by the node's clock, when the state began."""
     until: float | None = None
-    """Unix seconds when the state ends unless a debugger attaches, e.g. the hold of a crash."""
+    """Unix time when the state ends unless a debugger attaches, e.g. the end of the hold after a crash."""
     attachment: Attachment | None = None
 
     @property
     def label(self) -> str:
-        """How people know it."""
+        """Display name: `rank 3`, or `port 5678`."""
         return f"port {self.port}" if self.rank is None else f"rank {self.rank}"
 
     def encode(self) -> dict[str, object]:
-        """Return one element of `targets`; what is unknown is left out."""
+        """Return one element of `targets`; unknown fields are omitted."""
         fields: dict[str, object] = {
             "port": self.port,
             "rank": self.rank,
@@ -95,7 +95,7 @@ class TargetInfo:
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> TargetInfo | None:
-        """Read one element of `targets`; None if it names no port."""
+        """Read one element of `targets`; None if its port is missing or invalid."""
         fields = mapping(value)
         number = port(fields.get("port"))
         if number is None:
@@ -116,37 +116,37 @@ class TargetInfo:
 
 @dataclass(frozen=True)
 class AgentInfo:
-    """One agent and what it serves."""
+    """One agent, its targets and its forwards."""
 
     id: AgentId
     host: str = "agent"
     cwd: str = ""
     node_rank: int | None = None
     run: str = ""
-    """The run of the job, as its launcher names it."""
+    """The id of the job's run, as set by its launcher."""
     targets: tuple[TargetInfo, ...] = ()
-    """By port; each port once."""
+    """Each port occurs once."""
     forwards: tuple[int, ...] = ()
-    """Other ports of its node that clients may reach, in ascending order."""
+    """Other ports of its node that clients may connect to, in ascending order."""
     generation: int = 0
-    """Counts the agent's control channels. A new number means that older transports may end soon."""
+    """Counter of the agent's control channels. A new number means that older transports may end soon."""
     prefetch: bool = False
-    """Whether it supports DAP prefetching; see `relay_core.dap.prefetch`."""
+    """Whether the agent supports DAP prefetching; see `relay_core.dap.prefetch`."""
     version: int = VERSION
 
     @property
     def name(self) -> str:
-        """How people know it: `host/1a2b3c4d`."""
+        """Display name: `host/1a2b3c4d`."""
         return f"{self.host}/{self.id[:8]}"
 
     def target(self, port: int) -> TargetInfo | None:
-        """Return what has a logical port."""
+        """Return the target with a logical port."""
         return next((target for target in self.targets if target.port == port), None)
 
     def encode(self) -> dict[str, object]:
         """Return the whole announcement.
 
-        Every field is there: a STATUS changes the fields that it has, and leaves the others as they were announced.
+        It has every field, because a STATUS replaces only the fields that it contains.
         """
         return {
             "version": self.version,
@@ -158,16 +158,16 @@ class AgentInfo:
             "targets": [target.encode() for target in self.targets],
             "forwards": list(self.forwards),
             "generation": self.generation,
-            "asks_ahead": self.prefetch,
+            "asks_ahead": self.prefetch,  # the name in the wire format is older than the term
         }
 
     @classmethod
     def parse(cls, value: object, *, agent_id: str = "", clean: Clean = as_is) -> AgentInfo:
-        """Read an announcement; of two targets with one port the first counts.
+        """Read an announcement; of two targets with the same port, the first is kept.
 
         Args:
             value: All fields that the agent has announced.
-            agent_id: What the client knows it by, if not by the id that it announces.
+            agent_id: The id to use instead of the announced one, if any.
             clean: Applied to each text.
         """
         fields = mapping(value)

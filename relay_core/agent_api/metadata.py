@@ -1,4 +1,4 @@
-"""What a client says about itself, and what either side says about a stream that it opens."""
+"""Metadata of clients and streams: the client's id and user, the conflicts it reports, and who opened a stream."""
 
 from __future__ import annotations
 
@@ -11,54 +11,55 @@ __all__ = ["ClientInfo", "ClientStatus", "PortConflict", "StreamMetadata"]
 
 @dataclass(frozen=True)
 class ClientInfo:
-    """Who a client is: sent once, as a session begins."""
+    """The identity of a client, sent once at the beginning of a session."""
 
     client: str
-    """Names the client for its lifetime; an agent serves each client in one session."""
+    """Identifies the client for its lifetime; an agent has one session with each client."""
     user: str = ""
     """`user@host`."""
 
     def encode(self) -> dict[str, object]:
-        """Return the client's part of HELLO."""
+        """Return the info of HELLO."""
         return {"client": self.client, "user": self.user}
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> ClientInfo:
-        """Read it; an older or foreign client may say less."""
+        """Read the info of HELLO; fields that the client did not send are empty."""
         fields = mapping(value)
         return cls(text(fields.get("client"), clean), text(fields.get("user"), clean))
 
 
 @dataclass(frozen=True)
 class StreamMetadata:
-    """For whom a stream is opened."""
+    """The user of a stream, and its use of prefetching."""
 
     user: str = ""
     """`user@host` of the client; "" on streams that the agent opens."""
     prefetch: bool = False
-    """Whether both ends prefetch in this stream; see `relay_core.dap.prefetch`."""
+    """Whether agent and client prefetch in this stream; see `relay_core.dap.prefetch`."""
 
     def encode(self) -> dict[str, object]:
-        """Return the metadata of OPEN; what is not set is left out."""
+        """Return the metadata of OPEN; empty fields are omitted."""
         user: dict[str, object] = {"user": self.user} if self.user else {}
+        # The key `asks_ahead` of the wire format is older than the term prefetch.
         return user | {"asks_ahead": True} if self.prefetch else user
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> StreamMetadata:
-        """Read it."""
+        """Read the metadata of OPEN."""
         fields = mapping(value)
         return cls(text(fields.get("user"), clean), fields.get("asks_ahead") is True)
 
 
 @dataclass(frozen=True)
 class PortConflict:
-    """Two agents claim one port, and the client connects it to the first."""
+    """Two agents claim the same port; the client uses the earlier claim."""
 
     port: int
     kept_by: str
-    """Whose the port is, as text: `node-0 pid 12`."""
+    """The owner of the port: `node-0 pid 12`."""
     refused: str
-    """Whose it is not."""
+    """The owner of the refused claim."""
 
     def encode(self) -> dict[str, object]:
         """Return one element of `conflicts`."""
@@ -66,7 +67,7 @@ class PortConflict:
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> PortConflict | None:
-        """Read one element of `conflicts`; None if it names no port."""
+        """Read one element of `conflicts`; None if its port is missing or invalid."""
         fields = mapping(value)
         number = port(fields.get("port"))
         if number is None:
@@ -76,7 +77,7 @@ class PortConflict:
 
 @dataclass(frozen=True)
 class ClientStatus:
-    """What a client reports to an agent: the conflicts in which that agent takes part."""
+    """The status that a client sends to an agent: the conflicts that involve this agent."""
 
     conflicts: tuple[PortConflict, ...] = ()
 
@@ -86,6 +87,6 @@ class ClientStatus:
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> ClientStatus:
-        """Read it."""
+        """Read the client's STATUS."""
         found = (PortConflict.parse(element, clean) for element in items(mapping(value).get("conflicts")))
         return cls(tuple(conflict for conflict in found if conflict is not None))

@@ -1,15 +1,15 @@
-"""Named requests of a client, and their answers.
+"""Named requests of a client to an agent, and their responses.
 
-A client opens a stream to a name instead of a port. The agent writes one JSON object and ends the stream; `Listen` is
-answered when the debugger has connected, and both sides keep its stream open for as long as the client wants that.
+A client opens a stream to a name instead of a port. The agent sends one JSON object and ends the stream. `Listen` is
+answered when the debugger has connected, and its stream stays open until the client closes it.
 
-    name             request              answer
-    wake/5678        `Wake(5678)`         `Ready`: debugpy listens
+    name             request              response
+    wake/5678        `Wake(5678)`         `Ready`: debugpy is listening
     stacks           `Stacks()`           `relay_core.agent_api.stacks.NodeStacks`
     stacks/locals    `Stacks(True)`       the same, with variables
     listen/5678      `Listen(5678)`       `Ready`, then streams that the agent opens to port 5678 of the client
 
-Instead of any of these the answer may be a `Failure`.
+Any response may be a `Failure` instead.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = ["Failure", "Listen", "Ready", "Request", "Stacks", "Wake", "parse_req
 
 @dataclass(frozen=True)
 class Wake:
-    """Have the target with this port start its debugger now."""
+    """Start the debugger of the target with this port now."""
 
     name: ClassVar[str] = "wake"
     port: int
 
     def encode(self) -> str:
-        """Return the name to open a stream to."""
+        """Return the name of the stream."""
         return f"{self.name}/{self.port}"
 
     @classmethod
@@ -43,32 +43,32 @@ class Wake:
 
 @dataclass(frozen=True)
 class Stacks:
-    """Report what the threads of all processes of the node are doing."""
+    """Return the stacks of all threads of all processes of the node."""
 
     name: ClassVar[str] = "stacks"
     locals: bool = False
-    """Whether variables are wanted too."""
+    """Whether to include local variables."""
 
     def encode(self) -> str:
-        """Return the name to open a stream to."""
+        """Return the name of the stream."""
         return f"{self.name}/locals" if self.locals else self.name
 
     @classmethod
     def parse(cls, target: str) -> Stacks | None:
-        """Read the name of a stream; None if it is another request. An unknown detail is ignored."""
+        """Read the name of a stream; None if it is another request. An unknown suffix is ignored."""
         name, _, detail = target.partition("/")
         return cls(locals=detail == "locals") if name == cls.name else None
 
 
 @dataclass(frozen=True)
 class Listen:
-    """Have the debugger of the target with this port connect to the client's editor, which listens."""
+    """Make the debugger of the target with this port connect to the client's editor, which is listening."""
 
     name: ClassVar[str] = "listen"
     port: int
 
     def encode(self) -> str:
-        """Return the name to open a stream to."""
+        """Return the name of the stream."""
         return f"{self.name}/{self.port}"
 
     @classmethod
@@ -82,7 +82,7 @@ Request = Wake | Stacks | Listen
 
 
 def parse_request(target: str) -> Request | None:
-    """Read the name that a stream was opened to; None if it is no request that this version knows."""
+    """Read the name of a stream; None if this version does not support the request."""
     return Wake.parse(target) or Stacks.parse(target) or Listen.parse(target)
 
 
@@ -93,33 +93,33 @@ def _port_after(target: str, name: str) -> int | None:
 
 @dataclass(frozen=True)
 class Ready:
-    """The request has been fulfilled, and there is nothing more to say."""
+    """Success without further data."""
 
     def encode(self) -> dict[str, object]:
-        """Return the answer."""
+        """Return the response."""
         return {"ready": True}
 
     @classmethod
     def parse(cls, value: object) -> Ready | None:
-        """Read an answer; None if it is something else."""
+        """Read a response; None if it is of another kind."""
         return cls() if mapping(value).get("ready") is True else None
 
 
 @dataclass(frozen=True)
 class Failure:
-    """The request cannot be fulfilled."""
+    """The request has failed."""
 
     error: str
     """The reason, in one sentence."""
     hint: str = ""
 
     def encode(self) -> dict[str, object]:
-        """Return the answer."""
+        """Return the response."""
         return {"error": self.error, "hint": self.hint}
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> Failure | None:
-        """Read an answer; None if it is something else."""
+        """Read a response; None if it is of another kind."""
         fields = mapping(value)
         if not isinstance(fields.get("error"), str):
             return None

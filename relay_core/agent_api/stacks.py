@@ -1,6 +1,6 @@
-"""What the threads of a process are doing, as the answer to the request `stacks` reports it.
+"""The stacks of processes, as in the response to the request `stacks`.
 
-These are named tuples: a job makes them too, and should not have to import `dataclasses` (10 ms) for that.
+The classes are named tuples because jobs use them too, and importing `dataclasses` would cost a job 10 ms.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _NO_LOCALS: Mapping[str, str] = MappingProxyType({})
 
 
 class Frame(NamedTuple):
-    """One line of a stack."""
+    """One stack frame."""
 
     file: str
     line: int
-    """0 where it is not known."""
+    """0 if unknown."""
     function: str
     locals: Mapping[str, str] = _NO_LOCALS
-    """Short texts of the variables, by name, if they were asked for."""
+    """Abbreviated values of the variables, by name, if they were requested."""
 
     def encode(self) -> dict[str, object]:
         """Return one element of `frames`."""
@@ -45,14 +45,14 @@ class Frame(NamedTuple):
 
 
 class ThreadStack(NamedTuple):
-    """One thread."""
+    """One thread and its frames."""
 
     name: str
     ident: int
-    """`threading.get_ident()` in that thread."""
+    """The thread's `threading.get_ident()`."""
     main: bool
     frames: tuple[Frame, ...]
-    """The innermost last."""
+    """Innermost frame last."""
 
     def encode(self) -> dict[str, object]:
         """Return one element of `threads`."""
@@ -72,18 +72,18 @@ class ThreadStack(NamedTuple):
 
 
 class ProcessStacks(NamedTuple):
-    """One process."""
+    """One process and its threads."""
 
     port: int | None = None
     """Its logical port."""
     rank: int | None = None
     pid: int | None = None
     how: str = "none"
-    """Which way of asking was answered: "helper thread", "faulthandler" or "py-spy"; "none" if none was."""
+    """The method that succeeded: "helper thread", "faulthandler" or "py-spy"; "none" if all failed."""
     threads: tuple[ThreadStack, ...] = ()
-    """The main thread first."""
+    """Main thread first."""
     error: str = ""
-    """Why nothing answered, in one sentence."""
+    """Why every method failed, in one sentence."""
 
     def encode(self) -> dict[str, object]:
         """Return one element of `processes`."""
@@ -108,16 +108,16 @@ class ProcessStacks(NamedTuple):
 
 
 class NodeStacks(NamedTuple):
-    """All processes of a node: the answer to `stacks`."""
+    """All processes of a node: the response to `stacks`."""
 
     processes: tuple[ProcessStacks, ...] = ()
 
     def encode(self) -> dict[str, object]:
-        """Return the answer."""
+        """Return the response."""
         return {"processes": [process.encode() for process in self.processes]}
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> NodeStacks:
-        """Read the answer."""
+        """Read the response."""
         found = [process for process in items(mapping(value).get("processes")) if isinstance(process, Mapping)]
         return cls(tuple(ProcessStacks.parse(process, clean) for process in found))

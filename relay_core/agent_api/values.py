@@ -1,4 +1,4 @@
-"""How single JSON values are read: a value of another type, or out of range, counts as missing."""
+"""Readers of single JSON values: a value of another type, or out of range, counts as missing."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from relay_core.values import is_port
 __all__ = ["Clean", "as_is", "count", "items", "mapping", "port", "seconds", "text"]
 
 MAX_COUNT = 2**63
-"""Larger numbers are no ranks, process ids or thread ids."""
+"""Ranks, process ids and thread ids are smaller."""
 MAX_SECONDS = 1e11
-"""The year 5138; also keeps out the infinity that Python's JSON knows."""
+"""The year 5138; also excludes infinity, which Python's JSON decoder accepts."""
 
 Clean = Callable[[str], str]
-"""Makes a text of another machine harmless for where it will be shown."""
+"""Makes a text from another machine safe to display."""
 
 
 def as_is(value: str) -> str:
@@ -28,7 +28,7 @@ def text(value: object, clean: Clean = as_is) -> str:
 
 
 def count(value: object) -> int | None:
-    """Return a number that is not negative, or None."""
+    """Return an integer that is not negative, or None."""
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if 0 <= value < MAX_COUNT else None

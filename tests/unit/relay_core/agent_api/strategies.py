@@ -1,4 +1,4 @@
-"""Values of the contract between agent and client, for hypothesis."""
+"""Hypothesis strategies for the contract between agent and client."""
 
 from hypothesis import strategies as st
 
@@ -9,7 +9,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
-"""What Python's `json.loads` returns, with its infinity and NaN."""
+"""Values that Python's `json.loads` can return, including infinity and NaN."""
 TEXTS = st.text(max_size=20)
 SOME_TEXT = st.text(min_size=1, max_size=20)
 PORTS = st.integers(1, 65535)

@@ -1,4 +1,4 @@
-"""Facts about what agents announce."""
+"""Facts about the announcements of agents."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ TARGET = {
     "holder": "bob@laptop",
     "held_since": 200.0,
 }
-"""As it goes over the wire: agents and clients of other versions rely on these names."""
+"""The wire format: agents and clients of other versions rely on these names."""
 ANNOUNCEMENT = {
     "version": 1,
     "agent": "1a2b3c4d-5e6f",
@@ -67,47 +67,47 @@ INFO = AgentInfo(
 
 
 def test_a_full_announcement() -> None:
-    """Every field has its name on the wire; a crash that somebody is attached to is both crashed and held."""
+    """Every field has its name in the wire format; a target can be crashed and have an attachment."""
     assert ANNOUNCEMENT == INFO.encode()
     assert INFO == AgentInfo.parse(ANNOUNCEMENT)
     assert ("node-1/1a2b3c4d", "rank 3", INFO.targets[0]) == (INFO.name, INFO.targets[0].label, INFO.target(5681))
 
 
 def test_an_agent_that_only_names_ports() -> None:
-    """What an old `relay-agent serve` announces is enough."""
+    """The announcement of an old `relay-agent serve` is sufficient."""
     info = AgentInfo.parse({"agent": "a", "targets": [{"port": 5678}]})
     assert AgentInfo(AgentId("a"), targets=(TargetInfo(5678),), version=0) == info
     assert ("port 5678", None) == (info.targets[0].label, info.target(1))
 
 
 def test_an_agent_before_version_1() -> None:
-    """It announces `attached` instead of the state, which then is not known; who is attached is."""
+    """It announces `attached` instead of the state: the state is unknown, the attachment is known."""
     info = AgentInfo.parse({"targets": [{**TARGET, "state": "attached"}]})
     assert 0 == info.version < VERSION
     assert replace(INFO.targets[0], state=State.UNKNOWN) == info.targets[0]
 
 
 def test_fields_of_a_later_version() -> None:
-    """Fields that are not known are ignored, and not passed on."""
+    """Unknown fields are ignored, and not passed on."""
     later = {**ANNOUNCEMENT, "version": 7, "gpus": 8, "targets": [{**TARGET, "gpu": 3}]}
     info = AgentInfo.parse(later)
     assert replace(INFO, version=7) == info
     assert {**ANNOUNCEMENT, "version": 7} == info.encode()
 
 
-def test_of_two_targets_with_one_port_the_first_counts() -> None:
-    """A port leads to one process."""
+def test_of_two_targets_with_one_port_the_first_is_kept() -> None:
+    """A port belongs to one process."""
     info = AgentInfo.parse({"targets": [{"port": 1, "pid": 1}, {"port": 1, "pid": 2}]})
     assert (TargetInfo(1, pid=1),) == info.targets
 
 
 def test_the_id_by_which_a_client_knows_an_agent() -> None:
-    """It counts more than the announced one, which may not be usable."""
+    """It takes precedence over the announced id, which may be invalid."""
     assert "b" == AgentInfo.parse({"agent": "a"}, agent_id="b").id
 
 
-def test_numbers_that_are_none() -> None:
-    """Infinity and huge numbers, which Python's JSON knows, read as unknown."""
+def test_numbers_out_of_range() -> None:
+    """Infinity and huge numbers, which Python's JSON decoder accepts, read as unknown."""
     target = TargetInfo.parse(json.loads('{"port": 1, "rank": 1e400, "pid": 1%s, "since": Infinity}' % ("0" * 400)))
     assert TargetInfo(1) == target
     assert TargetInfo(1) == TargetInfo.parse(json.loads('{"port": 1, "since": 1%s, "until": NaN}' % ("0" * 400)))
@@ -115,13 +115,13 @@ def test_numbers_that_are_none() -> None:
 
 @given(AGENTS)
 def test_round_trip(info: AgentInfo) -> None:
-    """What is announced is read as it was, by way of the tunnel's JSON."""
+    """An announcement survives encoding and parsing with the tunnel's JSON functions."""
     assert info == AgentInfo.parse(decode_json(encode_json(info.encode(), 1 << 20)))
 
 
 @given(TARGETS)
 def test_round_trip_of_a_target(target: TargetInfo) -> None:
-    """One target alone likewise."""
+    """A single target survives encoding and parsing."""
     assert target == TargetInfo.parse(target.encode())
 
 
@@ -133,7 +133,7 @@ def test_round_trip_of_a_target(target: TargetInfo) -> None:
     )
 )
 def test_any_json_reads_as_something(value: object) -> None:
-    """No announcement makes reading fail, and what a client reads is harmless on a terminal."""
+    """Any JSON can be parsed, and the texts are safe on a terminal."""
     read = AgentInfo.parse(value, clean=printable)
     for target in read.targets:
         assert 1 <= target.port <= 65535

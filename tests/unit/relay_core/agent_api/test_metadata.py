@@ -1,4 +1,4 @@
-"""Facts about what clients say about themselves, and both sides about streams."""
+"""Facts about the metadata of clients and streams."""
 
 import pytest
 from hypothesis import given
@@ -38,7 +38,7 @@ def test_names_on_the_wire(value: ClientInfo | ClientStatus | StreamMetadata, en
     | st.builds(ClientStatus, st.lists(CONFLICTS, max_size=3).map(tuple))
 )
 def test_round_trip(value: ClientInfo | ClientStatus | StreamMetadata) -> None:
-    """What is sent is read as it was."""
+    """Encoding and parsing give the same value."""
     assert value == type(value).parse(value.encode())
 
 
@@ -46,18 +46,18 @@ def test_round_trip(value: ClientInfo | ClientStatus | StreamMetadata) -> None:
 def test_any_json_reads_as_something(
     kind: type[ClientInfo] | type[ClientStatus] | type[StreamMetadata], value: object
 ) -> None:
-    """Nothing that a peer sends makes reading fail."""
+    """Any JSON of a peer can be parsed."""
     read = kind.parse(value)
     assert read == kind.parse(read.encode())
 
 
 def test_a_conflict_without_a_port() -> None:
-    """It cannot be told which target it is about, so it is left out."""
+    """A conflict without a port is ignored."""
     assert ClientStatus() == ClientStatus.parse({"conflicts": [{"kept_by": "a"}, None, 3]})
 
 
 def test_texts_are_cleaned() -> None:
-    """A reader that shows texts has each of them made harmless."""
+    """`clean` is applied to every text."""
     assert ClientInfo("C", "U") == ClientInfo.parse({"client": "c", "user": "u"}, str.upper)
     assert StreamMetadata("U") == StreamMetadata.parse({"user": "u"}, str.upper)
     conflict = {"port": 1, "kept_by": "a", "refused": "b"}

@@ -1,4 +1,4 @@
-"""Facts about named requests and their answers."""
+"""Facts about named requests and their responses."""
 
 import pytest
 from hypothesis import given
@@ -30,43 +30,43 @@ def test_names_on_the_wire(request_: Request, name: str) -> None:
     ["", "wake", "wake/", "wake/0", "wake/65536", "wake/-1", "wake/x", "wake/٣", "wake/1/2", "listen/1e3", "logs"],
 )
 def test_what_is_not_a_request(name: str) -> None:
-    """A name that this version does not know, or a port that is none, is not a request."""
+    """An unknown name or an invalid port is not a request."""
     assert parse_request(name) is None
 
 
-def test_an_unknown_detail() -> None:
-    """A later client may want more with the stacks; it gets what this version knows."""
+def test_an_unknown_suffix() -> None:
+    """A later client may request more details with the stacks; the response has those of this version."""
     assert Stacks() == parse_request("stacks/everything")
 
 
 @given(REQUESTS)
 def test_round_trip(request_: Request) -> None:
-    """What is sent is read as it was."""
+    """Encoding and parsing give the same request."""
     assert request_ == parse_request(request_.encode()) == type(request_).parse(request_.encode())
 
 
 @given(st.text() | st.from_regex(r"(wake|listen|stacks)(/.*)?", fullmatch=True))
 def test_any_name(name: str) -> None:
-    """Any name reads as a request or as none, and a request means the same when it is sent on."""
+    """Any name is a request or None, and a request survives another round trip."""
     found = parse_request(name)
     assert found is None or found == parse_request(found.encode())
 
 
 @given(st.builds(Failure, TEXTS, TEXTS) | st.just(Ready()))
-def test_round_trip_of_answers(answer: Failure | Ready) -> None:
-    """An answer is read as it was sent, and never as the other one."""
+def test_round_trip_of_responses(answer: Failure | Ready) -> None:
+    """A response is parsed as its own class, and as no other."""
     kinds = (Failure, Ready)
     assert [answer] == [read for kind in kinds if (read := kind.parse(answer.encode())) is not None]
 
 
 @given(JSON | st.dictionaries(st.sampled_from(["error", "hint", "ready"]), JSON))
-def test_any_answer(value: object) -> None:
-    """No answer makes reading fail."""
+def test_any_response(value: object) -> None:
+    """Any JSON can be parsed."""
     for kind in (Failure, Ready):
         read = kind.parse(value)
         assert read is None or read == kind.parse(read.encode())
 
 
 def test_texts_are_cleaned() -> None:
-    """A reader that shows texts has each of them made harmless."""
+    """`clean` is applied to every text."""
     assert Failure("NO", "TRY") == Failure.parse({"error": "no", "hint": "try"}, str.upper)

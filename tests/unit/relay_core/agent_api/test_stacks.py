@@ -1,4 +1,4 @@
-"""Facts about stacks as agents report them."""
+"""Facts about the stacks in the response of an agent."""
 
 import json
 
@@ -37,11 +37,11 @@ WIRE = {
         }
     ],
 }
-"""As it goes over the wire: agents and clients of other versions rely on these names."""
+"""The wire format: agents and clients of other versions rely on these names."""
 
 
 def test_names_on_the_wire() -> None:
-    """Variables are there where they were asked for, and an error where there are no stacks."""
+    """Variables are included if they were requested, and an error if the stacks are missing."""
     frames = (Frame("/job/train.py", 88, "f"), Frame("/job/train.py", 88, "step", {"x": "1"}))
     process = ProcessStacks(5681, 3, 44, "helper thread", (ThreadStack("MainThread", 1, True, frames),))
     silent = ProcessStacks(5682, 4, 45, error="it has ended")
@@ -52,7 +52,7 @@ def test_names_on_the_wire() -> None:
 
 @given(st.lists(PROCESSES, max_size=3).map(tuple))
 def test_round_trip(processes: tuple[ProcessStacks, ...]) -> None:
-    """What is reported is read as it was."""
+    """Stacks survive encoding and parsing."""
     stacks = NodeStacks(processes)
     assert stacks == NodeStacks.parse(json.loads(json.dumps(stacks.encode())))
 
@@ -64,13 +64,13 @@ def test_round_trip(processes: tuple[ProcessStacks, ...]) -> None:
 def test_any_json_reads_as_something(
     kind: type[Frame] | type[ThreadStack] | type[ProcessStacks] | type[NodeStacks], value: object
 ) -> None:
-    """Nothing that an agent or a job sends makes reading fail."""
+    """Any JSON of an agent or a job can be parsed."""
     read = kind.parse(value)
     assert read == kind.parse(read.encode())
 
 
 def test_texts_are_cleaned() -> None:
-    """A reader that shows texts has each of them made harmless, names of variables too."""
+    """`clean` is applied to every text, including names of variables."""
     assert Frame("F", 1, "G", {"X": "Y"}) == Frame.parse(
         {"file": "f", "line": 1, "function": "g", "locals": {"x": "y"}}, str.upper
     )

@@ -1,4 +1,4 @@
-"""Facts about how single JSON values are read."""
+"""Facts about readers of single JSON values."""
 
 import math
 
@@ -11,7 +11,7 @@ from relay_core.agent_api import values
     ("value", "port"), [(1, 1), (65535, 65535), (0, None), (65536, None), (True, None), ("1", None), (1.0, None)]
 )
 def test_ports(value: object, port: int | None) -> None:
-    """A port is a whole number from 1 to 65535."""
+    """A port is an integer from 1 to 65535."""
     assert port == values.port(value)
 
 
@@ -22,5 +22,5 @@ def test_what_is_not_a_time(value: object) -> None:
 
 
 def test_missing_values_are_empty() -> None:
-    """A text, object or array of another type is empty."""
+    """A value of another type reads as an empty text, object or array."""
     assert ("", {}, []) == (values.text(3), values.mapping([]), values.items({}))
