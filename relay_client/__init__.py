@@ -1,1 +1,1 @@
-"""On the laptop: local ports that lead to debuggers on compute you cannot reach."""
+"""The client: local ports on the laptop that lead to debuggers on remote compute."""

@@ -1,4 +1,4 @@
-"""`python -m relay_client` is `relay-client`."""
+"""The same program as `relay-client`, for `python -m relay_client`."""
 
 from relay_client.cli import run
 

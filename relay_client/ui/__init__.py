@@ -1,1 +1,1 @@
-"""Text, tables and ranges as people read and write them."""
+"""Texts and tables for the terminal, and JSON output."""

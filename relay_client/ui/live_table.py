@@ -1,4 +1,4 @@
-"""The table under the event lines of a terminal: what can be debugged now, in which state, and who holds it."""
+"""The live table below the log lines on a terminal: the current targets, their states and attachments."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["live_table"]
 
 REFRESH_INTERVAL = 1.0
-"""Seconds between two looks; nothing is drawn where nothing has changed."""
+"""Seconds between updates; the table is redrawn only if it has changed."""
 
 
 @contextlib.asynccontextmanager
 async def live_table(agents: Iterable[AgentInfo]) -> AsyncIterator[None]:
-    """Keep a table on stderr, below the event lines, during a block; nothing where stderr is no terminal.
+    """Show a table on stderr, below the log lines, during a block; does nothing if stderr is not a terminal.
 
     Args:
-        agents: Looked at again and again.
+        agents: The current agents; iterated at each update.
     """
     console = _terminal()
     if console is None:
@@ -40,13 +40,13 @@ async def live_table(agents: Iterable[AgentInfo]) -> AsyncIterator[None]:
     from rich.live import Live  # noqa: PLC0415 - as above
 
     live = Live(Group(), console=console, auto_refresh=False, transient=True, redirect_stderr=False)
-    with live, _lines_above(console):
+    with live, _log_above(console):
         async with TaskSet() as tasks:
-            tasks.spawn(_keep(live, agents), name="live table")
+            tasks.spawn(_update(live, agents), name="live table")
             yield
 
 
-async def _keep(live: Live, agents: Iterable[AgentInfo]) -> None:
+async def _update(live: Live, agents: Iterable[AgentInfo]) -> None:
     shown: list[tuple[str, ...]] = []
     while True:
         lines = rows(by_node(agents), time.time())
@@ -57,18 +57,18 @@ async def _keep(live: Live, agents: Iterable[AgentInfo]) -> None:
 
 
 def _terminal() -> Console | None:
-    """Return rich's view of stderr if it is a terminal on which the cursor can be moved."""
+    """Return a rich console for stderr, or None if stderr is not a terminal with cursor movement."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
     try:
         from rich.console import Console  # noqa: PLC0415 - on a terminal only
-    except ImportError:  # an extra of this package
+    except ImportError:  # rich is optional
         return None
     return Console(stderr=True)
 
 
-class _Above:
-    """Prints text above the table, as it is: colours and line breaks of rich's own would spoil it."""
+class _AboveTable:
+    """A text stream that prints above the table, without colours and line breaks added by rich."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -82,11 +82,11 @@ class _Above:
 
 
 @contextlib.contextmanager
-def _lines_above(console: Console) -> Iterator[None]:
-    """Send the program's event lines through `console` during a block."""
+def _log_above(console: Console) -> Iterator[None]:
+    """Write the program's log lines above the table during a block."""
     handlers = [h for h in logging.getLogger("relay_client").handlers if isinstance(h, logging.StreamHandler)]
     for handler in handlers:
-        handler.setStream(_Above(console))
+        handler.setStream(_AboveTable(console))
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The table of everything that can be debugged now: as rows, as plain text, for a terminal, and as JSON."""
+"""The table of all targets: as rows, as plain text, for a terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["COLUMNS", "as_json", "by_node", "plain_table", "rich_table", "rows"]
 
 COLUMNS = ("node", "rank", "port", "pid", "script", "state", "since", "held by")
 ATTACHED = "attached"
-"""What the table shows instead of the state while a debugger is attached, unless the process has crashed."""
+"""Shown instead of the state while a debugger is attached, unless the process has crashed."""
 
 
 def by_node(agents: Iterable[AgentInfo]) -> list[AgentInfo]:
-    """Return agents in the order of their nodes."""
+    """Return agents by node rank; those without one come last."""
     return sorted(agents, key=lambda agent: (agent.node_rank is None, agent.node_rank, agent.name))
 
 
 def rows(agents: Sequence[AgentInfo], now: float) -> list[tuple[str, ...]]:
-    """Return one row of `COLUMNS` for each target, and for each agent without any."""
+    """Return one row of `COLUMNS` for each target, and one for each agent without targets."""
     found: list[tuple[str, ...]] = []
     for agent in agents:
         found += [_row(agent, target, now) for target in sorted(agent.targets, key=lambda target: target.port)]
@@ -44,7 +44,7 @@ def _row(agent: AgentInfo, target: TargetInfo, now: float) -> tuple[str, ...]:
 
 
 def _state(target: TargetInfo) -> str:
-    """Return the state as people want it: with a debugger attached, a process is running or not as its user likes."""
+    """Return the state to display; with a debugger attached, whether the process is running is up to its user."""
     if target.attachment is not None and target.state is not State.CRASHED:
         return ATTACHED
     return target.state.value + (f": {target.detail}" if target.detail else "")
@@ -59,7 +59,7 @@ def _ago(since: float | None, now: float, before: str = "") -> str:
 
 
 def plain_table(lines: Sequence[Sequence[str]]) -> str:
-    """Return rows under their headings, columns aligned."""
+    """Return headings and rows with aligned columns."""
     table = [COLUMNS, *lines]
     widths = [max(len(line[column]) for line in table) for column in range(len(COLUMNS))]
     return "\n".join(
@@ -68,7 +68,7 @@ def plain_table(lines: Sequence[Sequence[str]]) -> str:
 
 
 def rich_table(lines: Sequence[Sequence[str]]) -> RenderableType:
-    """Return the same as a table for rich; an empty group for no rows."""
+    """Return rows as a table of rich; an empty group without rows."""
     from rich.console import Group  # noqa: PLC0415 - on a terminal only
     from rich.table import Table  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415 - as above
@@ -82,9 +82,9 @@ def rich_table(lines: Sequence[Sequence[str]]) -> RenderableType:
 
 
 def as_json(agents: Sequence[AgentInfo]) -> dict[str, object]:
-    """Return everything that is known, for programs; what is unknown is null.
+    """Return all fields of all targets and forwards; unknown fields are null.
 
-    `state` is what the process is doing, and `holder` who is attached to it: both may be there.
+    `state` is the state of the process and `holder` the user of its attachment; they are independent.
     """
     return {
         "time": time.time(),

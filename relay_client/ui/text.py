@@ -1,4 +1,4 @@
-"""How the client words times, and what others say: short, and harmless on a terminal."""
+"""Display texts: durations, times, lists of ranks, and texts from other machines made safe for a terminal."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from relay_core.ranges import format_ranges
 __all__ = ["MAX_TEXT", "MINUTE", "clock", "duration", "format_ranks", "printable"]
 
 MAX_TEXT = 200
-"""Characters of a text that came from somewhere else, e.g. the message of an exception."""
+"""Characters of a text from another machine, e.g. the message of an exception."""
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
 def duration(seconds: float) -> str:
-    """Return a time span as people say it.
+    """Return a duration in one or two units.
 
     >>> duration(40), duration(250), duration(7500), duration(300000)
     ('40 s', '4 min', '2 h 5 min', '3 days')
@@ -33,18 +33,18 @@ def duration(seconds: float) -> str:
 
 
 def clock(unix_seconds: float) -> str:
-    """Return a time of day, local, as in `12:03`."""
+    """Return the local time of day, as in `12:03`."""
     return time.strftime("%H:%M", time.localtime(unix_seconds))
 
 
 def format_ranks(ranks: Iterable[int]) -> str:
-    """Return ranks in words: `rank 3`, `ranks 0-3,5`."""
+    """Return a list of ranks as text: `rank 3`, `ranks 0-3,5`."""
     ordered = sorted(ranks)
     return f"rank{'s' if len(ordered) != 1 else ''} {format_ranges(ordered)}"
 
 
 def printable(value: object, limit: int = MAX_TEXT) -> str:
-    """Return a text without line breaks and terminal control codes, and not too long; "" if it is no text."""
+    """Return a text as one printable line of at most `limit` characters; "" if the value is not a text."""
     if not isinstance(value, str):
         return ""
     cleaned = " ".join("".join(char if char.isprintable() else " " for char in value[: 4 * limit]).split())

@@ -1,4 +1,4 @@
-"""Facts about what `relay-client targets` prints."""
+"""Facts about the output of `relay-client targets`."""
 
 from relay_client.ui.target_table import as_json, plain_table, rows
 from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo
@@ -20,7 +20,7 @@ EMPTY = AgentInfo("5a5a5a5a", host="spare", forwards=(6006,))
 
 
 def test_one_row_for_each_target() -> None:
-    """Rows are in the order of the ports, and say since when."""
+    """Rows are in the order of the ports, and show how long the state has lasted."""
     assert [
         ("1 node-1", "2", "5680", "44", "train.py", "crashed: ValueError: no", "10 min", ""),
         ("1 node-1", "3", "5681", "45", "train.py", "attached", "1 min", "bob@laptop, 4 min"),
@@ -37,7 +37,7 @@ def test_the_plain_table_is_aligned() -> None:
 
 
 def test_json_has_everything() -> None:
-    """Programs get numbers as numbers, and null for what is not known."""
+    """In JSON, numbers are numbers, and unknown fields are null."""
     found = as_json([NODE, SERVE])
     assert {
         "agent": "9f8e7d6c",

@@ -1,4 +1,4 @@
-"""Facts about how times and foreign texts are worded."""
+"""Facts about durations, ranks and texts from other machines."""
 
 import pytest
 from hypothesis import given
@@ -21,28 +21,28 @@ from relay_client.ui.text import MAX_TEXT, duration, format_ranks, printable
     ],
 )
 def test_durations(seconds: float, text: str) -> None:
-    """A time span is told in one or two units."""
+    """A duration has one or two units."""
     assert text == duration(seconds)
 
 
 @given(st.text(max_size=2000))
-def test_foreign_texts_are_one_harmless_line(text: str) -> None:
-    """Whatever a text contains, what is shown is one printable line of bounded length."""
+def test_any_text_becomes_one_safe_line(text: str) -> None:
+    """Any text becomes one printable line of limited length."""
     shown = printable(text)
     assert shown.isprintable()
     assert len(shown) <= MAX_TEXT
 
 
-def test_a_terminal_escape_does_not_pass() -> None:
-    """Control codes and line breaks become blanks."""
+def test_terminal_escapes_are_removed() -> None:
+    """Control codes and line breaks become spaces."""
     assert "ValueError: [31mbad value" == printable("ValueError:\n\x1b[31mbad  value\n")
 
 
-def test_what_is_no_text_is_empty() -> None:
-    """Numbers and null are no text."""
+def test_other_values_are_empty() -> None:
+    """Numbers, lists and null become an empty text."""
     assert ["", "", ""] == [printable(None), printable(5), printable(["a"])]
 
 
-def test_ranks_in_words() -> None:
-    """One rank is a rank; several are joined to ranges."""
+def test_lists_of_ranks() -> None:
+    """A single rank has no plural; several are joined into ranges."""
     assert ["rank 3", "ranks 0-2,5"] == [format_ranks([3]), format_ranks([5, 1, 0, 2])]
