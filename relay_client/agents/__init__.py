@@ -1,1 +1,1 @@
-"""Which agents there are, what they announce, and the tunnel to each."""
+"""Discovery of agents, their announcements, and the tunnel to each of them."""

@@ -1,11 +1,12 @@
-"""Finds agents on a hybrid connection: those that this client has no tunnel with, and one that it had one with.
+"""Discovery of agents on a hybrid connection: agents without a tunnel to this client, and the agent of a lost tunnel.
 
-The relay picks the listener for each connection. One that honours the listener selection headers gives every probe a
-new agent, and answers 404 after the last. One that ignores them picks at random; then the agents answer 421 to a client
-that they know, or that wants another, and the client tries again, several times at once:
+The relay picks the listener for each connection. A relay that honours the listener selection headers connects every
+probe to a new agent, and answers 404 when there are no more. A relay that ignores them picks at random; then an agent
+answers 421 to a client that it already has a session with, or that requested another agent, and the client probes
+again, with several probes at once:
 
-    n agents, all but one known     a try finds the last one with a chance of 1/n
-    `rounds` * n tries in vain      there is none; wrong once in e to the power of `rounds` (8: 3,000)
+    n agents, all but one known     a probe finds the last one with probability 1/n
+    `rounds` * n misses             there are no more agents; wrong once in e to the power of `rounds` (8: 3,000)
 
 A 421 from an agent that the headers excluded shows that the relay ignores them.
 """
@@ -25,52 +26,52 @@ from relay_core.net.tasks import TaskSet
 from relay_core.net.websocket.handshake import WebSocket
 from relay_core.tunnel.headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader, refusing_agent
 
-__all__ = ["MAX_AGENTS", "Discovery", "Patience"]
+__all__ = ["MAX_AGENTS", "Discovery", "SearchEffort"]
 
 MAX_AGENTS = 25
 """Listeners on one hybrid connection, Azure's limit."""
-LOOKS_AT_ONCE = 8
-"""Tries at the same time for agents that are not known, where the relay picks at random: 8 agents are all found in
-about 3 s, and 25 in 10, at Azure's delays."""
-RESUMES_AT_ONCE = 4
-"""The same for one agent that is known."""
-ALL_AT_ONCE = 12
-"""Tries at the same time for all purposes: 25 tunnels that are lost together must not flood the relay."""
+MAX_PROBES = 8
+"""Simultaneous probes for new agents if the relay picks at random: with Azure's latencies they find all of 8 agents in
+about 3 s, and 25 in 10 s."""
+MAX_RESUME_PROBES = 4
+"""Simultaneous probes for one known agent if the relay picks at random."""
+MAX_DIALS = 12
+"""Simultaneous probes for all purposes: 25 tunnels that are lost together must not flood the relay."""
 RESUME_ROUNDS = 3
-"""The same for an agent that is known: a failure is followed by the next attempt anyway."""
-EAGER_RESUMES = 3
-"""Attempts to resume with that many tries each; an agent that is still not found is likely to be gone."""
-LATE_TRIES = 2
-"""Tries of each later attempt: every few seconds, for as long as the session is kept, and for many dead agents."""
-MAX_ODD = 3
-"""Agents in a row that refuse or break the handshake, before looking is pointless."""
+"""Rounds of probes for a known agent; few, because another attempt follows anyway."""
+THOROUGH_RESUMES = 3
+"""Attempts to resume with that many rounds; an agent that is still not found has probably exited."""
+LATE_PROBES = 2
+"""Probes of each later attempt, which repeats every few seconds until the session expires, maybe for many agents."""
+MAX_UNUSABLE = 3
+"""Consecutive agents that refuse or break the handshake before the search ends."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How long to look where the relay picks at random.
+class SearchEffort:
+    """How long a search continues if the relay picks at random.
 
     Args:
-        rounds: Tries in vain, as a multiple of the agents there may be.
+        rounds: Misses before the search ends, as a multiple of the possible number of agents.
     """
 
     rounds: int
 
-    def tries(self, known: int) -> int:
-        """Return how many tries in vain prove that there are only the known agents."""
+    def max_misses(self, known: int) -> int:
+        """Return after how many consecutive misses the known agents are taken for all agents."""
         return self.rounds * min(known + 1, MAX_AGENTS)
 
 
 class Discovery:
-    """Dials agents.
+    """Finds agents by connecting to them.
 
     Args:
         connect: Makes one connection with some headers.
-        begin: Begins a session on it; returns False if the agent turned out to be known.
-        known: Ids of the agents that this client has tunnels with.
-        client_id: Names this client to the agents.
+        begin: Begins a session on it; returns False if this client already has one with that agent.
+        known: Returns the ids of the agents to which this client has tunnels.
+        client_id: The id of this client.
         path: Name of the hybrid connection, for messages.
     """
 
@@ -90,52 +91,52 @@ class Discovery:
         self._known = known
         self._client_id = client_id
         self._path = path
-        self._resumes: Counter[str] = Counter()
-        """Attempts to resume in vain, by agent."""
-        self._slots = asyncio.Semaphore(ALL_AT_ONCE)
-        self._logged_odd = ""
+        self._failed_resumes: Counter[str] = Counter()
+        """Consecutive failed attempts to resume, by agent."""
+        self._dials = asyncio.Semaphore(MAX_DIALS)
+        self._last_logged = ""
 
     def __repr__(self) -> str:
         return f"<Discovery {self._path} {'random' if self.at_random else 'selecting'} known={len(self._known())}>"
 
-    async def look(self, wanted: Callable[[], Patience | None]) -> RelayDebugError | None:
-        """Find agents until nobody wants more.
+    async def search(self, wanted: Callable[[], SearchEffort | None]) -> RelayDebugError | None:
+        """Find agents until no more are wanted.
 
         Args:
-            wanted: Asked before each try: how patiently to look now, or None to stop.
+            wanted: Called before each probe; returns the effort for further probes, or None to stop.
 
         Returns:
-            Why looking ended before that: NoListener if there are no more agents; or None.
+            Why the search ended early (NoListener if there are no more agents), or None.
         """
-        look = _Look()
+        search = _Search()
         running: set[asyncio.Task[None]] = set()
         async with TaskSet() as tasks:
             while True:
-                patience = wanted()
-                while patience is not None and self._may_try(look, len(running), patience):
-                    running.add(tasks.spawn(self._try(look), name="look for an agent"))
+                effort = wanted()
+                while effort is not None and self._may_probe(search, len(running), effort):
+                    running.add(tasks.spawn(self._probe(search), name="look for an agent"))
                 if not running:
                     break
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
-        if look.ended is not None and not (isinstance(look.ended, NoListener) and self._known()):
-            return look.ended
-        return None if look.ended is None and wanted() is None else self._nobody(look)
+        if search.error is not None and not (isinstance(search.error, NoListener) and self._known()):
+            return search.error
+        return None if search.error is None and wanted() is None else self._no_more(search)
 
-    def _may_try(self, look: _Look, running: int, patience: Patience) -> bool:
-        if look.ended is not None or running >= self._looks_at_once(look):
+    def _may_probe(self, search: _Search, running: int, effort: SearchEffort) -> bool:
+        if search.error is not None or running >= self._max_probes(search):
             return False
         known = len(self._known())
         if self.at_random and known >= MAX_AGENTS:
             return False
-        return look.odd_in_a_row < MAX_ODD and look.in_vain + running < patience.tries(known)
+        return search.unusable_in_a_row < MAX_UNUSABLE and search.misses + running < effort.max_misses(known)
 
-    def _looks_at_once(self, look: _Look) -> int:
-        """Return how many tries may run; where the relay selects, few agents must not cost many probes."""
-        return LOOKS_AT_ONCE if self.at_random else min(LOOKS_AT_ONCE, max(1, look.found))
+    def _max_probes(self, search: _Search) -> int:
+        """Return how many probes may run at once; a selecting relay with few agents needs few."""
+        return MAX_PROBES if self.at_random else min(MAX_PROBES, max(1, search.found))
 
-    async def _try(self, look: _Look) -> None:
+    async def _probe(self, search: _Search) -> None:
         headers = {TUNNEL_HEADER: TunnelHeader(self._client_id).encode()}
         excluded = tuple(self._known())
         if excluded:
@@ -143,92 +144,92 @@ class Discovery:
         try:
             websocket = await self._dial(headers, lambda agent: agent in excluded)
         except RelayDebugError as error:
-            if isinstance(error, Rejected) or (isinstance(error, RelayUnreachable) and look.answered):
-                look.found_odd(error)
+            if isinstance(error, Rejected) or (isinstance(error, RelayUnreachable) and search.answered):
+                search.add_unusable(error)
             else:
-                look.ended = look.ended or error
+                search.error = search.error or error
             return
-        look.answered = True
+        search.answered = True
         try:
             is_new = websocket is not None and await self._begin(websocket)
         except RelayDebugError as error:
-            look.found_odd(error)
+            search.add_unusable(error)
             return
-        look.odd_in_a_row = 0
-        look.found += is_new
-        look.in_vain = 0 if is_new else look.in_vain + 1
+        search.unusable_in_a_row = 0
+        search.found += is_new
+        search.misses = 0 if is_new else search.misses + 1
 
-    def _nobody(self, look: _Look) -> RelayDebugError:
-        """Return what it means that there was nothing more to find."""
-        if look.odd is not None:
+    def _no_more(self, search: _Search) -> RelayDebugError:
+        """Return the error for a search that found all agents it can find."""
+        if search.unusable is not None:
             if not self._known():
-                return look.odd
-            if str(look.odd) != self._logged_odd:
-                self._logged_odd = str(look.odd)
-                logger.warning("an agent on '%s' cannot be used: %s", self._path, look.odd)
+                return search.unusable
+            if str(search.unusable) != self._last_logged:
+                self._last_logged = str(search.unusable)
+                logger.warning("an agent on '%s' cannot be used: %s", self._path, search.unusable)
         return NoListener(f"there are no other agents on '{self._path}'")
 
-    async def find_again(self, agent: str) -> WebSocket:
-        """Connect to one agent, for a resume.
+    async def dial_agent(self, agent: str) -> WebSocket:
+        """Connect to one known agent, to resume its session.
 
         Raises:
-            NoListener: it was not found; it may be gone, or others were picked each time.
+            NoListener: the agent was not found: it has exited, or the relay picked others each time.
             RelayDebugError: any other reason.
         """
-        tries = LATE_TRIES
-        if self._resumes[agent] < EAGER_RESUMES:
-            tries = Patience(RESUME_ROUNDS).tries(len(self._known()))
-        websocket = await self._dial_until_met(agent, tries)
+        probes = LATE_PROBES
+        if self._failed_resumes[agent] < THOROUGH_RESUMES:
+            probes = SearchEffort(RESUME_ROUNDS).max_misses(len(self._known()))
+        websocket = await self._probe_for(agent, probes)
         if websocket is None:
-            self._resumes[agent] += 1
-            raise NoListener(f"{tries} connections did not meet this agent; it has ended, or others were picked")
-        self.seen(agent)
+            self._failed_resumes[agent] += 1
+            raise NoListener(f"{probes} connections did not reach this agent; it has ended, or the relay picked others")
+        self.mark_alive(agent)
         return websocket
 
-    def seen(self, agent: str) -> None:
-        """An agent lives: attempts to resume with it are worth something."""
-        self._resumes.pop(agent, None)
+    def mark_alive(self, agent: str) -> None:
+        """Note that an agent is alive, so that the next attempts to resume are thorough again."""
+        self._failed_resumes.pop(agent, None)
 
-    async def _dial_until_met(self, agent: str, tries: int) -> WebSocket | None:
+    async def _probe_for(self, agent: str, probes: int) -> WebSocket | None:
         headers = {
             TUNNEL_HEADER: TunnelHeader(self._client_id, agent).encode(),
             ALLOWED_LISTENERS_HEADER: agent,
         }
         running: set[asyncio.Task[WebSocket | RelayDebugError | None]] = set()
         async with TaskSet() as tasks:
-            while tries or running:
-                while tries and len(running) < (RESUMES_AT_ONCE if self.at_random else 1):
-                    tries -= 1
+            while probes or running:
+                while probes and len(running) < (MAX_RESUME_PROBES if self.at_random else 1):
+                    probes -= 1
                     running.add(tasks.spawn(self._outcome(headers, agent), name="look for the agent"))
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 outcomes = [task.result() for task in done]
                 errors = [outcome for outcome in outcomes if isinstance(outcome, RelayDebugError)]
-                met = [outcome for outcome in outcomes if outcome and not isinstance(outcome, RelayDebugError)]
-                for surplus in met[1:]:
+                found = [outcome for outcome in outcomes if outcome and not isinstance(outcome, RelayDebugError)]
+                for surplus in found[1:]:
                     surplus.abort()
-                if met:
-                    return met[0]
+                if found:
+                    return found[0]
                 if errors:
                     raise errors[0]
         return None
 
     async def _outcome(self, headers: Mapping[str, str], agent: str) -> WebSocket | RelayDebugError | None:
-        """Return an error instead of raising it: several of these run at the same time."""
+        """Dial, and return an error instead of raising it, because several of these run at once."""
         try:
             return await self._dial(headers, lambda other: other != agent)
         except RelayDebugError as error:
             return error
 
     async def _dial(self, headers: Mapping[str, str], is_excluded: Callable[[str], bool]) -> WebSocket | None:
-        """Make one connection; None if the wrong agent was picked.
+        """Make one connection; None if the relay picked the wrong agent.
 
         Args:
-            headers: What the relay and the agent are asked for.
+            headers: The headers for the relay and the agent.
             is_excluded: Whether a relay that honours the headers would not have picked this agent.
         """
         async with contextlib.AsyncExitStack() as slot:
             if self.at_random:
-                await slot.enter_async_context(self._slots)
+                await slot.enter_async_context(self._dials)
             try:
                 return await self._connect(headers)
             except Rejected as rejected:
@@ -240,23 +241,23 @@ class Discovery:
 
 
 @dataclass
-class _Look:
-    """One look around."""
+class _Search:
+    """The state of one search."""
 
     answered: bool = False
-    """An agent has answered, so the relay works: a try without an answer met an agent that has lost its network."""
+    """An agent has answered, so the relay works: a probe without an answer reached an agent without a network."""
     found: int = 0
     """New agents."""
-    in_vain: int = 0
-    """Tries since the last that found an agent."""
-    odd: RelayDebugError | None = None
-    """What was wrong with an agent that could not be used."""
-    odd_in_a_row: int = 0
-    ended: RelayDebugError | None = None
-    """The answer that ends it."""
+    misses: int = 0
+    """Probes since the last new agent."""
+    unusable: RelayDebugError | None = None
+    """The error of the last agent that could not be used."""
+    unusable_in_a_row: int = 0
+    error: RelayDebugError | None = None
+    """The error that ends the search."""
 
-    def found_odd(self, error: RelayDebugError) -> None:
-        """An agent cannot be used; another one may be all right."""
-        self.odd = error
-        self.odd_in_a_row += 1
-        self.in_vain += 1
+    def add_unusable(self, error: RelayDebugError) -> None:
+        """Count an agent that cannot be used, and continue: others may be usable."""
+        self.unusable = error
+        self.unusable_in_a_row += 1
+        self.misses += 1

@@ -1,4 +1,4 @@
-"""Keeps the roster up to date and tells the user what happens: agents, targets, tunnels, conflicts, one line each."""
+"""The log of agent events: maintains the roster and logs one line for each change of agents, tunnels and conflicts."""
 
 from __future__ import annotations
 
@@ -8,66 +8,68 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from relay_client.agents.events import conflict_text, held_texts, news_of
+from relay_client.agents.events import agent_events, attachment_texts, conflict_text
 from relay_client.agents.roster import Conflict, Roster
 from relay_core.agent_api.announcement import AgentId, AgentInfo
 from relay_core.net.session.client import LinkState, LinkStatus
 
-__all__ = ["Bulletin"]
+__all__ = ["EventLog"]
 
-HELD_INTERVAL = 300.0
-"""Seconds between reminders of who holds what: a paused job costs money."""
+REMINDER_INTERVAL = 300.0
+"""Seconds between reminders of attachments: a paused job costs money."""
 
 logger = logging.getLogger(__name__)
 
 
-class Bulletin:
-    """What is known about the agents, and what of it the user has been told.
+class EventLog:
+    """The roster of agents, and what has been logged about it.
 
     Args:
-        alarm: Called when somebody should come now, e.g. because a process is held at an exception.
+        alarm: Called when a user should act now, e.g. because a process is held at an exception.
     """
 
     def __init__(self, alarm: Callable[[], None]) -> None:
         self.roster = Roster()
         self._alarm = alarm
         self._conflicts: set[object] = set()
-        """Those that the user was told about."""
+        """Keys of the current conflicts, all of which have been logged."""
 
     def __repr__(self) -> str:
-        return f"<Bulletin {self.roster!r}>"
+        return f"<EventLog {self.roster!r}>"
 
     def name(self, agent_id: AgentId) -> str:
-        """Return how people know an agent."""
+        """Return the display name of an agent."""
         agent = self.roster.agent(agent_id)
         return agent.name if agent else f"agent/{agent_id[:8]}"
 
     def announced(self, info: AgentInfo) -> None:
-        """An agent has said something about itself."""
+        """Store an announcement in the roster and log its changes."""
         now = time.time()
-        for news in news_of(self.roster.put(info, now), info, now):
-            logger.log(logging.WARNING if news.is_warning else logging.INFO, "%s", news.text)
-            if news.is_alarm:
+        for event in agent_events(self.roster.put(info, now), info, now):
+            logger.log(logging.WARNING if event.is_warning else logging.INFO, "%s", event.text)
+            if event.is_alarm:
                 self._alarm()
 
     def link_changed(self, agent_id: AgentId, status: LinkStatus) -> None:
-        """The tunnel to an agent is in another state."""
+        """Store and log the new state of the tunnel to an agent."""
         if status.state is LinkState.RECONNECTING:
             self.roster.lost(agent_id, time.time())
         elif status.state is LinkState.CONNECTED:
             self.roster.found(agent_id)
-        name, held = self.name(agent_id), self._held(agent_id)
+        name, attachments = self.name(agent_id), self._attachments(agent_id)
         if status.state is LinkState.CONNECTED:
             round_trip = f", round trip {status.round_trip * 1000:.1f} ms" if status.round_trip is not None else ""
-            logger.info("tunnel to %s: connected%s%s", name, round_trip, held)
+            logger.info("tunnel to %s: connected%s%s", name, round_trip, attachments)
         elif status.state is LinkState.OVER:
             logger.warning("tunnel to %s: lost: %s", name, status.reason)
         else:
             since = time.strftime("%H:%M:%S", time.localtime(status.since))
-            logger.warning("tunnel to %s: %s since %s: %s%s", name, status.state.value, since, status.reason, held)
+            logger.warning(
+                "tunnel to %s: %s since %s: %s%s", name, status.state.value, since, status.reason, attachments
+            )
 
     def conflicts(self) -> list[Conflict]:
-        """Return the ports that are claimed twice now; the user is told about those that are new."""
+        """Return the current conflicts between claims, and log the new ones."""
         conflicts = self.roster.conflicts(time.time())
         for conflict in conflicts:
             if conflict.key not in self._conflicts:
@@ -75,13 +77,13 @@ class Bulletin:
         self._conflicts = {conflict.key for conflict in conflicts}
         return conflicts
 
-    async def keep_reminding(self) -> NoReturn:
-        """Say now and then who holds what, for ever."""
+    async def remind_of_attachments(self) -> NoReturn:
+        """Log at intervals which targets are held and by whom, until cancelled."""
         while True:
-            await asyncio.sleep(HELD_INTERVAL)
-            if held := held_texts(self.roster, time.time()):
-                logger.info("%s", "; ".join(held))
+            await asyncio.sleep(REMINDER_INTERVAL)
+            if texts := attachment_texts(self.roster, time.time()):
+                logger.info("%s", "; ".join(texts))
 
-    def _held(self, agent_id: AgentId) -> str:
+    def _attachments(self, agent_id: AgentId) -> str:
         agent = self.roster.agent(agent_id)
-        return "".join(f"; {text}" for text in held_texts([agent] if agent else [], time.time()))
+        return "".join(f"; {text}" for text in attachment_texts([agent] if agent else [], time.time()))

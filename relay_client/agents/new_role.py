@@ -1,4 +1,4 @@
-"""Repeating what the relay refuses, for as long as the reason may be that a role of Entra ID is new."""
+"""Retries of refused connections while the refused identity may have an Entra ID role that has not propagated yet."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 async def retry_while_role_is_new(attempt: Callable[[], Awaitable[None]], seconds: float) -> None:
-    """Call `attempt` until the relay does not refuse the identity any more; the user reads once that it does.
+    """Call `attempt` until the relay accepts the identity; the first refusal is logged.
 
     Args:
-        attempt: Connects.
-        seconds: How long after the first refusal; see `relay_core.hyco.credential.Credential.role_grace`.
+        attempt: Connects to the relay.
+        seconds: How long to retry after the first refusal; see `relay_core.hyco.credential.Credential.role_grace`.
 
     Raises:
-        RelayDebugError: what `attempt` raises and a new role cannot explain, or Unauthorized at the end of that time.
+        RelayDebugError: an error of `attempt` that a new role cannot explain, or Unauthorized at the end of that time.
     """
     grace, backoff = NewRoleGrace(seconds), Backoff(random.random)
     while True:

@@ -1,4 +1,4 @@
-"""Sends a request of `relay_core.agent_api.requests` to an agent, and reads the JSON object that it answers."""
+"""Requests (`relay_core.agent_api.requests`) to an agent, and their responses."""
 
 from __future__ import annotations
 
@@ -13,45 +13,47 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.net.session.stream import SessionStream
 
-__all__ = ["ask"]
+__all__ = ["send_request"]
 
-MAX_ANSWER = 32 * 1024 * 1024
-"""Bytes; the stacks of eight processes with a hundred threads each, and their variables, have a few MiB."""
+MAX_RESPONSE = 32 * 1024 * 1024
+"""Bytes; the stacks of eight processes with a hundred threads each, with variables, take a few MiB."""
 MAX_SENTENCE = 1000
-"""Characters of an agent's reason or hint; a path in it may be long."""
+"""Characters of an agent's error or hint, which may contain a long path."""
 
 
-async def ask(tunnels: Tunnels, agent_id: AgentId, request: Wake | Stacks, *, within: float) -> Mapping[str, object]:
-    """Return an agent's answer to a request.
+async def send_request(
+    tunnels: Tunnels, agent_id: AgentId, request: Wake | Stacks, *, within: float
+) -> Mapping[str, object]:
+    """Send a request to an agent and return its response.
 
     Args:
-        tunnels: Has a tunnel to the agent.
-        agent_id: As in the roster.
-        request: A request that has one answer.
-        within: Seconds for the whole answer.
+        tunnels: The client's tunnels.
+        agent_id: The agent's id, as in the roster.
+        request: A request with a single response.
+        within: Timeout in seconds for the whole response.
 
     Raises:
-        ConnectionLost: the agent cannot be reached, refused, or did not answer in time.
-        RelayDebugError: the agent answered that it cannot; its own sentence and hint.
-        ProtocolError: the answer is not a JSON object, or too long.
+        ConnectionLost: the agent is unreachable, refused the stream, or did not answer in time.
+        RelayDebugError: the agent reported a failure; with the agent's sentence and hint.
+        ProtocolError: the response is not a JSON object, or too long.
     """
     stream = tunnels.open_request(agent_id, request)
     try:
         async with timeout(within):
             await stream.write_eof()
-            answer = _decode(await _read_all(stream), request.name)
+            response = _decode(await _read_all(stream), request.name)
     except TIMEOUT_ERRORS:
-        stream.abort("no answer in time")
+        stream.abort("no response in time")
         raise ConnectionLost(
             f"the agent did not answer '{request.name}' within {within:g} s",
-            hint="the process or its node may be too busy",
+            hint="the process or its node may be overloaded",
         ) from None
     except BaseException:
         stream.abort()
         raise
-    if failure := Failure.parse(answer, _clean):
+    if failure := Failure.parse(response, _clean):
         raise RelayDebugError(failure.error, hint=failure.hint)
-    return answer
+    return response
 
 
 def _clean(text: str) -> str:
@@ -62,16 +64,16 @@ async def _read_all(stream: SessionStream) -> bytes:
     received = bytearray()
     while data := await stream.read():
         received += data
-        if len(received) > MAX_ANSWER:
-            raise ProtocolError("the agent's answer is too long")
+        if len(received) > MAX_RESPONSE:
+            raise ProtocolError("the agent's response is too long")
     return bytes(received)
 
 
 def _decode(data: bytes, request: str) -> Mapping[str, object]:
     try:
-        answer = json.loads(data)
+        response = json.loads(data)
     except (ValueError, RecursionError):
-        answer = None
-    if not isinstance(answer, dict):
-        raise ProtocolError(f"the agent's answer to '{request}' is not a JSON object")
-    return answer
+        response = None
+    if not isinstance(response, dict):
+        raise ProtocolError(f"the agent's response to '{request}' is not a JSON object")
+    return response

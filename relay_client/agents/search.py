@@ -1,4 +1,4 @@
-"""Waiting for agents and targets: all who wait share one look around, and are woken by every change."""
+"""The shared search for agents: all who wait for an agent or a target join one search and are woken by changes."""
 
 from __future__ import annotations
 
@@ -11,93 +11,93 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
-from relay_client.agents.discovery import Discovery, Patience
+from relay_client.agents.discovery import Discovery, SearchEffort
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import TaskSet, first_completed
 
-__all__ = ["CASUAL", "RETRY_DELAYS", "THOROUGH", "Seeker"]
+__all__ = ["BACKGROUND", "RETRY_DELAYS", "THOROUGH", "AgentSearch"]
 
 RETRY_DELAYS = (0.5, 1.0, 2.0, 3.0, 5.0)
-"""Seconds between looks for an agent while somebody waits for one; the last one repeats."""
-LOOK_INTERVAL = 30.0
-"""Seconds between looks while nobody waits, give or take a fifth: many clients must not come in step."""
-THOROUGH = Patience(8)
+"""Seconds between searches while somebody waits for an agent; the last one repeats."""
+BACKGROUND_INTERVAL = 30.0
+"""Seconds between searches while nobody waits, plus or minus a fifth so that many clients do not synchronise."""
+THOROUGH = SearchEffort(8)
 """While somebody waits; see relay_client.agents.discovery."""
-CASUAL = Patience(1)
-"""While nobody does: there is a next time."""
+BACKGROUND = SearchEffort(1)
+"""While nobody waits: the search is repeated anyway."""
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-class Seeker:
-    """Looks for agents on behalf of those who wait for something that only an agent can bring.
+class AgentSearch:
+    """Finds agents for callers that wait for a target, a port or any agent.
 
     Args:
         discovery: Finds agents.
-        tasks: Keeps the look that is going on.
+        tasks: Owns the running search.
     """
 
     def __init__(self, discovery: Discovery, tasks: TaskSet) -> None:
         self._discovery = discovery
         self._tasks = tasks
-        self._look: asyncio.Task[RelayDebugError | None] | None = None
+        self._running: asyncio.Task[RelayDebugError | None] | None = None
         self._demands: list[_Demand] = []
         self._changed = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"<Seeker {self._discovery!r} waiting={len(self._demands)}>"
+        return f"<AgentSearch {self._discovery!r} waiting={len(self._demands)}>"
 
     @property
     def changed(self) -> asyncio.Event:
-        """Is set at the next change: an agent came, left, was lost, is back or said something."""
+        """Set at the next change: an agent was found, lost, reached again or removed, or its announcement changed."""
         return self._changed
 
     def announce_change(self) -> None:
-        """Wake all who wait; they see for themselves whether it concerns them."""
+        """Wake everyone who waits; each checks whether the change concerns it."""
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def seek(self, found: Callable[[], T | None], patience: Patience = THOROUGH) -> T:
-        """Return what `found` returns, looking for agents until that is something.
+    async def find(self, found: Callable[[], T | None], effort: SearchEffort = THOROUGH) -> T:
+        """Search for agents until `found` returns a result, and return it.
 
         Raises:
             NoListener: there are no more agents.
-            RelayDebugError: any other reason why looking ended.
+            RelayDebugError: any other reason why the search ended.
         """
-        demand = _Demand(found, patience)
+        demand = _Demand(found, effort)
         self._demands.append(demand)
         try:
             while (result := found()) is None:
-                look = self._join_look()
-                await first_completed(look, self.changed.wait())
-                if look.done() and found() is None and (error := look.result()) is not None:
+                search = self._join_search()
+                await first_completed(search, self.changed.wait())
+                if search.done() and found() is None and (error := search.result()) is not None:
                     raise error
             return result
         finally:
             self._demands.remove(demand)
 
-    async def until(self, found: Callable[[], T | None], on_waiting: Callable[[RelayDebugError], None]) -> T:
-        """Return what `found` returns, however long it takes to be something.
+    async def wait_for(self, found: Callable[[], T | None], on_waiting: Callable[[RelayDebugError], None]) -> T:
+        """Search repeatedly, without a time limit, until `found` returns a result, and return it.
 
         Args:
-            found: Returns it, or None.
-            on_waiting: Called with each new reason why it is not there.
+            found: Returns the result, or None.
+            on_waiting: Called with each new reason for waiting.
 
         Raises:
             RelayDebugError: waiting cannot help.
         """
-        told = ""
+        last_reported = ""
         for delay in itertools.chain(RETRY_DELAYS, itertools.repeat(RETRY_DELAYS[-1])):
             try:
-                return await self.seek(found)
+                return await self.find(found)
             except RelayDebugError as error:
                 if not error.retryable:
                     raise
-                if str(error) != told:
+                if str(error) != last_reported:
                     on_waiting(error)
-                    told = str(error)
+                    last_reported = str(error)
             if (result := found()) is not None:
                 return result
             with contextlib.suppress(*TIMEOUT_ERRORS):
@@ -105,31 +105,31 @@ class Seeker:
                     await self.changed.wait()
         raise AssertionError("unreachable")
 
-    async def keep_looking(self) -> NoReturn:
-        """Look for all agents now, and for others now and then, for ever."""
-        patience = THOROUGH
+    async def repeat(self) -> NoReturn:
+        """Search for all agents now, and again at intervals, until cancelled."""
+        effort = THOROUGH
         while True:
             try:
-                await self.seek(lambda: None, patience)
+                await self.find(lambda: None, effort)
             except RelayDebugError as error:
-                logger.debug("looked for agents: %s", error)
-            patience = CASUAL
-            await asyncio.sleep(LOOK_INTERVAL * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load
+                logger.debug("searched for agents: %s", error)
+            effort = BACKGROUND
+            await asyncio.sleep(BACKGROUND_INTERVAL * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load
 
-    def _join_look(self) -> asyncio.Task[RelayDebugError | None]:
-        if self._look is None or self._look.done():
-            self._look = self._tasks.spawn(self._discovery.look(self._wanted), name="look for agents")
-        return self._look
+    def _join_search(self) -> asyncio.Task[RelayDebugError | None]:
+        if self._running is None or self._running.done():
+            self._running = self._tasks.spawn(self._discovery.search(self._wanted), name="look for agents")
+        return self._running
 
-    def _wanted(self) -> Patience | None:
-        """Return how patiently agents are wanted now, or None."""
-        wanted = [demand.patience for demand in self._demands if demand.found() is None]
-        return max(wanted, key=lambda patience: patience.rounds, default=None)
+    def _wanted(self) -> SearchEffort | None:
+        """Return the highest effort of all unmet demands, or None."""
+        wanted = [demand.effort for demand in self._demands if demand.found() is None]
+        return max(wanted, key=lambda effort: effort.rounds, default=None)
 
 
 @dataclass(eq=False)
 class _Demand:
-    """Somebody looks for something."""
+    """One caller that waits for a result."""
 
     found: Callable[[], object]
-    patience: Patience
+    effort: SearchEffort

@@ -1,7 +1,7 @@
-"""The client's tunnels: one to each agent on the hybrid connection, found when a port asks for them.
+"""The client's tunnels: one to each agent on the hybrid connection, found when a port needs them.
 
-This file makes sessions and opens streams. Which agents are dialled is up to `discovery`, when to look for them to
-`seeking`, whose a port is to `roster`, and what the user is told to `bulletin`.
+This module begins sessions and opens streams. Module `discovery` decides which agents are dialled, `search` when,
+`roster` which agent a port leads to, and `event_log` what is logged.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 
 from relay_client.agents.discovery import Discovery
-from relay_client.agents.event_log import Bulletin
+from relay_client.agents.event_log import EventLog
 from relay_client.agents.events import describe_agent
 from relay_client.agents.new_role import retry_while_role_is_new
 from relay_client.agents.roster import Claim, Destination, Roster
-from relay_client.agents.search import Seeker
+from relay_client.agents.search import AgentSearch
 from relay_client.prefetch.layer import PrefetchCacheLayer
 from relay_client.ui.text import printable
 from relay_core.agent_api import VERSION
@@ -47,26 +47,26 @@ from relay_core.tunnel.outcomes import ResetCode, Role
 __all__ = ["CLIENT_GRACE", "StreamHandler", "Tunnels"]
 
 CLIENT_GRACE = 3 * 3600.0
-"""Seconds that a session is kept while its agent cannot be reached: a lunch, a flight, a long meeting."""
+"""Seconds that a session is kept while its agent is unreachable: as long as a flight or a meeting."""
 _AGENT_ID = re.compile(r"[0-9A-Za-z-]{1,64}", re.ASCII)
 
 logger = logging.getLogger(__name__)
 
 StreamHandler = Callable[[SessionDriver, SessionStream, StreamOpened], None]
-"""Takes a stream that an agent has opened; must accept or refuse."""
+"""Called with a stream that an agent has opened; must accept or refuse it."""
 
 
 class Tunnels:
-    """All tunnels of this client; an async context manager that says goodbye at its end.
+    """All tunnels of this client; an async context manager that closes the sessions at its end.
 
     Args:
         endpoint: The hybrid connection.
-        credential: Must carry the Send right.
-        tls: Decides about trust in the relay.
-        tunnel_key: 32 bytes shared with the agents, or None for tunnels in the clear.
+        credential: Has the Send right.
+        tls: Verifies the certificate of the relay.
+        tunnel_key: 32 bytes shared with the agents, or None for tunnels without end-to-end encryption.
         settings: Limits and timers of the tunnels.
-        ask_ahead: Whether agents are to ask debuggers what an editor is going to ask; see `relay_core.dap.prefetch`.
-        alarm: Called when somebody should come now, e.g. because a process is held at an exception.
+        prefetch: Whether to prefetch debugger state at stops; see `relay_core.dap.prefetch`.
+        alarm: Called when a user should act now, e.g. because a process is held at an exception.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Tunnels:
         *,
         tunnel_key: bytes | None = None,
         settings: Settings | None = None,
-        ask_ahead: bool = True,
+        prefetch: bool = True,
         alarm: Callable[[], None] = lambda: None,
     ) -> None:
         self._endpoint = endpoint
@@ -85,17 +85,17 @@ class Tunnels:
         self._tls = tls
         self._identity = TunnelIdentity(Role.CLIENT, tunnel_key) if tunnel_key is not None else None
         self._settings = settings or Settings(grace=CLIENT_GRACE)
-        self._ask_ahead = ask_ahead
+        self._prefetch = prefetch
         self._client_id = str(uuid.uuid4())
         self._tunnels: dict[AgentId, ClientTunnel] = {}
         self._tasks = TaskSet()
-        self._bulletin = Bulletin(alarm)
+        self._event_log = EventLog(alarm)
         self._discovery = Discovery(
             self._connect, self._begin, lambda: self._tunnels, client_id=self._client_id, path=endpoint.path
         )
-        self.seeker = Seeker(self._discovery, self._tasks)
+        self.search = AgentSearch(self._discovery, self._tasks)
         self._reported: dict[AgentId, ClientStatus] = {}
-        """What each agent knows of its conflicts."""
+        """The last status sent to each agent."""
         self._handlers: dict[int, StreamHandler] = {}
         self._closing = False
 
@@ -107,16 +107,16 @@ class Tunnels:
 
     async def __aexit__(self, *_exc_info: object) -> None:
         self._closing = True
-        await asyncio.gather(*(tunnel.close("the client has ended") for tunnel in list(self._tunnels.values())))
+        await asyncio.gather(*(tunnel.close("the client has stopped") for tunnel in list(self._tunnels.values())))
         await self._tasks.cancel_all()
 
     # Streams:
 
     async def open(self, destination: int | Destination) -> SessionStream:
-        """Return a stream to what serves a port; with a tunnel in place that takes no time.
+        """Return a stream to a destination; takes no time if there is a tunnel to its agent.
 
         Raises:
-            NoListener: no agent is there, or none that serves this port; later there may be one.
+            NoListener: no agent was found, or none serves this port; a retry may succeed.
             RelayDebugError: any other reason.
         """
         wanted = destination if isinstance(destination, Destination) else Destination(destination)
@@ -124,13 +124,13 @@ class Tunnels:
         return tunnel.driver.open(wanted.port, StreamMetadata(_user()).encode())
 
     async def open_for(self, destination: Destination) -> tuple[SessionStream, list[Layer]]:
-        """Return a stream as `open` does for a local program that may be an editor, and the layers to carry it through.
+        """Return a stream to a destination for a local program that may be an editor, and the layers for its bytes.
 
         Raises:
-            As `open`.
+            RelayDebugError: as `open`.
         """
         tunnel = await self._tunnel_to(destination)
-        prefetch = not destination.is_forward and self._prefetches_with(tunnel)
+        prefetch = not destination.is_forward and self._can_prefetch(tunnel)
         stream = tunnel.driver.open(destination.port, StreamMetadata(_user(), prefetch).encode())
         return stream, [PrefetchCacheLayer()] if prefetch else []
 
@@ -138,20 +138,20 @@ class Tunnels:
         """Return a stream for a request to one agent.
 
         Raises:
-            ConnectionLost: the agent cannot be reached now.
+            ConnectionLost: the agent is unreachable at the moment.
         """
         tunnel = self._tunnels.get(agent_id)
         if tunnel is None or not tunnel.usable:
-            raise ConnectionLost("there is no connection to the agent at the moment")
-        return tunnel.driver.open(request.encode(), StreamMetadata(_user(), self._prefetches_with(tunnel)).encode())
+            raise ConnectionLost("there is currently no connection to the agent")
+        return tunnel.driver.open(request.encode(), StreamMetadata(_user(), self._can_prefetch(tunnel)).encode())
 
-    def _prefetches_with(self, tunnel: ClientTunnel) -> bool:
+    def _can_prefetch(self, tunnel: ClientTunnel) -> bool:
         """True if both peers support prefetching."""
-        return self._ask_ahead and AgentInfo.parse(tunnel.agent_info).prefetch
+        return self._prefetch and AgentInfo.parse(tunnel.agent_info).prefetch
 
     @contextlib.contextmanager
     def accepting(self, port: int, handler: StreamHandler) -> Iterator[None]:
-        """Let the agent that serves `port` open streams for it towards this client, for a block."""
+        """Allow the agent that serves `port` to open streams for this port to the client, during a block."""
         self._handlers[port] = handler
         try:
             yield
@@ -160,77 +160,77 @@ class Tunnels:
 
     async def _tunnel_to(self, wanted: Destination) -> ClientTunnel:
         try:
-            agent_id = await self.seeker.seek(lambda: self.server_of(wanted))
+            agent_id = await self.search.find(lambda: self.agent_for(wanted))
         except NoListener as error:
-            raise self.why_not(wanted, error) from None
+            raise self.unreachable_error(wanted, error) from None
         return self._tunnels[agent_id]
 
     # Agents:
 
     @property
     def roster(self) -> Roster:
-        """Which agents there are, and what they serve."""
-        return self._bulletin.roster
+        """The agents and what they serve."""
+        return self._event_log.roster
 
     async def discover(self) -> None:
-        """Look for agents until there is one.
+        """Search until there is a tunnel to an agent.
 
         Raises:
-            NoListener: there is none.
+            NoListener: no agent was found.
             RelayDebugError: the relay, the credentials or the tunnel key are unusable.
         """
-        await self.seeker.seek(lambda: next(iter(self._tunnels), None))
+        await self.search.find(lambda: next(iter(self._tunnels), None))
 
     async def discover_once_permitted(self) -> None:
-        """Look as `discover`, and repeat it while the relay refuses an identity whose role may be new."""
+        """Search as `discover`; retry while the relay refuses an identity whose role may not have propagated yet."""
         await retry_while_role_is_new(self.discover, self._credential.role_grace)
 
     async def discover_all(self) -> None:
-        """Look for agents until there are no more; raises as `discover`."""
+        """Search until there are no more agents; raises the errors of `discover`."""
         try:
-            await self.seeker.seek(lambda: None)
+            await self.search.find(lambda: None)
         except NoListener:
             if not self._tunnels:
                 raise
 
-    def keep_looking(self) -> None:
-        """From now on, look for all agents, and say now and then what is held."""
-        self._tasks.spawn(self.seeker.keep_looking(), name="look for agents now and then")
-        self._tasks.spawn(self._bulletin.keep_reminding(), name="remind of what is held")
+    def keep_searching(self) -> None:
+        """Start the periodic search for all agents and the periodic reminder of attachments."""
+        self._tasks.spawn(self.search.repeat(), name="look for agents periodically")
+        self._tasks.spawn(self._event_log.remind_of_attachments(), name="remind of attachments")
 
-    def server_of(self, destination: Destination) -> AgentId | None:
-        """Return the id of the agent that a destination leads to, if it can be reached now."""
+    def agent_for(self, destination: Destination) -> AgentId | None:
+        """Return the id of the agent that a destination leads to, or None if it is unreachable."""
         agent_id = self.roster.route(destination, time.time())
         tunnel = self._tunnels.get(agent_id) if agent_id is not None else None
         return agent_id if tunnel is not None and tunnel.usable else None
 
     def reachable_targets(self) -> list[Claim]:
-        """Return the targets that could be attached to now, by port."""
+        """Return the claims of all targets that can be reached now, by port."""
         claims = self.roster.targets(time.time())
-        return [claim for claim in claims if self.server_of(Destination(claim.target.port)) == claim.agent.id]
+        return [claim for claim in claims if self.agent_for(Destination(claim.target.port)) == claim.agent.id]
 
     def hurry(self) -> None:
-        """Dial again now, wherever a tunnel is reconnecting."""
+        """Let every reconnecting tunnel dial again immediately."""
         for tunnel in self._tunnels.values():
             tunnel.hurry()
 
     def describe(self) -> str:
-        """Return what is connected, in one line."""
+        """Return the connected agents and the encryption, in one line."""
         sealed = "encrypted end to end" if self._identity else "NOT encrypted end to end"
         now = time.time()
         return "; ".join([*(describe_agent(agent, now) for agent in self.roster), sealed])
 
-    def why_not(self, wanted: Destination, error: RelayDebugError) -> RelayDebugError:
-        """Return why a destination cannot be reached, given why looking for it ended."""
+    def unreachable_error(self, wanted: Destination, error: RelayDebugError) -> RelayDebugError:
+        """Return the error for a destination that cannot be reached, given the error of the search for it."""
         if not isinstance(error, NoListener):
             return error
         tunnel = self._tunnels.get(agent_id := self.roster.route(wanted, time.time()) or AgentId(""))
         if tunnel is not None:
             since = time.strftime("%H:%M:%S", time.localtime(tunnel.status.since))
             return NoListener(
-                f"the tunnel to {self._bulletin.name(agent_id)} is {tunnel.status.state.value} since {since}"
+                f"the tunnel to {self._event_log.name(agent_id)} is {tunnel.status.state.value} since {since}"
                 f"{': ' if tunnel.status.reason else ''}{tunnel.status.reason}",
-                hint="it comes back by itself when the network does",
+                hint="it reconnects automatically when the network is back",
             )
         if not self._tunnels:
             return error
@@ -245,44 +245,44 @@ class Tunnels:
         return await connect(self._endpoint, self._credential, headers=headers, tls=self._tls)
 
     async def _begin(self, websocket: WebSocket) -> bool:
-        """Begin a session with whoever answers; False if that is an agent with whom there is one."""
+        """Begin a session with the agent at the other end; False if there is already one with that agent."""
         info = ClientInfo(self._client_id, _user()).encode()
         attached, transport = await ClientTunnel.begin(websocket, self._identity, settings=self._settings, info=info)
         agent_id = AgentInfo.parse(attached.session.peer.info).id
         if not _AGENT_ID.fullmatch(agent_id):
             agent_id = AgentId(attached.session.id.hex())
         if (known := self._tunnels.get(agent_id)) is not None:
-            self._tasks.spawn(ClientTunnel.decline(attached, transport, "this client has one already"), name="decline")
-            self._discovery.seen(agent_id)
-            known.driver.probe(PROBE_TIMEOUT)  # the agent may have taken this one because the old one is lost
+            self._tasks.spawn(ClientTunnel.decline(attached, transport, "this client already has one"), name="decline")
+            self._discovery.mark_alive(agent_id)
+            known.driver.probe(PROBE_TIMEOUT)  # the agent may have accepted this transport because it lost the old one
             known.hurry()
             return False
 
-        def opened(stream: SessionStream, event: StreamOpened) -> None:
+        def on_open(stream: SessionStream, event: StreamOpened) -> None:
             self._opened(agent_id, tunnel.driver, stream, event)
 
         tunnel = self._tunnels[agent_id] = ClientTunnel(
             attached,
             transport,
-            dial=lambda: self._discovery.find_again(agent_id),
+            dial=lambda: self._discovery.dial_agent(agent_id),
             identity=self._identity,
             settings=self._settings,
             on_change=lambda status: self._link_changed(agent_id, status),
             on_info=lambda: self._announced(agent_id),
-            on_open=opened,
+            on_open=on_open,
         )
         self._announced(agent_id)
         self._check_version(agent_id)
-        self._tasks.spawn(self._keep(agent_id, tunnel), name=f"tunnel to {self._bulletin.name(agent_id)}")
+        self._tasks.spawn(self._run(agent_id, tunnel), name=f"tunnel to {self._event_log.name(agent_id)}")
         return True
 
-    async def _keep(self, agent_id: AgentId, tunnel: ClientTunnel) -> None:
+    async def _run(self, agent_id: AgentId, tunnel: ClientTunnel) -> None:
         try:
             await tunnel.run()
         finally:
             del self._tunnels[agent_id]
             self._reported.pop(agent_id, None)
-            self._discovery.seen(agent_id)
+            self._discovery.mark_alive(agent_id)
             self.roster.remove(agent_id)
             self._changed()
 
@@ -290,9 +290,9 @@ class Tunnels:
         before, tunnel = self.roster.agent(agent_id), self._tunnels[agent_id]
         info = AgentInfo.parse(tunnel.agent_info, agent_id=agent_id, clean=printable)
         if before is not None and before.generation != info.generation:
-            # The relay that ended the agent's control channel may be about to end the transports as well.
+            # The relay that closed the agent's control channel may close the transports too.
             tunnel.replace_transport()
-        self._bulletin.announced(info)
+        self._event_log.announced(info)
         self._changed()
 
     def _check_version(self, agent_id: AgentId) -> None:
@@ -302,25 +302,25 @@ class Tunnels:
 
     def _link_changed(self, agent_id: AgentId, status: LinkStatus) -> None:
         if self._closing:
-            return  # what happens to the tunnels now is this client's own doing
-        self._bulletin.link_changed(agent_id, status)
+            return  # the client closes its tunnels; these changes are not logged
+        self._event_log.link_changed(agent_id, status)
         self._changed()
 
     def _changed(self) -> None:
-        """Agents or targets have changed: tell each agent about its conflicts, and those who wait."""
-        conflicts = self._bulletin.conflicts()
+        """Send each agent its conflicts, and wake everyone who waits for a change."""
+        conflicts = self._event_log.conflicts()
         for agent_id, tunnel in self._tunnels.items():
             mine = ClientStatus(tuple(found.report() for found in conflicts if found.concerns(agent_id)))
             if mine != self._reported.get(agent_id, ClientStatus()):
                 self._reported[agent_id] = mine
                 tunnel.driver.send_status(mine.encode())
-        self.seeker.announce_change()
+        self.search.announce_change()
 
     def _opened(self, agent_id: AgentId, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
-        """An agent has opened a stream: only for a port that somebody here accepts, and from its agent."""
+        """Hand over a stream that an agent has opened, if its port is accepted here and served by that agent."""
         handler = self._handlers.get(event.target) if isinstance(event.target, int) else None
-        if handler is None or self.server_of(Destination(int(event.target))) != agent_id:
-            driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this client does not ask for {event.target}")
+        if handler is None or self.agent_for(Destination(int(event.target))) != agent_id:
+            driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this client does not accept connections to {event.target}")
         else:
             handler(driver, stream, event)
 
@@ -328,5 +328,5 @@ class Tunnels:
 def _user() -> str:
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (OSError, KeyError):  # no entry for this uid, as in containers
+    except (OSError, KeyError):  # no passwd entry for this uid, as in containers
         return f"somebody@{socket.gethostname()}"

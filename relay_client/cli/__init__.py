@@ -1,6 +1,6 @@
 """The `relay-client` command: its options, and one module per subcommand. Only this package prints.
 
-Modules of this package import what a command needs when it runs: `--help` must not wait for asyncio and TLS.
+Modules of this package import what a command needs only when it runs: `--help` must not wait for asyncio and TLS.
 """
 
 from __future__ import annotations

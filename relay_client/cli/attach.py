@@ -1,4 +1,4 @@
-"""`relay-client attach`: wakes the debuggers of some ranks and opens their local ports."""
+"""`relay-client attach`: starts the debuggers of some ranks and opens their local ports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "attach",
         run,
-        summary="wake the debugger of a running process and open its port",
+        summary="start the debugger of a running process and open its port",
         description="Starts debugpy in running processes and forwards their ports until stopped with Ctrl-C.",
     )
     parser.add_argument(
@@ -57,16 +57,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _attach_all(tunnels: Tunnels, ranks: Sequence[int], *, port: int | None) -> None:
-    """Open a local port for each rank, as soon as it is there, until cancelled.
+    """Open a local port for each rank once it has registered, until cancelled.
 
     Args:
-        tunnels: Not yet entered.
+        tunnels: The client's tunnels, not yet entered.
         ranks: Global ranks.
-        port: Local port of the one rank that is named; by default each rank's logical port.
+        port: Local port, for a single rank; by default each rank's logical port.
 
     Raises:
         UsageError: a local port is given for several ranks, or a rank exists in several jobs.
-        LocalPortInUse: a local port cannot be had.
+        LocalPortInUse: a local port cannot be opened.
         RelayDebugError: the relay or the credentials are unusable.
     """
     if port is not None and len(ranks) > 1:
@@ -75,26 +75,26 @@ async def _attach_all(tunnels: Tunnels, ranks: Sequence[int], *, port: int | Non
     from relay_core.net.tasks import run_together
 
     async with tunnels:
-        tunnels.keep_looking()
+        tunnels.keep_searching()
         async with live_table(tunnels.roster):
             await run_together(*(_attach(tunnels, rank, port) for rank in ranks))
 
 
 async def _attach(tunnels: Tunnels, rank: int, port: int | None) -> None:
-    """Serve one rank until cancelled.
+    """Forward the port of one rank until cancelled.
 
     Raises:
-        RelayDebugError: that is impossible.
+        RelayDebugError: the rank cannot be debugged, or its local port cannot be opened.
     """
     from relay_client.agents.roster import Destination
     from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
     from relay_client.ports.local_port import LocalPort
 
-    claims = await tunnels.seeker.until(
+    claims = await tunnels.search.wait_for(
         lambda: [claim for claim in tunnels.reachable_targets() if claim.target.rank == rank] or None,
         lambda why: logger.info("waiting for %s: %s", format_ranks([rank]), why),
     )
-    claim = _the_only(claims)
+    claim = _single(claims)
     target = claim.target
     local = LocalPort(port or target.port, Destination(target.port))
     async with Forwarder(tunnels, [local]):
@@ -110,28 +110,28 @@ async def _attach(tunnels: Tunnels, rank: int, port: int | None) -> None:
         await asyncio.Event().wait()
 
 
-def _the_only(claims: Sequence[Claim]) -> Claim:
-    """Return the target that has a rank.
+def _single(claims: Sequence[Claim]) -> Claim:
+    """Return the only claim.
 
     Raises:
-        UsageError: several jobs have one.
+        UsageError: several jobs have a target with this rank.
     """
     if len(claims) > 1:
         where = " and ".join(f"port {claim.target.port} ({claim.owner})" for claim in claims)
-        raise UsageError(f"{claims[0].target.label} exists {len(claims)} times: {where}", hint="use --ports instead")
+        raise UsageError(f"{claims[0].target.label} exists in {len(claims)} jobs: {where}", hint="use --ports instead")
     return claims[0]
 
 
 async def _wake(tunnels: Tunnels, claim: Claim) -> None:
-    """Have debugpy started now, so that F5 need not wait for it.
+    """Start debugpy in the target now, so that F5 does not have to wait for it.
 
     Raises:
-        RelayDebugError: the process cannot be debugged; the agent's sentence.
+        RelayDebugError: the process cannot be debugged, for the reason that the agent gives.
     """
-    from relay_client.agents.requests import ask
+    from relay_client.agents.requests import send_request
     from relay_core.agent_api.requests import Wake
 
     try:
-        await ask(tunnels, claim.agent.id, Wake(claim.target.port), within=WAKE_TIMEOUT)
-    except ConnectionLost as lost:  # the first bytes of the debugger wake it as well
-        logger.warning("%s could not be woken beforehand: %s", claim.target.label, lost.sentence)
+        await send_request(tunnels, claim.agent.id, Wake(claim.target.port), within=WAKE_TIMEOUT)
+    except ConnectionLost as lost:  # not an error: the first bytes of the editor also wake it
+        logger.warning("%s could not be woken in advance: %s", claim.target.label, lost.sentence)

@@ -1,4 +1,4 @@
-"""What the commands share: how they are added to the parser, and how they come to their tunnels."""
+"""Functions that the commands share: adding them to the parser, and making their tunnels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 PROGRAM = "relay-client"
 INTERRUPTED = 130
-"""Exit status of a command that Ctrl-C ended before it was done."""
+"""Exit status of a command that Ctrl-C interrupted."""
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def add_command(
     summary: str,
     description: str,
 ) -> argparse.ArgumentParser:
-    """Add a command that connects to the relay; the options for that may stand before or after its name."""
+    """Add a command that connects to the relay; its options may also precede its name."""
     parser = commands.add_parser(name, help=summary, description=description, argument_default=argparse.SUPPRESS)
     parser.set_defaults(command=run)
     add_access_options(parser)
@@ -68,12 +68,12 @@ def add_prefetch_option(parser: argparse.ArgumentParser, *, default: object) -> 
 
 
 def quiet_logging(arguments: argparse.Namespace) -> None:
-    """Log warnings only, for commands whose output answers one request."""
+    """Log only warnings, for commands that print a result and exit."""
     logging.getLogger("relay_client").setLevel(logging.DEBUG if arguments.verbose else logging.WARNING)
 
 
 def run_with_tunnels(arguments: argparse.Namespace, command: Callable[[Tunnels], Awaitable[None]]) -> int:
-    """Run a command with the tunnels that the command line describes, until it is done or interrupted."""
+    """Run a command with the tunnels that the command line describes, until it finishes or is interrupted."""
     from relay_core.program.run import run_until_stopped
 
     async def run() -> None:
@@ -100,13 +100,13 @@ async def make_tunnels(arguments: argparse.Namespace) -> Tunnels:
         tls,
         tunnel_key=access.tunnel_key,
         settings=tunnel_settings(grace=CLIENT_GRACE),
-        ask_ahead=arguments.prefetch,
+        prefetch=arguments.prefetch,
         alarm=_ring_bell,
     )
 
 
 def _ring_bell() -> None:
-    """Ring the terminal's bell, if there is a terminal."""
+    """Ring the terminal's bell, if stderr is a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write("\a")
         sys.stderr.flush()

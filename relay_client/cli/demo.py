@@ -1,4 +1,4 @@
-"""`relay-client demo`: a breakpoint in a job behind a relay, all on this machine."""
+"""`relay-client demo`: a job is debugged through a relay, all on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "demo",
-        help="see a breakpoint hit through a relay on this machine, without Azure",
+        help="debug a sample job through a relay on this machine, without Azure",
         description="Starts a relay, a training job with its agent and a client on this machine, and debugs the job.",
     )
     parser.add_argument("--hold", action="store_true", help="start everything, then wait for your editor instead")

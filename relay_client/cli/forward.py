@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of this command, which has no name of its own, to the main parser."""
+    """Add the options of this command, which is the default, to the main parser."""
     parser.add_argument("--ports", metavar="LIST", help="local ports, as in 5678, 5678-5680 or 5678,5690")
     parser.add_argument(
         "--forward",
@@ -62,12 +62,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def forward(tunnels: Tunnels, ports: Sequence[int | LocalPort], *, may_reverse: bool = True) -> None:
-    """Forward until cancelled; a problem that waiting cannot cure is found before the ports open.
+    """Forward until cancelled; permanent errors are raised before the ports are opened.
 
     Args:
-        tunnels: Not yet entered.
-        ports: What to open.
-        may_reverse: Whether a port that an editor listens on already is used the other way round.
+        tunnels: The client's tunnels, not yet entered.
+        ports: The local ports to open.
+        may_reverse: Whether the job may connect to an editor that is already listening on a port.
 
     Raises:
         RelayDebugError: the relay, the credentials or the ports are unusable.
@@ -85,6 +85,6 @@ async def forward(tunnels: Tunnels, ports: Sequence[int | LocalPort], *, may_rev
         async with Forwarder(tunnels, ports, may_reverse=may_reverse) as forwarder:
             opened = f"port {format_ranges(forwarder.opened)}" if forwarder.opened else "no port"
             logger.info("ready on %s, %s: %s", LOCAL_HOST, opened, seen)
-            tunnels.keep_looking()
+            tunnels.keep_searching()
             async with live_table(tunnels.roster):
                 await asyncio.Event().wait()

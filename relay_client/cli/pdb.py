@@ -1,4 +1,4 @@
-"""`relay-client pdb`: debugs one rank at a prompt."""
+"""`relay-client pdb`: debugs one rank at a command prompt."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "pdb",
         run,
         summary="debug a rank at a prompt, without an editor",
-        description="Attaches to a rank, pauses it and takes pdb's commands; the job continues when you leave.",
+        description="Attaches to a rank, pauses it and accepts pdb's commands; the job continues when you quit.",
     )
     parser.add_argument("--rank", type=int, default=0, metavar="RANK", help="global rank (default: 0)")
     parser.add_argument(
@@ -45,7 +45,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the prompt until it is left."""
+    """Run the prompt until the user quits."""
     from relay_client.pdb import run_pdb
 
     quiet_logging(arguments)
@@ -61,10 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
 async def _session_of_rank(
     connect_to_relay: Callable[[], Awaitable[Tunnels]], rank: int
 ) -> AsyncIterator[DebugConnection]:
-    """Connect to the debugger of a rank, as soon as there is such a rank.
+    """Connect to the debugger of a rank once it has registered.
 
     Raises:
-        RelayDebugError: on entering: the relay or the credentials are unusable, or somebody else debugs that rank.
+        RelayDebugError: on entering: the relay or the credentials are unusable, or another user debugs that rank.
     """
     from relay_client.agents.roster import Destination
     from relay_client.dap.client import DapClient
@@ -73,7 +73,7 @@ async def _session_of_rank(
     from relay_core.agent_api.announcement import State
 
     async with await connect_to_relay() as tunnels:
-        claims = await tunnels.seeker.until(
+        claims = await tunnels.search.wait_for(
             lambda: [claim for claim in tunnels.reachable_targets() if claim.target.rank == rank] or None,
             lambda why: logger.info("waiting for %s: %s", format_ranks([rank]), why),
         )

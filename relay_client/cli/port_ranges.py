@@ -1,4 +1,4 @@
-"""The value of `--ports`: a list of ports such as `5678`, `5678-5680` or `5678,5690`."""
+"""The grammar of `--ports`: a list of ports such as `5678`, `5678-5680` or `5678,5690`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from relay_core.values import MAX_PORT, is_port
 __all__ = ["parse_ports"]
 
 MAX_PORTS = 1024
-"""More would exhaust the descriptors of a laptop's shell (often 1024 or 256), and no job needs it."""
+"""More would exceed the usual limit of open files in a shell (256 or 1024), and no job needs more."""
 
 _WHAT = "list of ports"
 
@@ -18,7 +18,7 @@ def parse_ports(text: str) -> list[int]:
     """Return the ports in the order written.
 
     Raises:
-        UsageError: the text is not a list of ports, names one twice, or names more than `MAX_PORTS`.
+        UsageError: the text is not a list of ports, lists a port twice, or lists more than `MAX_PORTS`.
     """
     ranges = parse_ranges(text, what=_WHAT, example="5678, 5678-5680 or 5678,5690")
     if not all(is_port(part[0]) and is_port(part[-1]) for part in ranges):

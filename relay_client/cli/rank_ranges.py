@@ -1,4 +1,4 @@
-"""The value of `--ranks` and `--rank`: a list of global ranks such as `3`, `0-7` or `0,3-5`."""
+"""The grammar of `--ranks` and `--rank`: a list of global ranks such as `3`, `0-7` or `0,3-5`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from relay_core.ranges import expand_ranges, parse_ranges
 __all__ = ["parse_ranks"]
 
 MAX_RANKS = 1024
-"""More than one hybrid connection holds: 25 nodes of 8."""
+"""More than the ranks on one hybrid connection: 25 nodes with 8 each."""
 
 _WHAT = "list of ranks"
 
@@ -16,7 +16,7 @@ def parse_ranks(text: str) -> list[int]:
     """Return the ranks in the order written.
 
     Raises:
-        UsageError: the text is not a list of ranks, names one twice, or names more than `MAX_RANKS`.
+        UsageError: the text is not a list of ranks, lists a rank twice, or lists more than `MAX_RANKS`.
     """
     ranges = parse_ranges(text, what=_WHAT, example="3, 0-7 or 0,3-5")
     return expand_ranges(ranges, what=_WHAT, limit=MAX_RANKS)

@@ -1,4 +1,4 @@
-"""`relay-client stacks`: what all ranks are doing now, grouped by identical stack."""
+"""`relay-client stacks`: the current stacks of all ranks, grouped by identical stack."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["add_parser"]
 
 STACKS_TIMEOUT = 30.0
-"""Seconds; an agent spends at most ten on a process that does not answer."""
+"""Seconds; an agent waits at most ten seconds for a process that does not answer."""
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -29,8 +29,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "stacks",
         run,
         summary="show what all ranks are doing, grouped by identical stack, outliers first",
-        description="Shows the stacks of all ranks, grouped by identical stack, outliers first; also of processes "
-        "that hang.",
+        description="Shows the stacks of all ranks, grouped by identical stack, outliers first. Works for processes "
+        "that hang, too.",
     )
     parser.add_argument("--ranks", default="all", metavar="LIST", help="global ranks, as in 3 or 0-7 (default: all)")
     parser.add_argument(
@@ -63,22 +63,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _collect_stacks(tunnels: Tunnels, *, with_locals: bool) -> list[Reply]:
-    """Return what each agent reports about its processes; for one that cannot be asked, the reason.
+    """Return the response of each agent, or the reason why it could not be obtained.
 
     Raises:
-        NoListener: there is no agent.
+        NoListener: no agent was found.
         RelayDebugError: the relay, the credentials or the tunnel key are unusable.
     """
-    from relay_client.agents.requests import ask
+    from relay_client.agents.requests import send_request
     from relay_client.stacks.groups import Reply
     from relay_core.agent_api.requests import Stacks
 
     async def reply_of(agent: AgentInfo) -> Reply:
         try:
-            answer = await ask(tunnels, agent.id, Stacks(locals=with_locals), within=STACKS_TIMEOUT)
+            response = await send_request(tunnels, agent.id, Stacks(locals=with_locals), within=STACKS_TIMEOUT)
         except RelayDebugError as error:
             return Reply.failed(agent.host, error.sentence)
-        return Reply.parse(agent.host, answer)
+        return Reply.parse(agent.host, response)
 
     async with tunnels:
         await tunnels.discover_all()

@@ -23,7 +23,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "targets",
         run,
         summary="list the processes that can be debugged now",
-        description="Lists node, rank, logical port, process, script and state of everything that can be debugged now.",
+        description="Lists node, rank, logical port, process, script and state of each process that can be debugged.",
     )
     parser.add_argument("--json", action="store_true", default=False, help="print JSON")
 
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_rich_table(lines: list[tuple[str, ...]]) -> bool:
-    """Print a table for people; False if stdout is no terminal or rich is not installed."""
+    """Print a formatted table; False if stdout is not a terminal or rich is not installed."""
     if not sys.stdout.isatty():
         return False
     try:

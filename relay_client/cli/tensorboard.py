@@ -46,21 +46,21 @@ async def _forward_and_print_url(tunnels: Tunnels, local: LocalPort) -> None:
     """Forward a port until cancelled; print its URL once an agent serves it.
 
     Args:
-        tunnels: Not yet entered.
-        local: The local port and what it stands for.
+        tunnels: The client's tunnels, not yet entered.
+        local: The local port and its destination.
 
     Raises:
-        LocalPortInUse: the local port cannot be had.
+        LocalPortInUse: the local port cannot be opened.
         RelayDebugError: the relay or the credentials are unusable.
     """
     from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
 
     wanted = local.destination
     async with tunnels, Forwarder(tunnels, [local]):
-        await tunnels.seeker.until(
-            lambda: tunnels.server_of(wanted),
-            lambda error: logger.warning("waiting: %s", tunnels.why_not(wanted, error)),
+        await tunnels.search.wait_for(
+            lambda: tunnels.agent_for(wanted),
+            lambda error: logger.warning("waiting: %s", tunnels.unreachable_error(wanted, error)),
         )
-        tunnels.keep_looking()
+        tunnels.keep_searching()
         print(f"http://{LOCAL_HOST}:{local.port}/", flush=True)
         await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""`relay-client wait`: for scripts that continue once all ranks are registered."""
+"""`relay-client wait`: blocks a script until some ranks are registered, or in a given state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "wait",
         run,
         summary="wait until ranks are registered",
-        description="Exits with status 0 once all these ranks are registered, and with 14 if some are not in time.",
+        description="Exits with status 0 once all given ranks are registered, or with 14 if the timeout expires first.",
     )
     parser.add_argument("--ranks", required=True, metavar="LIST", help="global ranks, as in 3, 0-7 or 0,3-5")
     parser.add_argument(
@@ -76,15 +76,15 @@ def _parse_timeout(text: str) -> float:
 
 
 def missing_ranks(ranks: Sequence[int], targets: Sequence[TargetInfo], state: str) -> list[int]:
-    """Return the ranks that no target in this state has.
+    """Return the ranks without a target in this state.
 
     Args:
         ranks: Global ranks.
-        targets: All that are known.
-        state: One of `STATES`. A process that is held at a crash to which a debugger is attached is in two of them.
+        targets: All reachable targets.
+        state: One of `STATES`; a target can be both crashed and attached.
     """
-    there = {target.rank for target in targets if _is_in(target, state)}
-    return [rank for rank in ranks if rank not in there]
+    found = {target.rank for target in targets if _is_in(target, state)}
+    return [rank for rank in ranks if rank not in found]
 
 
 def _is_in(target: TargetInfo, state: str) -> bool:
@@ -94,10 +94,10 @@ def _is_in(target: TargetInfo, state: str) -> bool:
 
 
 async def _wait_for_ranks(tunnels: Tunnels, ranks: Sequence[int], *, state: str, within: float) -> None:
-    """Wait until all ranks are there, in some state.
+    """Wait until all ranks have a target in a state.
 
     Raises:
-        TimedOut: some are not, after `within` seconds.
+        TimedOut: some do not after `within` seconds.
         RelayDebugError: waiting cannot help.
     """
 
@@ -110,11 +110,11 @@ async def _wait_for_ranks(tunnels: Tunnels, ranks: Sequence[int], *, state: str,
     async with tunnels:
         try:
             async with timeout(within):
-                await tunnels.seeker.until(lambda: None if missing() else True, show_waiting)
+                await tunnels.search.wait_for(lambda: None if missing() else True, show_waiting)
         except TIMEOUT_ERRORS:
             raise TimedOut(
                 f"{format_ranks(missing())} did not {_verb_for(state)} within {within:g} s",
-                hint="see what is there with 'relay-client targets'",
+                hint="run 'relay-client targets' to see what is registered",
             ) from None
 
 

@@ -1,1 +1,1 @@
-"""Local ports, and what connects to them."""
+"""Local ports and their connections."""

@@ -1,12 +1,12 @@
-"""One connection to a local port, from its acceptance to its end.
+"""One connection to a local port, from accept to close.
 
     WAITING for an agent --stream opened--> CARRYING --both directions have ended--> closed
        ^       |                              |  |
-       |   the local side left                |  +--> refused for good: held by somebody else, nothing answers there
-       +-- the target has gone, unanswered ---+
+       |   the local side disconnected        |  +--> refused for good: held by another user, or nothing is listening
+       +-- the target has exited, unanswered -+
 
-Until the first byte comes back, what the local side has sent is kept (`relay_core.layers.early_bytes`), so that it can
-be sent again to a target that has only just gone, as jobs and their processes do when they are restarted.
+Until the target sends its first byte, the bytes of the local side are kept (`relay_core.layers.early_bytes`), so that
+they can be sent again if the target has just exited, as when a job or one of its processes is restarted.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from relay_core.tunnel.outcomes import ResetCode
 __all__ = ["carry"]
 
 GONE = frozenset({ResetCode.GONE, ResetCode.UNKNOWN_TARGET, ResetCode.NOT_ALLOWED, ResetCode.LIMIT})
-"""Refusals after which another attempt may succeed. Only ports that the agent has announced are asked for: one that it
-does not serve (any more) has just gone."""
+"""Refusals after which another attempt may succeed. Streams are opened only to ports that an agent has announced, so a
+port that it does not serve has just been removed."""
 
 logger = logging.getLogger(__name__)
 
 
 async def carry(tunnels: Tunnels, local: LocalPort, name: str, endpoint: LocalEndpoint) -> None:
-    """Connect a local connection to what its port stands for, and carry it to its end.
+    """Connect a local connection to the destination of its port, and carry it until it ends.
 
     Args:
-        tunnels: Lead to the agents.
-        local: The port it came in on.
-        name: For messages.
+        tunnels: The tunnels to the agents.
+        local: The local port that accepted the connection.
+        name: Name of the connection for log lines.
         endpoint: The connection; closed at the end.
     """
     connection = _LocalConnection(tunnels, local, name, endpoint)
@@ -49,7 +49,7 @@ async def carry(tunnels: Tunnels, local: LocalPort, name: str, endpoint: LocalEn
     try:
         logger.info("%s: accepted", name)
         if not await connection.carry():
-            logger.info("%s: left before an agent was there", name)
+            logger.info("%s: disconnected before an agent was available", name)
             return
         await endpoint.close()
         logger.info("%s: closed (%d bytes sent, %d received)", name, traffic.sent, traffic.received)
@@ -66,7 +66,7 @@ async def carry(tunnels: Tunnels, local: LocalPort, name: str, endpoint: LocalEn
 def _log_broken(name: str, local: LocalPort, broken: StreamBroken) -> None:
     if broken.reset is ResetCode.HELD:
         logger.error(
-            "%s is %s. hint: it is free as soon as they disconnect their debugger; until then use another rank's port",
+            "%s is %s. hint: it is free once they disconnect their debugger; until then use another rank's port",
             local,
             broken.reason,
         )
@@ -75,7 +75,7 @@ def _log_broken(name: str, local: LocalPort, broken: StreamBroken) -> None:
 
 
 class _LocalConnection:
-    """A connection that may have to wait."""
+    """A connection that waits for its target if necessary."""
 
     def __init__(self, tunnels: Tunnels, local: LocalPort, name: str, endpoint: LocalEndpoint) -> None:
         self.traffic = Traffic()
@@ -87,25 +87,25 @@ class _LocalConnection:
         self._last_logged = ""
 
     async def carry(self) -> bool:
-        """Try until a stream has answered, and carry all bytes; False if the local side left before that.
+        """Try until a target answers, and carry all bytes; False if the local side disconnected before that.
 
         Raises:
-            RelayDebugError: waiting cannot help, or a stream that had answered broke.
+            RelayDebugError: waiting cannot help, or the stream broke after the target had answered.
         """
         for delay in itertools.chain(RETRY_DELAYS, itertools.repeat(RETRY_DELAYS[-1])):
-            changed = self._tunnels.seeker.changed
+            changed = self._tunnels.search.changed
             why = await self._attempt()
             if why is None:
                 return self._early.is_finished
             if why != self._last_logged:
                 logger.warning("%s: waiting: %s", self._name, why)
                 self._last_logged = why
-            if await self._left(changed, within=delay):
+            if await self._has_ended(changed, within=delay):
                 break
         return False
 
     async def _attempt(self) -> str | None:
-        """Carry the connection through one stream; return why another one should be tried, or None if it has ended.
+        """Carry the connection through one stream; return the reason for another attempt, or None if it has ended.
 
         Raises:
             RelayDebugError: as `carry`.
@@ -121,17 +121,17 @@ class _LocalConnection:
             await stream.close()
         except RelayDebugError as error:
             stream.abort()
-            return self._why_again(error)
+            return self._retry_reason(error)
         except BaseException:
             stream.abort()
             raise
         return None
 
-    def _why_again(self, error: RelayDebugError) -> str | None:
-        """Return why another stream should be tried after one that broke, or None if the local side left unanswered.
+    def _retry_reason(self, error: RelayDebugError) -> str | None:
+        """Return the reason for another attempt after an error, or None if the local side disconnected unanswered.
 
         Raises:
-            RelayDebugError: the error; the connection has broken for good.
+            RelayDebugError: the error, if another attempt cannot help.
         """
         if self._early.is_finished:
             raise error
@@ -144,10 +144,10 @@ class _LocalConnection:
             return str(error)
         raise error
 
-    async def _left(self, changed: asyncio.Event, *, within: float) -> bool:
-        """Whether the local side ends its connection before something changes, or `within` seconds.
+    async def _has_ended(self, changed: asyncio.Event, *, within: float) -> bool:
+        """Wait for a change, at most `within` seconds; True if the local side has ended its connection.
 
-        What it sends meanwhile is kept.
+        Bytes that it sends meanwhile are kept.
         """
         async with TaskSet() as tasks:
             change = tasks.spawn(changed.wait(), name="wait for a change")

@@ -1,7 +1,8 @@
-"""Local ports on 127.0.0.1, each connection carried to the agent that serves what the port stands for.
+"""Forwarding of local ports on 127.0.0.1: each connection is carried to the agent that serves the port's destination.
 
-An editor may come before the job: its connection is held, and the agent looked for, until one is there or the editor
-has gone. One port takes any number of connections, because debugpy's child processes come back on their parent's.
+An editor may connect before the job exists: the connection stays open, and the search for the agent continues, until
+one is found or the editor disconnects. A port accepts any number of connections, because an editor opens one more
+to the parent's port for each child process.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.ports.connection import carry
 from relay_client.ports.local_port import LocalPort, debugger_ports
 from relay_client.ports.port_lock import PortLock, PortLocked
-from relay_client.ports.reverse import Reverse
+from relay_client.ports.reverse import ReverseForwarder
 from relay_core.errors import LocalPortInUse, RelayDebugError, UsageError
 from relay_core.net.streams.endpoint import LocalEndpoint, listen_local
 from relay_core.net.tasks import TaskSet
@@ -29,23 +30,23 @@ logger = logging.getLogger(__name__)
 
 
 class Forwarder:
-    """Listens on local ports and carries what connects to them.
+    """Listens on local ports and carries their connections.
 
         async with Forwarder(tunnels, [5678, 5679]) as forwarder:
             ...
 
     Args:
-        tunnels: Lead to the agents.
-        ports: What to open; a number stands for the debugger port of the same number.
-        may_reverse: Whether the job may dial an editor that listens on one of the ports already.
+        tunnels: The tunnels to the agents.
+        ports: The ports to open; a number stands for the logical port of the same number.
+        may_reverse: Whether the job may connect to an editor that is already listening on one of the ports.
 
     Raises:
-        LocalPortInUse, UsageError: on entering, if a port cannot be had; no other port stays open then.
+        LocalPortInUse, UsageError: on entering, if a port cannot be opened; all other ports are closed again.
     """
 
     def __init__(self, tunnels: Tunnels, ports: Sequence[int | LocalPort], *, may_reverse: bool = False) -> None:
         self.opened: list[int] = []
-        """The local ports that are open."""
+        """The open local ports."""
         self._tunnels = tunnels
         self._ports = [debugger_ports([port])[0] if isinstance(port, int) else port for port in ports]
         self._may_reverse = may_reverse
@@ -70,7 +71,7 @@ class Forwarder:
         await self.close()
 
     async def close(self) -> None:
-        """Stop accepting, then drop what is connected."""
+        """Stop accepting, then close all connections."""
         for server in self._servers:
             server.close()
         await self._connections.cancel_all()
@@ -93,12 +94,13 @@ class Forwarder:
             if error.errno != errno.EADDRINUSE or not self._is_reversible(local, lock):
                 raise _listen_error(local.port, error) from None
             logger.info(
-                "port %d is held by another program: if that is an editor that listens, the job dials it", local.port
+                "port %d is in use by another program: if that is a listening editor, the job will connect to it",
+                local.port,
             )
             self._connections.spawn(self._reverse(local.port), name=f"reverse of port {local.port}")
 
     def _is_reversible(self, local: LocalPort, lock: PortLock) -> bool:
-        return self._may_reverse and lock.is_certain and not local.destination.is_forward
+        return self._may_reverse and lock.is_held and not local.destination.is_forward
 
     async def _listen(self, local: LocalPort) -> asyncio.Server:
         def accepted(endpoint: LocalEndpoint) -> None:
@@ -109,7 +111,7 @@ class Forwarder:
 
     async def _reverse(self, port: int) -> None:
         try:
-            await Reverse(self._tunnels, port).run()
+            await ReverseForwarder(self._tunnels, port).run()
         except RelayDebugError as error:
             logger.error("port %d: %s", port, error)
 
@@ -125,5 +127,5 @@ def _listen_error(port: int, error: OSError) -> RelayDebugError:
 def _in_use(port: int, by: str) -> LocalPortInUse:
     return LocalPortInUse(
         f"port {port} on this machine is in use{f' by {by}' if by else ''}",
-        hint="end the other program (often an earlier relay-client), or use other --ports",
+        hint="stop the other program (often an earlier relay-client), or use other --ports",
     )

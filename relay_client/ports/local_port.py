@@ -1,4 +1,4 @@
-"""The grammar of `--forward`: `6006`, `6006:16006` (remote:local), and `1/6006` for the node with rank 1.
+"""Local ports, and the grammar of `--forward`: `6006`, `6006:16006` (remote:local), `1/6006` (the node with rank 1).
 
 Bad: `0`, `70000`, `6006:`, `x/6006`, `6006:16006:1`.
 """
@@ -20,7 +20,7 @@ _FORWARD = re.compile(r"(?:([0-9]{1,5})/)?([0-9]{1,5})(?::([0-9]{1,5}))?", re.AS
 
 @dataclass(frozen=True)
 class LocalPort:
-    """A port of this machine, and what it stands for."""
+    """A port of this machine and its destination."""
 
     port: int
     destination: Destination
@@ -31,15 +31,15 @@ class LocalPort:
 
 
 def debugger_ports(ports: Iterable[int]) -> list[LocalPort]:
-    """Return the local ports of `--ports`: each stands for the logical port of the same number."""
+    """Return the local ports of `--ports`: each leads to the logical port of the same number."""
     return [LocalPort(port, Destination(port)) for port in ports]
 
 
 def parse_forwards(texts: Iterable[str]) -> list[LocalPort]:
-    """Read the values of `--forward`.
+    """Parse the values of `--forward`.
 
     Raises:
-        UsageError: one is invalid, or a local port is used twice.
+        UsageError: a value is invalid, or a local port is used twice.
     """
     found: dict[int, LocalPort] = {}
     for text in texts:

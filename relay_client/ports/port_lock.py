@@ -1,10 +1,10 @@
-"""Which local ports this user's relay-clients have: a lock on a file for each.
+"""Locks on the local ports that this user's relay-clients use: one locked file for each port.
 
     /tmp/relay-client-1000/           0700
-        5678.lock                     held (flock) by a relay-client for as long as it has port 5678
+        5678.lock                     locked (flock) by a relay-client while it uses port 5678
 
-It tells a port that another relay-client has, which is a mistake, from one that an editor listens on, which means that
-the job is to dial the editor. Locks end with their process, however that ends.
+The lock distinguishes a port in use by another relay-client, which is an error, from a port on which an editor is
+listening, to which the job connects. The kernel releases the lock when its process ends for any reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["PortLock", "PortLocked"]
 
 
 class PortLocked(Exception):
-    """Another relay-client of this user has the port."""
+    """Another relay-client of this user uses the port."""
 
 
 class PortLock:
@@ -26,10 +26,10 @@ class PortLock:
 
     Args:
         port: The local port.
-        root: Where locks are; by default a directory of this user's own.
+        root: Directory of the lock files; by default a private directory of this user.
 
     Raises:
-        PortLocked: another relay-client has the port.
+        PortLocked: another relay-client uses the port.
     """
 
     def __init__(self, port: int, root: Path | None = None) -> None:
@@ -38,21 +38,21 @@ class PortLock:
         self._descriptor = _lock(self._path)
 
     def __repr__(self) -> str:
-        return f"<PortLock {self.port} {'held' if self.is_certain else 'unknown'}>"
+        return f"<PortLock {self.port} {'held' if self.is_held else 'unknown'}>"
 
     @property
-    def is_certain(self) -> bool:
-        """Whether no other relay-client of this user has the port; False where locks cannot be had."""
+    def is_held(self) -> bool:
+        """True if this process holds the lock; False if locks are not available."""
         return self._descriptor is not None
 
     def release(self) -> None:
-        """Give it up."""
+        """Release the lock."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
-                self._path.unlink()  # it is still held: whoever waits for this file makes a new one
+                self._path.unlink()  # still locked: a process that waits for this file creates a new one
             os.close(self._descriptor)
             self._descriptor = None
-            with contextlib.suppress(OSError):  # others are in it
+            with contextlib.suppress(OSError):  # contains other locks
                 self._path.parent.rmdir()
 
 
@@ -62,19 +62,19 @@ def _default_root() -> Path:
 
 
 def _lock(path: Path) -> int | None:
-    """Return a descriptor that holds the lock, or None where there are no such locks.
+    """Return a descriptor that holds the lock, or None if locks are not available.
 
     Raises:
         PortLocked: another process holds it.
     """
     try:
-        import fcntl  # noqa: PLC0415 - not there on Windows
+        import fcntl  # noqa: PLC0415 - does not exist on Windows
     except ImportError:
         return None
     while True:
         try:
             descriptor = _open(path)
-        except FileNotFoundError:  # the directory was removed just now by the last one in it
+        except FileNotFoundError:  # another process has just removed the directory
             continue
         except OSError:
             return None
@@ -85,7 +85,7 @@ def _lock(path: Path) -> int | None:
             if isinstance(error, BlockingIOError):
                 raise PortLocked from None
             return None
-        with contextlib.suppress(FileNotFoundError):  # it was removed just now
+        with contextlib.suppress(FileNotFoundError):  # another process has just removed it
             if os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
         os.close(descriptor)
@@ -95,10 +95,10 @@ def _open(path: Path) -> int:
     """Open a lock file in a directory that only this user can enter.
 
     Raises:
-        OSError: that cannot be had.
+        OSError: there is no such directory, or no such file in it.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.parent.lstat()
     if found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise PermissionError("not a directory of this user's own")
+        raise PermissionError("not a private directory of this user")
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

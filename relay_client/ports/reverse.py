@@ -1,9 +1,9 @@
-"""The other direction: an editor that listens on a local port, and a job that dials it.
+"""Reverse connections: an editor listens on a local port, and the job connects to it.
 
-`listen` launch configurations wait on 127.0.0.1 for the job. The client finds their port taken, asks the agent that
-serves the port to make the job dial, and connects each stream that the agent then opens to the editor.
+With a `listen` launch configuration, the editor listens on 127.0.0.1. The client finds the port in use, requests the
+agent that serves the port to make the job connect, and carries each stream that the agent then opens to the editor.
 
-    FREE --the port is taken--> TAKEN --the port is served--> ASKED --last stream ended, editor gone--> FREE
+    FREE --port in use--> IN USE --an agent serves the port--> REQUESTED --last stream ended, editor closed--> FREE
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.outcomes import ResetCode
 
-__all__ = ["Reverse", "is_taken"]
+__all__ = ["ReverseForwarder", "is_in_use"]
 
 LOCAL_HOST = "127.0.0.1"
-LOOK_INTERVAL = 1.0
-"""Seconds between looks whether the editor listens (again)."""
+POLL_INTERVAL = 1.0
+"""Seconds between checks whether an editor is listening."""
 REQUEST_INTERVAL = 2.0
 """Seconds between requests to the agent."""
 REFUSED_INTERVAL = 15.0
-"""Seconds after one that the job could not fulfil: what it lacks seldom comes by itself."""
+"""Seconds after a request that the job could not fulfil; the cause rarely disappears without a change of the job."""
 DIAL_TIMEOUT = 5.0
 MAX_REFUSAL = 16 * 1024
-"""Bytes of what the agent says instead of making the job dial."""
+"""Bytes of the agent's response if the job cannot connect."""
 
 logger = logging.getLogger(__name__)
 
 
-class Reverse:
-    """Connects a job to an editor that listens.
+class ReverseForwarder:
+    """Carries connections of a job to an editor that is listening.
 
     Args:
-        tunnels: Lead to the agents.
-        port: The port that the editor listens on, and the logical port of the job.
+        tunnels: The tunnels to the agents.
+        port: The port on which the editor is listening, and the logical port of the job.
     """
 
     def __init__(self, tunnels: Tunnels, port: int) -> None:
@@ -59,32 +59,32 @@ class Reverse:
         self._port = port
         self._streams = TaskSet()
         self._over = asyncio.Event()
-        """Set when the editor has gone, or its last connection has ended."""
-        self._told = ""
+        """Set when the editor has stopped listening, or its last connection has ended."""
+        self._last_logged = ""
 
     def __repr__(self) -> str:
-        return f"<Reverse port={self._port} streams={len(self._streams)}>"
+        return f"<ReverseForwarder port={self._port} streams={len(self._streams)}>"
 
     async def run(self) -> NoReturn:
-        """Do so each time the editor listens, until cancelled.
+        """Serve the editor whenever it is listening, until cancelled.
 
         Raises:
-            RelayDebugError: waiting for an agent cannot help.
+            RelayDebugError: no agent can be reached, and waiting cannot help.
         """
         async with self._streams:
             with self._tunnels.accepting(self._port, self._accept):
                 while True:
-                    while not is_taken(self._port):  # noqa: ASYNC110 - the system gives no event
-                        await asyncio.sleep(LOOK_INTERVAL)
+                    while not is_in_use(self._port):  # noqa: ASYNC110 - the operating system has no event for it
+                        await asyncio.sleep(POLL_INTERVAL)
                     refused = await self._serve()
                     await asyncio.sleep(REFUSED_INTERVAL if refused else REQUEST_INTERVAL)
 
     async def _serve(self) -> bool:
-        """Let the job dial for as long as the editor wants it; True if it cannot."""
+        """Make the job connect, and wait until the editor has finished; True if the job cannot connect."""
         wanted = Destination(self._port)
-        agent_id = await self._tunnels.seeker.until(
-            lambda: self._tunnels.server_of(wanted),
-            lambda error: self._tell(f"waiting: {self._tunnels.why_not(wanted, error)}"),
+        agent_id = await self._tunnels.search.wait_for(
+            lambda: self._tunnels.agent_for(wanted),
+            lambda error: self._log_once(f"waiting: {self._tunnels.unreachable_error(wanted, error)}"),
         )
         self._over.clear()
         try:
@@ -92,64 +92,64 @@ class Reverse:
             refused = await first_completed(self._until_refused(request), self._over.wait())
             await request.close()
         except ConnectionLost as lost:
-            self._tell(lost.reason or lost.sentence)
+            self._log_once(lost.reason or lost.sentence)
             return False
         return bool(refused) and not self._over.is_set()
 
     async def _until_refused(self, request: SessionStream) -> bool:
-        """Wait until the agent ends the request, and say why it did; True if the job cannot dial."""
-        said, refused = b"", False
+        """Wait until the agent ends the request, and log its reason; True if the job cannot connect."""
+        received, refused = b"", False
         try:
-            while (data := await request.read()) and len(said) < MAX_REFUSAL:
-                said += data
-            failure = Failure.parse(json.loads(said or b"{}"), printable)
+            while (data := await request.read()) and len(received) < MAX_REFUSAL:
+                received += data
+            failure = Failure.parse(json.loads(received or b"{}"), printable)
             why = failure.error if failure else ""
             refused = failure is not None
         except ConnectionLost as lost:
             why = lost.reason or lost.sentence
         except ValueError:
-            why = "the agent's answer makes no sense"
+            why = "the agent sent an invalid response"
         if why:
-            self._tell(f"the job does not dial: {why}")
+            self._log_once(f"the job does not connect: {why}")
         return refused
 
     def _accept(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
-        ask_ahead = StreamMetadata.parse(event.metadata).prefetch
-        connecting = self._connect(driver, stream, ask_ahead=ask_ahead)
-        self._streams.spawn(connecting, name=f"port {self._port} dialled by the job")
+        prefetch = StreamMetadata.parse(event.metadata).prefetch
+        connecting = self._connect(driver, stream, prefetch=prefetch)
+        self._streams.spawn(connecting, name=f"connection of the job to port {self._port}")
 
-    async def _connect(self, driver: SessionDriver, stream: SessionStream, *, ask_ahead: bool) -> None:
+    async def _connect(self, driver: SessionDriver, stream: SessionStream, *, prefetch: bool) -> None:
         """Connect one stream of the job to the editor."""
         try:
             async with timeout(DIAL_TIMEOUT):
                 local = await connect_local(LOCAL_HOST, self._port)
         except (OSError, *TIMEOUT_ERRORS):
-            driver.refuse(stream, ResetCode.UNREACHABLE, f"no editor listens on port {self._port} any more")
+            driver.refuse(stream, ResetCode.UNREACHABLE, f"no editor is listening on port {self._port} any more")
             self._over.set()
             return
         driver.accept(stream)
-        self._told = ""
-        logger.info("port %d: the job has dialled the editor", self._port)
+        self._last_logged = ""
+        logger.info("port %d: the job has connected to the editor", self._port)
         traffic = Traffic()
         try:
-            await carry_bytes(local, stream, [PrefetchCacheLayer()] if ask_ahead else [], traffic=traffic)
+            await carry_bytes(local, stream, [PrefetchCacheLayer()] if prefetch else [], traffic=traffic)
             logger.info("port %d: closed (%d bytes sent, %d received)", self._port, traffic.sent, traffic.received)
         except RelayDebugError as error:
             logger.warning("port %d: lost: %s", self._port, error.sentence)
         finally:
-            if len(self._streams) == 1:  # this one
+            if len(self._streams) == 1:  # only this one is left
                 self._over.set()
 
-    def _tell(self, text: str) -> None:
-        if text != self._told:
-            self._told = text
+    def _log_once(self, text: str) -> None:
+        if text != self._last_logged:
+            self._last_logged = text
             logger.warning("port %d: %s", self._port, text)
 
 
-def is_taken(port: int) -> bool:
-    """Whether a program listens on a local port; it is not disturbed."""
+def is_in_use(port: int) -> bool:
+    """True if a program is listening on a local port; checked without connecting to it."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as those have it who may want the port meanwhile
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers set it
         try:
             probe.bind((LOCAL_HOST, port))
         except OSError:

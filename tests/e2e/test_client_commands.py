@@ -201,7 +201,7 @@ async def test_a_rank_of_two_jobs_is_ambiguous(relay: LocalRelay, env: dict[str,
     async with Two(relay) as ports:
         finished = await run("relay_client", "attach", "--rank", "0", env=env)
     assert 2 == finished.status
-    assert "rank 0 exists 2 times: " in finished.stderr
+    assert "rank 0 exists in 2 jobs: " in finished.stderr
     assert all(str(port) in finished.stderr for port in ports)
 
 
@@ -308,7 +308,7 @@ async def test_a_listening_editor_is_dialled(relay: LocalRelay, env: dict[str, s
         program("relay_client", "--ports", str(port), env=env) as client,
     ):
         await client.line(
-            f"port {port} is held by another program: if that is an editor that listens, the job dials it"
+            f"port {port} is in use by another program: if that is a listening editor, the job will connect to it"
         )
         _, stream = await asyncio.wait_for(dialling.dialled.get(), DEADLINE)
         await stream.write(b"hello\n")

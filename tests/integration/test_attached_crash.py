@@ -69,7 +69,7 @@ class Crashing:
             targets = (claim.target for claim in self.tunnels.reachable_targets())
             return next((target for target in targets if target.state is state), None)
 
-        return await asyncio.wait_for(self.tunnels.seeker.until(find, lambda _why: None), 60)
+        return await asyncio.wait_for(self.tunnels.search.wait_for(find, lambda _why: None), 60)
 
 
 @contextlib.asynccontextmanager

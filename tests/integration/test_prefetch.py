@@ -220,7 +220,7 @@ async def test_job_that_prefetches(
 async def test_switched_off(relay: LocalRelay) -> None:
     """Without prefetch, bytes are not parsed: half a message is passed on as it arrives."""
     half = encode({"type": "event"})[:-3]
-    async with local_server(echo) as (port, _), tunnelled_to(relay, port, ask_ahead=False) as path:
+    async with local_server(echo) as (port, _), tunnelled_to(relay, port, prefetch=False) as path:
         reader, writer = await asyncio.open_connection("127.0.0.1", path.port)
         writer.write(half)
         assert await asyncio.wait_for(reader.readexactly(len(half)), 20) == half

@@ -160,7 +160,7 @@ async def test_two_claims_to_one_port(relay: LocalRelay, caplog: pytest.LogCaptu
     told = ClientStatus((PortConflict(port, "a pid 12", "b pid 40"),))
     assert [told] == early.heard == late.heard
     assert 1 == caplog.text.count(
-        f"port {port} is claimed twice: a pid 12 was first and keeps it, b pid 40 is not reached"
+        f"port {port} is claimed twice: a pid 12 was first and keeps it, b pid 40 cannot be reached"
     )
 
 
@@ -213,7 +213,7 @@ async def test_an_editor_waits_for_a_process_that_is_restarted(relay: LocalRelay
     ):
         assert f"old:{port}" == await who_serves(port)
         node.remove(port)
-        await until(lambda: client.server_of(Destination(port)) is None)
+        await until(lambda: client.agent_for(Destination(port)) is None)
         early = asyncio.ensure_future(who_serves(port))
         await asyncio.sleep(0)
         node.put(new)
@@ -281,7 +281,7 @@ async def test_what_happens_is_told_line_by_line(relay: LocalRelay, caplog: pyte
         line = f"rank 3 on node-1 crashed: ZeroDivisionError: division by zero; press F5 on port {port} within 30 min"
         await until(lambda: line in caplog.text)
         node.put(late)
-        await until(lambda: f"node-1 serves {port + 1} as well (rank 4 waiting for a debugger)" in caplog.text)
+        await until(lambda: f"node-1 also serves {port + 1} (rank 4 waiting for a debugger)" in caplog.text)
         node.remove(port + 1)
         await until(lambda: "rank 4 on node-1 is gone (pid 44)" in caplog.text)
     assert [1] == alarms
@@ -330,7 +330,7 @@ async def test_an_editor_that_has_gone_refuses_the_job(relay: LocalRelay) -> Non
             agent(relay, Node(rank), DiallingAgent) as dialling,
         ):
             request, stream = await asyncio.wait_for(dialling.dialled.get(), 20)
-            with pytest.raises(ConnectionLost, match="no editor listens on port"):
+            with pytest.raises(ConnectionLost, match="no editor is listening on port"):
                 await asyncio.wait_for(stream.read(), 20)
             assert b"" == await asyncio.wait_for(request.read(), 20)
 
@@ -355,7 +355,7 @@ async def test_an_agent_cannot_open_streams_by_itself(relay: LocalRelay) -> None
         await client.discover()
         client.open_request(next(iter(client.roster)).id, Listen(port))
         _, stream = await asyncio.wait_for(dialling.dialled.get(), 20)
-        with pytest.raises(ConnectionLost, match=f"this client does not ask for {port}"):
+        with pytest.raises(ConnectionLost, match=f"this client does not accept connections to {port}"):
             await asyncio.wait_for(stream.read(), 20)
 
 
@@ -371,4 +371,4 @@ async def test_what_changes_while_a_client_is_away_reaches_it(relay: LocalRelay)
         await relay.server.kill()
         node.put(late)
         await relay.server.start()
-        await until(lambda: client.server_of(Destination(port + 1)) is not None)
+        await until(lambda: client.agent_for(Destination(port + 1)) is not None)

@@ -93,7 +93,7 @@ async def tunnelled_to(
     target_port: int,
     *,
     dap_only: bool = False,
-    ask_ahead: bool = True,
+    prefetch: bool = True,
     encrypted: bool = True,
     settings: Settings = QUICK,
     grace: Grace | None = None,
@@ -112,7 +112,7 @@ async def tunnelled_to(
             relay.tls,
             tunnel_key=key,
             settings=settings,
-            ask_ahead=ask_ahead,
+            prefetch=prefetch,
         ) as tunnels,
         Forwarder(tunnels, [port]),
     ):

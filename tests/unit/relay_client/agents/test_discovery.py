@@ -1,4 +1,4 @@
-"""Facts about finding agents through a relay that selects listeners as asked, and through one that picks at random."""
+"""Facts about discovery through a relay that honours the listener selection headers, and one that picks at random."""
 
 import asyncio
 import random
@@ -7,23 +7,23 @@ from collections.abc import Mapping
 import pytest
 
 from relay_client.agents.discovery import (
-    EAGER_RESUMES,
-    LATE_TRIES,
-    LOOKS_AT_ONCE,
+    LATE_PROBES,
     MAX_AGENTS,
-    MAX_ODD,
+    MAX_PROBES,
+    MAX_UNUSABLE,
+    THOROUGH_RESUMES,
     Discovery,
-    Patience,
+    SearchEffort,
 )
 from relay_core.errors import ConnectionLost, NoListener, Rejected, RelayDebugError, RelayUnreachable
 from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENERS_HEADER
 from relay_core.net.session.secure_channel import WrongTunnelKey
 from relay_core.tunnel.headers import TUNNEL_HEADER, TunnelHeader, misdirected
 
-THOROUGH, CASUAL = Patience(8), Patience(1)
+THOROUGH, BACKGROUND = SearchEffort(8), SearchEffort(1)
 
 
-class Meeting:
+class Connection:
     """A connection to an agent."""
 
     def __init__(self, agent: str) -> None:
@@ -35,28 +35,28 @@ class Meeting:
 
 
 class Relay:
-    """A relay with agents behind it, as the network would show them: refusals are errors."""
+    """A relay with agents behind it; refusals are errors, as in the client's connect function."""
 
     def __init__(self, agents: list[str], *, selects: bool, seed: int = 1) -> None:
         self.agents = agents
         self.selects = selects
-        self.tries = 0
-        self.at_once = 0
-        self.most_at_once = 0
+        self.probes = 0
+        self.running = 0
+        self.max_probes = 0
         self.error: RelayDebugError | None = None
         self.silent: set[str] = set()
-        """Agents that have lost their network and are still picked."""
-        self.meeting: set[str] = set()
-        self.known: dict[str, Meeting] = {}
-        self.odd: set[str] = set()
+        """Agents that have lost their network and are still picked by the relay."""
+        self.connecting: set[str] = set()
+        self.known: dict[str, Connection] = {}
+        self.unusable: set[str] = set()
         self._chance = random.Random(seed)
 
-    async def connect(self, headers: Mapping[str, str]) -> Meeting:
-        self.tries += 1
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
+    async def connect(self, headers: Mapping[str, str]) -> Connection:
+        self.probes += 1
+        self.running += 1
+        self.max_probes = max(self.max_probes, self.running)
         await asyncio.sleep(0)
-        self.at_once -= 1
+        self.running -= 1
         if self.error is not None:
             raise self.error
         candidates = list(self.agents)
@@ -70,19 +70,19 @@ class Relay:
         if agent in self.silent:
             raise RelayUnreachable("did not answer within 10 s")
         header = TunnelHeader.parse(headers[TUNNEL_HEADER])
-        if header.agent not in {None, agent} or (header.agent is None and agent in self.meeting | self.known.keys()):
+        if header.agent not in {None, agent} or (header.agent is None and agent in self.connecting | self.known.keys()):
             raise Rejected("misdirected", status=421, reason=misdirected("another agent", agent))
-        self.meeting.add(agent)
-        return Meeting(agent)
+        self.connecting.add(agent)
+        return Connection(agent)
 
-    async def begin(self, meeting: Meeting) -> bool:
+    async def begin(self, connection: Connection) -> bool:
         await asyncio.sleep(0)
-        self.meeting.discard(meeting.agent)
-        if meeting.agent in self.odd:
+        self.connecting.discard(connection.agent)
+        if connection.agent in self.unusable:
             raise WrongTunnelKey
-        if meeting.agent in self.known:
+        if connection.agent in self.known:
             return False
-        self.known[meeting.agent] = meeting
+        self.known[connection.agent] = connection
         return True
 
     def discovery(self) -> Discovery:
@@ -95,161 +95,161 @@ def names(count: int) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_a_selecting_relay_gives_all_its_agents(seed: int) -> None:
-    """One look finds all 25; two probes that met the same agent do not pass for a relay that ignores the headers."""
+    """One search finds all 25; two probes that reach the same agent do not look like random picking."""
     relay = Relay(names(MAX_AGENTS), selects=True, seed=seed)
     discovery = relay.discovery()
-    assert isinstance(await discovery.look(lambda: THOROUGH), NoListener)
+    assert isinstance(await discovery.search(lambda: THOROUGH), NoListener)
     assert set(names(MAX_AGENTS)) == relay.known.keys()
     assert not discovery.at_random
-    assert relay.most_at_once <= LOOKS_AT_ONCE
-    assert relay.tries <= 4 * MAX_AGENTS
+    assert relay.max_probes <= MAX_PROBES
+    assert relay.probes <= 4 * MAX_AGENTS
 
 
-@pytest.mark.parametrize(("count", "tries"), [(1, 2), (2, 4)])
-async def test_few_agents_cost_few_probes(count: int, tries: int) -> None:
-    """A selecting relay is asked once for each agent, and then by as many probes as agents were found, up to two."""
+@pytest.mark.parametrize(("count", "probes"), [(1, 2), (2, 4)])
+async def test_few_agents_cost_few_probes(count: int, probes: int) -> None:
+    """A selecting relay gets one probe for each agent, and then as many probes as agents were found, up to two."""
     relay = Relay(names(count), selects=True)
-    await relay.discovery().look(lambda: THOROUGH)
-    assert (count, tries) == (len(relay.known), relay.tries)
+    await relay.discovery().search(lambda: THOROUGH)
+    assert (count, probes) == (len(relay.known), relay.probes)
 
 
-async def test_a_later_look_at_a_selecting_relay_is_one_probe() -> None:
-    """A relay that has no new agent answers so at once."""
+async def test_a_later_search_at_a_selecting_relay_is_one_probe() -> None:
+    """A relay without a new agent answers the first probe with NoListener."""
     relay = Relay(names(5), selects=True)
     discovery = relay.discovery()
-    await discovery.look(lambda: THOROUGH)
-    before = relay.tries
-    await discovery.look(lambda: CASUAL)
-    assert 1 == relay.tries - before
+    await discovery.search(lambda: THOROUGH)
+    before = relay.probes
+    await discovery.search(lambda: BACKGROUND)
+    assert 1 == relay.probes - before
 
 
 @pytest.mark.parametrize("count", [2, 8, MAX_AGENTS])
 @pytest.mark.parametrize("seed", range(20))
-async def test_a_relay_that_picks_at_random_is_asked_often_enough(count: int, seed: int) -> None:
-    """One look finds all agents by trying again, some at a time, and a bounded number of times."""
+async def test_a_relay_that_picks_at_random_gets_enough_probes(count: int, seed: int) -> None:
+    """One search finds all agents with a bounded number of probes, some of them at once."""
     relay = Relay(names(count), selects=False, seed=seed)
     discovery = relay.discovery()
-    assert isinstance(await discovery.look(lambda: THOROUGH), NoListener)
+    assert isinstance(await discovery.search(lambda: THOROUGH), NoListener)
     assert set(names(count)) == relay.known.keys()
     assert discovery.at_random
-    assert relay.most_at_once <= LOOKS_AT_ONCE
-    assert relay.tries < 700
+    assert relay.max_probes <= MAX_PROBES
+    assert relay.probes < 700
 
 
 async def test_an_agent_without_a_network_does_not_hide_the_others() -> None:
-    """A try that gets no answer ends the look only if no other try has had one."""
+    """A probe without an answer ends the search only if no other probe was answered."""
     relay = Relay([*names(4), "silent"], selects=False, seed=2)
     relay.silent = {"silent"}
     discovery = relay.discovery()
-    while not relay.known:  # the very first try may meet it
-        await discovery.look(lambda: THOROUGH)
-    assert isinstance(await discovery.look(lambda: THOROUGH), NoListener)
+    while not relay.known:  # the very first probe may reach it
+        await discovery.search(lambda: THOROUGH)
+    assert isinstance(await discovery.search(lambda: THOROUGH), NoListener)
     assert set(names(4)) == relay.known.keys()
 
 
 async def test_an_agent_that_does_not_know_that_its_session_is_over() -> None:
-    """Its 421 is no sign of a relay that ignores the headers: they did not exclude this agent."""
+    """Its 421 does not show that the relay ignores the headers: they did not exclude this agent."""
     relay = Relay(["late"], selects=True)
-    relay.meeting = {"late"}
+    relay.connecting = {"late"}
     discovery = relay.discovery()
-    await discovery.look(lambda: CASUAL)
+    await discovery.search(lambda: BACKGROUND)
     assert not discovery.at_random
 
 
-async def test_looking_stops_when_nobody_wants_more() -> None:
-    """After the agent that was looked for there is no further probe."""
+async def test_the_search_stops_when_no_more_agents_are_wanted() -> None:
+    """The search sends no further probes once the wanted agent is found."""
     relay = Relay(names(5), selects=True)
-    assert await relay.discovery().look(lambda: None if len(relay.known) == 2 else THOROUGH) is None
-    assert 2 == relay.tries
+    assert await relay.discovery().search(lambda: None if len(relay.known) == 2 else THOROUGH) is None
+    assert 2 == relay.probes
 
 
-async def test_a_casual_look_is_short() -> None:
-    """Where nobody waits, as many tries in vain as there may be agents are enough."""
+async def test_a_background_search_is_short() -> None:
+    """While nobody waits, as many misses as there may be agents are enough."""
     relay = Relay(names(3), selects=False)
     discovery = relay.discovery()
-    await discovery.look(lambda: THOROUGH)
+    await discovery.search(lambda: THOROUGH)
     assert 3 == len(relay.known)
-    before = relay.tries
-    await discovery.look(lambda: CASUAL)
-    assert 4 == relay.tries - before
+    before = relay.probes
+    await discovery.search(lambda: BACKGROUND)
+    assert 4 == relay.probes - before
 
 
-async def test_nobody_is_there() -> None:
-    """The relay's own answer is returned."""
-    ended = await Relay([], selects=True).discovery().look(lambda: THOROUGH)
+async def test_no_agent() -> None:
+    """The relay's own error is returned."""
+    ended = await Relay([], selects=True).discovery().search(lambda: THOROUGH)
     assert "no agent is listening" == str(ended)
 
 
-async def test_a_relay_that_is_down_ends_the_look() -> None:
-    """An error that concerns no agent in particular is returned at once."""
+async def test_a_relay_that_is_down_ends_the_search() -> None:
+    """An error that does not concern a particular agent is returned immediately."""
     relay = Relay(names(3), selects=True)
     relay.error = RelayUnreachable("down")
-    assert relay.error is await relay.discovery().look(lambda: THOROUGH)
-    assert 1 == relay.tries
+    assert relay.error is await relay.discovery().search(lambda: THOROUGH)
+    assert 1 == relay.probes
 
 
 async def test_an_agent_with_another_key_does_not_hide_the_others() -> None:
-    """What cannot be used is passed over; the others are found, and the user is told once."""
+    """An unusable agent is skipped, and the others are found."""
     relay = Relay(["good", "foreign"], selects=False, seed=3)
-    relay.odd = {"foreign"}
+    relay.unusable = {"foreign"}
     discovery = relay.discovery()
     while "good" not in relay.known:
-        ended = await discovery.look(lambda: THOROUGH)
+        ended = await discovery.search(lambda: THOROUGH)
     assert isinstance(ended, NoListener)
 
 
 async def test_only_agents_with_another_key() -> None:
-    """If no agent can be used, the look ends soon and says why."""
+    """If no agent can be used, the search ends soon, with the reason."""
     relay = Relay(["foreign"], selects=True)
-    relay.odd = {"foreign"}
-    assert isinstance(await relay.discovery().look(lambda: THOROUGH), WrongTunnelKey)
-    assert MAX_ODD == relay.tries
+    relay.unusable = {"foreign"}
+    assert isinstance(await relay.discovery().search(lambda: THOROUGH), WrongTunnelKey)
+    assert MAX_UNUSABLE == relay.probes
 
 
 @pytest.mark.parametrize("selects", [True, False])
 async def test_a_lost_agent_is_found_again(selects: bool) -> None:
-    """A resume reaches the agent that it names, also among 25 that are picked at random."""
+    """A resume reaches its agent, even among 25 that are picked at random."""
     relay = Relay(names(MAX_AGENTS), selects=selects)
-    relay.known = {name: Meeting(name) for name in relay.agents}
+    relay.known = {name: Connection(name) for name in relay.agents}
     discovery = relay.discovery()
     for name in relay.agents:
-        for _ in range(EAGER_RESUMES):
+        for _ in range(THOROUGH_RESUMES):
             try:
-                assert name == (await discovery.find_again(name)).agent
+                assert name == (await discovery.dial_agent(name)).agent
                 break
             except NoListener:
                 continue
         else:
             pytest.fail(f"{name} was not found")
-    assert selects == (len(relay.agents) == relay.tries)
+    assert selects == (len(relay.agents) == relay.probes)
 
 
 async def test_a_dead_agent_costs_less_and_less() -> None:
-    """After a few attempts that met only others, each later one is short, until the agent is seen again."""
+    """After a few failed attempts each later one is short, until the agent is known to be alive again."""
     relay = Relay(names(5), selects=False)
-    relay.known = {name: Meeting(name) for name in [*relay.agents, "dead"]}
+    relay.known = {name: Connection(name) for name in [*relay.agents, "dead"]}
     discovery = relay.discovery()
-    tries = []
-    for _ in range(EAGER_RESUMES + 1):
-        before = relay.tries
-        with pytest.raises(NoListener, match="did not meet this agent"):
-            await discovery.find_again("dead")
-        tries.append(relay.tries - before)
-    assert [21, 21, 21, LATE_TRIES] == tries
-    discovery.seen("dead")
-    before = relay.tries
+    counts = []
+    for _ in range(THOROUGH_RESUMES + 1):
+        before = relay.probes
+        with pytest.raises(NoListener, match="did not reach this agent"):
+            await discovery.dial_agent("dead")
+        counts.append(relay.probes - before)
+    assert [21, 21, 21, LATE_PROBES] == counts
+    discovery.mark_alive("dead")
+    before = relay.probes
     with pytest.raises(NoListener):
-        await discovery.find_again("dead")
-    assert 21 == relay.tries - before
+        await discovery.dial_agent("dead")
+    assert 21 == relay.probes - before
 
 
 async def test_an_error_of_the_relay_ends_a_resume() -> None:
-    """What is not the fault of the choice is told as it is, and does not count against the agent."""
+    """An error of the relay is raised as it is, and does not count against the agent."""
     relay = Relay(names(2), selects=True)
     relay.error = ConnectionLost("cut")
     discovery = relay.discovery()
-    for _ in range(EAGER_RESUMES + 2):
+    for _ in range(THOROUGH_RESUMES + 2):
         with pytest.raises(ConnectionLost, match="cut"):
-            await discovery.find_again("agent-1")
+            await discovery.dial_agent("agent-1")
     relay.error = None
-    assert "agent-1" == (await discovery.find_again("agent-1")).agent
+    assert "agent-1" == (await discovery.dial_agent("agent-1")).agent

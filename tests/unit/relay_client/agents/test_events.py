@@ -1,8 +1,8 @@
-"""Facts about the lines that users are told when something changes."""
+"""Facts about the log lines for changes of agents and targets."""
 
 from dataclasses import replace
 
-from relay_client.agents.events import News, describe_agent, held_texts, news_of
+from relay_client.agents.events import AgentEvent, agent_events, attachment_texts, describe_agent
 from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo
 
 NOW = 1000.0
@@ -12,24 +12,24 @@ NODE = AgentInfo("1a2b3c4d-5e6f", host="node-1", node_rank=1, targets=(RANK,))
 
 
 def lines(**changes: object) -> list[str]:
-    """Return what is told when the rank changes like this."""
-    return [news.text for news in news_of(NODE, replace(NODE, targets=(replace(RANK, **changes),)), NOW)]
+    """Return the lines that are logged when the rank changes like this."""
+    return [event.text for event in agent_events(NODE, replace(NODE, targets=(replace(RANK, **changes),)), NOW)]
 
 
 def test_a_new_agent_is_one_line() -> None:
-    """An agent is told with everything it serves."""
+    """The line for a new agent contains everything that it serves."""
     other = replace(RANK, port=5680, rank=2, state=State.WAITING)
     node = replace(NODE, targets=(RANK, other), forwards=(6006,))
     assert [
-        News(
+        AgentEvent(
             "found node-1/1a2b3c4d (node 1) serves 5680-5681 (rank 3 running, rank 2 waiting for a debugger) "
             "and forwards 6006"
         )
-    ] == list(news_of(None, node, NOW))
+    ] == list(agent_events(None, node, NOW))
 
 
 def test_an_agent_of_fixed_ports() -> None:
-    """Ports without a rank are told as ports, and once, even if they are forwards as well."""
+    """Ports without a rank are listed as ports, and once, even if they are also forwards."""
     node = AgentInfo("1a2b3c4d", host="box", targets=(TargetInfo(5999),), forwards=(5999,))
     assert "box/1a2b3c4d serves 5999" == describe_agent(node, NOW)
 
@@ -50,60 +50,62 @@ def test_of_many_targets_only_the_special_ones_are_described() -> None:
     )
 
 
-def test_nothing_new_is_no_news() -> None:
-    """An announcement that repeats the last one is silent."""
+def test_an_unchanged_announcement_has_no_events() -> None:
+    """An announcement that repeats the last one is not logged."""
     assert [] == lines()
     assert [] == lines(since=950.0)
 
 
-def test_holding_and_letting_go() -> None:
-    """A debugger that comes and goes is told with its user."""
+def test_attaching_and_disconnecting() -> None:
+    """The lines for a debugger that attaches and disconnects contain its user."""
     held = {"attachment": BOB}
     assert ["rank 3 on node-1 held by bob@laptop"] == lines(**held)
     before = replace(NODE, targets=(replace(RANK, **held),))
-    assert ["rank 3 on node-1 is free: bob@laptop left after 4 min"] == [
-        news.text for news in news_of(before, NODE, NOW)
+    assert ["rank 3 on node-1 is free: bob@laptop disconnected after 4 min"] == [
+        event.text for event in agent_events(before, NODE, NOW)
     ]
-    assert ["rank 3 held by bob@laptop for 4 min"] == held_texts([before], NOW)
+    assert ["rank 3 held by bob@laptop for 4 min"] == attachment_texts([before], NOW)
 
 
 def test_a_crash_is_an_alarm() -> None:
-    """A crash says what happened, what to press and how long there is."""
+    """The line for a crash has the exception, the port to attach to and the time limit."""
     crashed = replace(RANK, state=State.CRASHED, detail="ZeroDivisionError: division by zero", until=NOW + 1799.5)
     after = replace(NODE, targets=(crashed,))
     text = "rank 3 on node-1 crashed: ZeroDivisionError: division by zero; press F5 on port 5681 within 30 min"
-    assert [News(text, is_warning=True, is_alarm=True)] == list(news_of(NODE, after, NOW))
-    assert text in [news.text for news in news_of(None, after, NOW)]
-    assert [] == list(news_of(after, replace(NODE, targets=(replace(crashed, since=999.0),)), NOW))
+    assert [AgentEvent(text, is_warning=True, is_alarm=True)] == list(agent_events(NODE, after, NOW))
+    assert text in [event.text for event in agent_events(None, after, NOW)]
+    assert [] == list(agent_events(after, replace(NODE, targets=(replace(crashed, since=999.0),)), NOW))
 
 
-def test_a_crash_that_is_looked_at_is_no_alarm() -> None:
-    """Once somebody is there, nobody has to be called."""
+def test_a_crash_with_a_debugger_is_not_an_alarm() -> None:
+    """While a debugger is attached, nobody has to act."""
     held = {"state": State.CRASHED, "detail": "ValueError", "attachment": BOB}
     assert ["rank 3 on node-1 held by bob@laptop"] == lines(**held)
 
 
-def test_waiting_and_running_on() -> None:
-    """A process that waits says which port to press F5 on; afterwards it runs."""
-    assert ["rank 3 on node-1 waits for a debugger: press F5 on port 5681"] == lines(state=State.WAITING)
-    text = "rank 3 on node-1 waits for a debugger: press F5 on port 5681 within 40 s"
+def test_waiting_and_continuing() -> None:
+    """The line for a waiting process has the port to attach to; when it continues, it is running."""
+    assert ["rank 3 on node-1 is waiting for a debugger: press F5 on port 5681"] == lines(state=State.WAITING)
+    text = "rank 3 on node-1 is waiting for a debugger: press F5 on port 5681 within 40 s"
     assert [text] == lines(state=State.WAITING, until=NOW + 39.9)
     waiting = replace(NODE, targets=(replace(RANK, state=State.WAITING),))
-    assert ["rank 3 on node-1 runs"] == [news.text for news in news_of(waiting, NODE, NOW)]
+    assert ["rank 3 on node-1 is running"] == [event.text for event in agent_events(waiting, NODE, NOW)]
 
 
 def test_a_restart() -> None:
-    """A process that took the place of another is told with both pids."""
+    """The line for a process that replaced another one has both pids."""
     assert ["rank 3 on node-1 was restarted: pid 44 -> 50"] == lines(pid=50)
 
 
 def test_targets_that_come_and_go() -> None:
-    """Those that come are one line, those that leave one each."""
+    """New targets are logged in one line, removed targets in one line each."""
     empty = replace(NODE, targets=())
-    assert ["node-1 serves 5681 as well (rank 3 running)"] == [news.text for news in news_of(empty, NODE, NOW)]
-    assert ["rank 3 on node-1 is gone (pid 44)"] == [news.text for news in news_of(NODE, empty, NOW)]
+    assert ["node-1 also serves 5681 (rank 3 running)"] == [event.text for event in agent_events(empty, NODE, NOW)]
+    assert ["rank 3 on node-1 is gone (pid 44)"] == [event.text for event in agent_events(NODE, empty, NOW)]
 
 
 def test_forwards_that_change() -> None:
-    """A node that offers other ports says so."""
-    assert ["node-1 forwards 6006"] == [news.text for news in news_of(NODE, replace(NODE, forwards=(6006,)), NOW)]
+    """A change of the forwarded ports is logged."""
+    assert ["node-1 forwards 6006"] == [
+        event.text for event in agent_events(NODE, replace(NODE, forwards=(6006,)), NOW)
+    ]

@@ -1,4 +1,4 @@
-"""Facts about whose a port is."""
+"""Facts about which agent owns a port."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,8 +28,8 @@ def test_a_port_belongs_to_the_agent_that_claims_it() -> None:
     assert owner(roster, 100, PORT + 1) is None
 
 
-def test_the_earlier_claim_counts_whichever_was_found_first() -> None:
-    """The time that the agents tell decides, not the order of discovery; the other is a conflict."""
+def test_the_earlier_claim_wins_whichever_was_found_first() -> None:
+    """The times that the agents announce decide, not the order of discovery; the later claim is a conflict."""
     roster = Roster()
     roster.put(agent("late", PORT, since=60), 100)
     roster.put(agent("early", PORT, since=50), 101)
@@ -39,8 +39,8 @@ def test_the_earlier_claim_counts_whichever_was_found_first() -> None:
     assert [True, True, False] == [conflict.concerns(name) for name in ("early", "late", "other")]
 
 
-def test_without_times_the_first_to_be_found_counts() -> None:
-    """Agents that tell no time are in the order in which this client heard of them."""
+def test_without_times_the_first_agent_found_wins() -> None:
+    """Claims without a time are in the order in which this client received them."""
     roster = Roster()
     for number, name in enumerate("abc"):
         roster.put(agent(name, PORT), 100 + number)
@@ -49,7 +49,7 @@ def test_without_times_the_first_to_be_found_counts() -> None:
 
 
 def test_a_claim_keeps_its_time_when_the_state_changes() -> None:
-    """`since` is the state's; a claim is as old as its first announcement."""
+    """`since` belongs to the state; a claim is as old as its first announcement."""
     roster = Roster()
     roster.put(agent("a", PORT, since=50), 100)
     roster.put(agent("b", PORT, since=60), 100)
@@ -58,16 +58,16 @@ def test_a_claim_keeps_its_time_when_the_state_changes() -> None:
     assert "a" == owner(roster, 102)
 
 
-def test_an_agent_that_is_away_keeps_its_port() -> None:
-    """With nobody else there, a lost agent stays the owner."""
+def test_an_unreachable_agent_keeps_its_port() -> None:
+    """Without another claim, a lost agent remains the owner."""
     roster = Roster()
     roster.put(agent("a", PORT), 100)
     roster.lost("a", 110)
     assert "a" == owner(roster, 110 + 10 * AWAY_LIMIT)
 
 
-def test_an_agent_that_is_away_loses_its_port_to_a_new_job() -> None:
-    """A claim that is made after the owner was lost is a restarted job."""
+def test_an_unreachable_agent_loses_its_port_to_a_new_job() -> None:
+    """A claim made after the owner was lost belongs to a restarted job, and takes the port."""
     roster = Roster()
     roster.put(agent("a", PORT, since=50), 100)
     roster.lost("a", 110)
@@ -76,8 +76,8 @@ def test_an_agent_that_is_away_loses_its_port_to_a_new_job() -> None:
     assert [] == roster.conflicts(111)
 
 
-def test_a_rival_has_to_wait_a_moment() -> None:
-    """An older rival does not get the port while the owner merely changes its transport."""
+def test_a_competing_claim_has_to_wait() -> None:
+    """An existing competing claim does not get the port while the owner merely changes its transport."""
     roster = Roster()
     roster.put(agent("a", PORT, since=50), 100)
     roster.put(agent("b", PORT, since=60), 100)
@@ -89,8 +89,8 @@ def test_a_rival_has_to_wait_a_moment() -> None:
     assert 1 == len(roster.conflicts(200))
 
 
-def test_a_target_that_leaves_frees_its_port() -> None:
-    """What an agent does not announce any more it does not serve."""
+def test_a_removed_target_frees_its_port() -> None:
+    """An agent does not serve targets that it no longer announces."""
     roster = Roster()
     roster.put(agent("a", PORT, PORT + 1), 100)
     roster.put(agent("b", PORT), 101)
@@ -102,7 +102,7 @@ def test_a_target_that_leaves_frees_its_port() -> None:
 
 
 def test_forwards_go_to_the_lowest_node_first() -> None:
-    """A forward leads to the agent with the lowest node rank, one without a rank comes last, one that is away later."""
+    """The agent with the lowest node rank comes first, then agents without a rank, then unreachable ones."""
     roster = Roster()
     roster.put(agent("x", forwards=(6006,)), 100)
     roster.put(agent("b", node=1, forwards=(6006,)), 100)
@@ -115,8 +115,8 @@ def test_forwards_go_to_the_lowest_node_first() -> None:
     assert "b" == roster.route(forward, 102)
 
 
-def test_ports_and_forwards_stand_in_for_each_other() -> None:
-    """--ports prefers targets and --forward forwards, and each takes the other if there is nothing else."""
+def test_ports_and_forwards_fall_back_to_each_other() -> None:
+    """--ports prefers targets and --forward prefers forwards, and each uses the other if there is nothing else."""
     roster = Roster()
     roster.put(agent("target", PORT), 100)
     roster.put(agent("forward", forwards=(PORT, 6006)), 100)
@@ -136,7 +136,7 @@ NAMES = st.sampled_from("abcd")
     )
 )
 def test_a_port_always_has_exactly_one_owner_if_it_is_claimed(steps: list[tuple[str, str, set[int]]]) -> None:
-    """Whatever happens, the owner claims the port, can be reached if any claimant can (after a while), and is one."""
+    """In any history, a claimed port has one owner; after AWAY_LIMIT a reachable one, if any claimant is reachable."""
     roster = Roster()
     claims: dict[str, set[int]] = {}
     away: set[str] = set()

@@ -1,4 +1,4 @@
-"""Facts about options of the relay-client command that nothing else shows."""
+"""Facts about options of the relay-client command that no other test covers."""
 
 import pytest
 
@@ -18,5 +18,5 @@ from relay_client.cli import make_parser
     ],
 )
 def test_no_prefetch(argv, prefetch):
-    """The option, and its older name, may stand before or after the command."""
+    """The option and its older name are accepted before and after the command."""
     assert make_parser().parse_args(argv).prefetch is prefetch

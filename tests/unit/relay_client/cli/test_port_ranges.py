@@ -21,7 +21,7 @@ from relay_core.ranges import format_ranges
     ],
 )
 def test_good_lists(text: str, ports: list[int]) -> None:
-    """Ports and ranges are read in the order written."""
+    """Ports and ranges keep their order."""
     assert ports == parse_ports(text)
 
 
@@ -43,7 +43,7 @@ def test_good_lists(text: str, ports: list[int]) -> None:
     ],
 )
 def test_bad_lists(text: str, sentence: str) -> None:
-    """Nonsense is refused with one sentence and a hint."""
+    """Invalid lists are rejected with one sentence and a hint."""
     with pytest.raises(UsageError, match=sentence) as caught:
         parse_ports(text)
     assert caught.value.hint
@@ -51,13 +51,13 @@ def test_bad_lists(text: str, sentence: str) -> None:
 
 @given(st.lists(st.integers(1, 65535), min_size=1, max_size=50, unique=True))
 def test_format_is_the_inverse(ports: list[int]) -> None:
-    """What is formatted reads back the same."""
+    """Parsing a formatted list gives the same ports."""
     assert ports == parse_ports(format_ranges(ports))
 
 
 @given(st.text(alphabet="0123456789-, "))
 def test_any_text_gives_ports_or_a_usage_error(text: str) -> None:
-    """No text makes parsing fail in another way, and ports are always valid."""
+    """Any text gives valid ports or a UsageError."""
     try:
         ports = parse_ports(text)
     except UsageError:

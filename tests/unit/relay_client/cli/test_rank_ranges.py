@@ -11,7 +11,7 @@ from relay_core.errors import UsageError
     [("3", [3]), ("0-2", [0, 1, 2]), (" 0 , 3-4 ", [0, 3, 4]), (f"0-{MAX_RANKS - 1}", list(range(MAX_RANKS)))],
 )
 def test_good_lists(text: str, ranks: list[int]) -> None:
-    """Ranks and ranges are read in the order written."""
+    """Ranks and ranges keep their order."""
     assert ranks == parse_ranks(text)
 
 
@@ -28,7 +28,7 @@ def test_good_lists(text: str, ranks: list[int]) -> None:
     ],
 )
 def test_bad_lists(text: str, sentence: str) -> None:
-    """Nonsense is refused with one sentence and a hint."""
+    """Invalid lists are rejected with one sentence and a hint."""
     with pytest.raises(UsageError) as caught:
         parse_ranks(text)
     assert sentence == caught.value.sentence

@@ -1,4 +1,4 @@
-"""Facts about which ranks `relay-client wait` still waits for."""
+"""Facts about the ranks and the timeout of `relay-client wait`."""
 
 import pytest
 
@@ -19,20 +19,20 @@ TARGETS = [
     ("state", "missing"),
     [("any", [4]), ("waiting", [0, 2, 3, 4]), ("attached", [0, 1, 4]), ("crashed", [0, 1, 2, 4])],
 )
-def test_the_state_that_is_wanted_counts(state: str, missing: list[int]) -> None:
-    """A rank that is there in another state is missing, and so is one that is not there; rank 3 is in two states."""
+def test_missing_ranks(state: str, missing: list[int]) -> None:
+    """Ranks without a target and ranks in another state are missing; rank 3 is in two states."""
     assert missing == missing_ranks(range(5), TARGETS, state)
 
 
-@pytest.mark.parametrize(("words", "seconds"), [([], 600), (["--timeout", "10m"], 600), (["--timeout", "2.5"], 2.5)])
-def test_a_timeout_is_a_duration(words: list[str], seconds: float) -> None:
+@pytest.mark.parametrize(("options", "seconds"), [([], 600), (["--timeout", "10m"], 600), (["--timeout", "2.5"], 2.5)])
+def test_a_timeout_is_a_duration(options: list[str], seconds: float) -> None:
     """It is in seconds unless a unit follows."""
-    assert seconds == make_parser().parse_args(["wait", "--ranks", "0", *words]).timeout
+    assert seconds == make_parser().parse_args(["wait", "--ranks", "0", *options]).timeout
 
 
 @pytest.mark.parametrize("text", ["0", "soon", "-1"])
 def test_a_timeout_is_above_zero(capfd: pytest.CaptureFixture[str], text: str) -> None:
-    """Anything else is a usage error that names the option."""
+    """Other values are usage errors that name the option."""
     with pytest.raises(SystemExit) as ended:
         make_parser().parse_args(["wait", "--ranks", "0", f"--timeout={text}"])
     assert 2 == ended.value.code

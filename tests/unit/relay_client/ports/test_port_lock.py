@@ -10,33 +10,33 @@ from tests.support.jobs import job
 
 
 def test_a_port_is_locked_once(tmp_path: Path) -> None:
-    """The second one is refused until the first has given the port up."""
+    """A second lock is refused until the first is released."""
     first = PortLock(5678, tmp_path / "locks")
     with pytest.raises(PortLocked):
         PortLock(5678, tmp_path / "locks")
     other = PortLock(5679, tmp_path / "locks")
     first.release()
     again = PortLock(5678, tmp_path / "locks")
-    assert [False, True, True] == [first.is_certain, other.is_certain, again.is_certain]
+    assert [False, True, True] == [first.is_held, other.is_held, again.is_held]
     other.release()
     again.release()
     assert not (tmp_path / "locks").exists()
 
 
 def test_the_directory_is_private(tmp_path: Path) -> None:
-    """Nobody else can enter it."""
+    """Only this user can enter it."""
     lock = PortLock(5678, tmp_path / "locks")
     assert 0o700 == stat.S_IMODE((tmp_path / "locks").stat().st_mode)
     lock.release()
 
 
 async def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
-    """However a relay-client ends, its ports can be had again."""
+    """However a relay-client ends, its ports can be locked again."""
     code = """
     from pathlib import Path
     from relay_client.ports.port_lock import PortLock
     lock = PortLock(5678, Path(sys.argv[1]))
-    print(lock.is_certain, flush=True)
+    print(lock.is_held, flush=True)
     input()
     """
     async with job(code, str(tmp_path / "locks")) as running:
@@ -46,16 +46,16 @@ async def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
         running.process.kill()
         await running.process.wait()
         lock = PortLock(5678, tmp_path / "locks")
-        assert lock.is_certain
+        assert lock.is_held
         lock.release()
 
 
 def test_a_directory_of_others_is_not_used(tmp_path: Path) -> None:
-    """Where the directory is open to others there is no lock, and no error either."""
+    """If other users can enter the directory, nothing is locked, without an error."""
     root = tmp_path / "locks"
     root.mkdir()
     root.chmod(0o777)
     lock = PortLock(5678, root)
-    assert not lock.is_certain
+    assert not lock.is_held
     lock.release()
     assert "<PortLock 5678 unknown>" == repr(lock)
