@@ -70,7 +70,7 @@ async def _attach_all(tunnels: Tunnels, ranks: Sequence[int], *, port: int | Non
         RelayDebugError: the relay or the credentials are unusable.
     """
     if port is not None and len(ranks) > 1:
-        raise UsageError("--port is for one rank", hint="leave it out, or attach to one rank")
+        raise UsageError("--port requires a single rank", hint="leave it out, or attach to one rank")
     from relay_client.ui.live_table import live_table
     from relay_core.net.tasks import run_together
 

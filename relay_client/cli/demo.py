@@ -20,7 +20,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--chaos", action="store_true", help="cut the tunnel several times at the breakpoint, and continue stepping"
     )
-    parser.add_argument("--verbose", action="store_true", help="also show what the programs print")
+    parser.add_argument("--verbose", action="store_true", help="also show the output of the programs")
     parser.set_defaults(command=run)
 
 

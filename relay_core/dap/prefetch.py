@@ -55,8 +55,8 @@ To a process that prefetches, the agent passes the set on in the requests that r
 PREFETCH_EVENT = "relayDebug.news"  # language: keep - the wire format
 """An event of the agent. Its body has `asked`, requests that debugpy will answer; `answered`, responses to such
 requests; and `after`, the number of the editor's last request that reached the agent and may change something (from a
-process that prefetches: that resumed it), or 0. Every request in `asked` has its response in `answered` of the same or
-a later event."""
+process that prefetches: of the request that resumed it), or 0. Every request in `asked` has its response in `answered`
+of the same or a later event."""
 IN_PROCESS = "relayDebug.asksItself"
 """An event of a debugged process to its agent: the process prefetches. It accepts prefetch sets and sends prefetch
 events; the first one of a stop is in the body of the `stopped` event, in a field named `PREFETCH_EVENT`."""

@@ -180,7 +180,7 @@ async def test_attach_to_several_ranks_and_to_another_port(relay: LocalRelay, en
             await stop(client)
     finished = await run("relay_client", "attach", "--rank", "0-1", "--port", str(other), env=env)
     assert 2 == finished.status
-    assert "--port is for one rank" in finished.stderr
+    assert "--port requires a single rank" in finished.stderr
 
 
 async def test_attach_to_a_rank_that_cannot_be_debugged(relay: LocalRelay, env: dict[str, str]) -> None:
