@@ -40,7 +40,7 @@ class FakeKeyVault:
         return app
 
     async def _secret(self, request: web.Request) -> web.Response:
-        if refusal := await self._refusal(request):
+        if (refusal := await self._refusal(request)) is not None:
             return refusal
         name = request.match_info["name"]
         if name not in self.secrets:
@@ -52,7 +52,7 @@ class FakeKeyVault:
         return web.json_response({"value": self.secrets[name], **self._facts(name)})
 
     async def _deleted(self, request: web.Request) -> web.Response:
-        if refusal := await self._refusal(request):
+        if (refusal := await self._refusal(request)) is not None:
             return refusal
         name = request.match_info["name"]
         if name not in self.deleted:

@@ -27,7 +27,7 @@ def divide(number):
 """
 
 
-OLDER = "import debugpy; del debugpy.trigger_exception_handler\n"
+OLDER = "import debugpy; vars(debugpy).pop('trigger_exception_handler', None)\n"
 """debugpy before 1.8.22 has no such function."""
 
 
