@@ -20,6 +20,8 @@ Compatibility between versions:
 Texts come from another machine and are untrusted. A reader that displays them passes `clean`, which is applied to each.
 """
 
+__all__ = ["VERSION"]
+
 VERSION = 1
 """Version of this contract. Older agents announce no version, which reads as 0: their `state` is `attached` while a
 debugger is connected, whatever the state of the process."""

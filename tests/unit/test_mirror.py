@@ -18,13 +18,15 @@ COVERED_BY = {
     "tests/unit/relay_core/auth/test_access.py": "relay_core/auth/ choice explain relay_core/program/ explain options",
     "tests/unit/relay_agent/settings/test_arguments.py": "relay_agent/settings/ model",
     "tests/integration/relay_server/test_lifecycle.py": "relay_server/ metrics server service gateway",
+    "tests/unit/relay_core/dap/test_framing.py": "relay_core/dap/ messages",
+    "tests/unit/relay_core/layers/test_stack.py": "relay_core/layers/ layer",
     # Drivers around sans-IO cores: real sockets, real peers.
     "tests/unit/relay_core/auth/test_entra.py": "relay_core/auth/ azure_sdk identity on_behalf_of",
     "tests/integration/test_hybrid_connection.py": "relay_core/net/hybrid/ connector listener offer relay_core/ compat",
     "tests/integration/test_resume.py": "relay_core/net/session/ agent client wakeup",
     "tests/integration/test_tunnel_security.py": "relay_core/net/session/ handshake transport",
-    "tests/unit/relay_core/net/session/test_driver.py": "relay_core/net/session/ stream",
-    "tests/unit/relay_core/net/streams/test_pump.py": "relay_core/net/streams/ stream",
+    "tests/unit/relay_core/net/session/test_driver.py": "relay_core/net/session/ open_streams",
+    "tests/unit/relay_core/net/streams/test_bridge.py": "relay_core/net/streams/ stream",
     "tests/integration/relay_server/test_cli.py": "relay_server/ cli",
     "tests/integration/relay_server/test_relaying.py": "relay_server/relaying/ pipe",
     "tests/integration/relay_server/test_control_channel.py": "relay_server/relaying/ control",
@@ -33,6 +35,7 @@ COVERED_BY = {
     # Several parts at once: agent, client and relay in one loop.
     "tests/integration/test_forwarding.py": "relay_client/ports/ connection forwarder relay_agent/agent/ agent targets",
     "tests/integration/test_routing.py": "relay_client/agents/ event_log search tunnels",
+    "tests/integration/test_new_role.py": "relay_client/agents/ new_role",
     "tests/unit/relay_client/stacks/test_render.py": "relay_client/stacks/ groups",
     "tests/integration/test_pdb.py": (
         "relay_client/pdb/ debugger execution inspection prompt session child_processes relay_client/dap/ tcp"
