@@ -27,7 +27,8 @@ test-unit: $(READY)
 # and debug sessions. `make test` uses the newest: its environment is made without upper bounds. One warning is of MSAL about
 # azure-identity 1.17, and one test is about an `az` that hangs, which that version does not end.
 LOWEST := .venv-lowest-$(VERSION)
-LOWEST_TESTS ?= tests/unit tests/integration/test_hybrid_connection.py tests/integration/test_credentials.py tests/integration/test_new_role.py \
+LOWEST_TESTS ?= tests/unit tests/integration/test_hybrid_connection.py tests/integration/test_credentials.py \
+	tests/integration/test_new_role.py \
 	tests/integration/relay_server tests/integration/test_pdb.py
 LOWEST_FLAGS := -W 'ignore:Use list:DeprecationWarning' \
 	--deselect tests/integration/test_credentials.py::test_an_az_that_is_of_no_help

@@ -41,7 +41,6 @@ COVERED_BY = {
         "relay_client/pdb/ debugger execution inspection prompt session child_processes relay_client/dap/ tcp"
     ),
     # Whole programs: what an interpreter, debugpy or a terminal does cannot be had in one process.
-    "tests/unit/relay_agent/agent/test_dial.py": "relay_agent/agent/ adapter_greeting",
     "tests/integration/test_run_command.py": (
         "relay_agent/inject/ _relay_debug_programs register sitecustomize startup_hook"
     ),
