@@ -158,7 +158,7 @@ async def test_an_import_that_fails_can_be_tried_again(tmp_path: Path):
 
 
 async def test_a_module_that_is_already_there_is_changed_at_once(tmp_path: Path):
-    """Its groups cannot be found in this one, which is told; new ones get the timeout."""
+    """Its groups cannot be found in this one, which is reported; new ones get the timeout."""
     code = """
         import sys
         sys.path.insert(0, sys.argv[1])
@@ -169,4 +169,4 @@ async def test_a_module_that_is_already_there_is_changed_at_once(tmp_path: Path)
     """
     status, out, err = await run_job(code, fake_torch(tmp_path, C10D))
     assert (0, ["2:00:00"]) == (status, out)
-    assert "not every timeout of torch.distributed could be raised: AttributeError: " in err
+    assert "cannot raise every timeout of torch.distributed: AttributeError: " in err

@@ -119,7 +119,7 @@ async def test_answer_that_is_too_large(tmp_path: Path):
             news = await client.wait_for_event(PREFETCH_EVENT, within=60)
             answers |= {answer["command"]: answer for answer in news["body"]["answered"]}
         assert [command for command, answer in answers.items() if not answer["success"]] == ["variables"]
-        assert re.match("the answer has 2[0-9],[0-9]+,[0-9]+ bytes", answers["variables"]["message"])
+        assert re.match("the response has 2[0-9],[0-9]+,[0-9]+ bytes", answers["variables"]["message"])
 
 
 class Debugger:

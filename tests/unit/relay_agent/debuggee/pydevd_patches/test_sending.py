@@ -56,7 +56,7 @@ def test_news_that_are_too_large():
     first, refused, last = body.pop("answered")
     assert (body, first, last) == ({"after": 3, "asked": []}, short, short)
     assert (refused["request_seq"], refused["success"]) == (2, False)
-    assert refused["message"].startswith("the answer has 20,000,000 bytes")
+    assert refused["message"].startswith("the response has 20,000,000 bytes")
 
 
 CHILD = """\
@@ -91,7 +91,7 @@ async def test_children_that_are_followed(tmp_path: Path, method: str):
         ]
         looked.append(await evaluate(client, frame, IS_PROMPT))
         assert await client.wait_for_event(IN_PROCESS, within=30)
-        with pytest.raises(RequestFailed, match="the answer has 20,000,[0-9]+ bytes"):
+        with pytest.raises(RequestFailed, match="the response has 20,000,[0-9]+ bytes"):
             await evaluate(client, frame, "'x' * 20_000_000")
 
     async with job(PARENT, str(tmp_path), method) as running:
