@@ -53,7 +53,7 @@ def key_file(directory: Path, key: str) -> str:
 )
 def test_which_source_is_used(settings: dict[str, str], environ: dict[str, str], expected: str | None) -> None:
     """What is named explicitly comes before what the environment holds; within each, the documented order counts."""
-    source = choose(Search(AccessSettings(**settings), side="agent", environ=environ).accesses())
+    source = choose(Search(AccessSettings(**settings), side="agent", environ=environ).access_sources())
     assert expected == (source.name if source else None)
 
 

@@ -121,7 +121,7 @@ def test_an_agent_holds_so_many_sessions_and_no_more():
         attached.session.transport_lost(1, 1000.0)
     outcome = present(table, HELLO)
     assert outcome.refusal is Refusal.BUSY
-    assert "holds 2 sessions" in refusal_in(outcome).text
+    assert "limit of 2 sessions" in refusal_in(outcome).text
     assert isinstance(present(table, HELLO, now=1000.0 + UNCONFIRMED_GRACE), Attached)
     assert repr(table) == "<SessionTable 1 attached of 1 refused=1>"
 
