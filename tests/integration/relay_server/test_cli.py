@@ -140,7 +140,7 @@ def test_a_port_in_use_ends_with_8(home):
         port = taken.getsockname()[1]
         done = run("serve", "--config", home / "relay.toml", "--port", port)
     assert 8 == done.returncode
-    assert f"relay-server: error: port {port} on 127.0.0.1 is taken" in done.stderr
+    assert f"relay-server: error: port {port} on 127.0.0.1 is in use" in done.stderr
     assert "Traceback" not in done.stderr
 
 
