@@ -1,10 +1,11 @@
-"""WebSocket frames (RFC 6455 section 5), sans-IO: bytes in, events out, and back. The relay and its clients share it.
+"""WebSocket frames (RFC 6455 section 5), sans-IO: a decoder from bytes to events, and encoders. Used by both sides.
 
-The decoder streams: payload leaves it as it arrives, cut to `MAX_PAYLOAD`, so a frame of any length costs no memory.
-It knows one direction of one connection and nothing of sockets, peers or what the payload means. The result does not
-depend on how the bytes were cut on their way in, except for where the payload of one message is cut.
+The decoder streams: it returns payload as it arrives, in pieces of at most `MAX_PAYLOAD` bytes, so a frame of any
+length needs no buffer. It handles one direction of one connection and is independent of sockets and of the payload's
+meaning. How the input is split into `feed` calls has no effect on the events, except for where the payload of a message
+is split.
 
-Events are named tuples, not dataclasses: there is one for every 32 KiB, and they cost a third.
+Events are named tuples because creating a dataclass takes three times as long, and there is one for every 32 KiB.
 """
 
 from __future__ import annotations
@@ -40,49 +41,49 @@ __all__ = [
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 
 MAX_PAYLOAD = 32 * 1024
-"""Longest payload of a frame the relay sends, as in Azure; Java's client refuses frames beyond 64 KiB."""
+"""Bytes of payload in a frame that the relay sends, at most, as in Azure; Java's client rejects frames above 64 KiB."""
 MAX_CONTROL_PAYLOAD = 125
-"""RFC 6455 section 5.5."""
+"""Bytes (RFC 6455 section 5.5)."""
 
 _FIN, _RESERVED, _OPCODE, _MASKED, _LENGTH = 0x80, 0x70, 0x0F, 0x80, 0x7F
 _CLOSE_CODES_IN_USE = frozenset({1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014})
-"""Codes below 3000 that may stand in a Close frame (RFC 6455 section 7.4, IANA registry)."""
+"""Codes below 3000 that a Close frame may contain (RFC 6455 section 7.4, IANA registry)."""
 
 
 class Chunk(NamedTuple):
-    """A piece of a data message, ready to be sent on as one frame."""
+    """A piece of a data message, which can be forwarded as one frame."""
 
     opcode: int
     """TEXT or BINARY for the first piece of a message, CONTINUATION for the others."""
     payload: bytes
-    """At most MAX_PAYLOAD bytes; empty only where the peer sent an empty frame."""
+    """At most MAX_PAYLOAD bytes; empty only if the peer sent an empty frame."""
     fin: bool
-    """Whether the message ends here."""
+    """True if this is the last piece of its message."""
     reserved: int = 0
-    """RSV bits as they stood in the frame's first byte; an agreed extension gives them a meaning."""
+    """RSV bits of the frame's first byte; negotiated extensions define their meaning."""
 
 
 class Ping(NamedTuple):
-    """The peer wants a pong with the same payload."""
+    """A ping; the peer expects a pong with the same payload (RFC 6455 section 5.5.2)."""
 
     payload: bytes
 
 
 class Pong(NamedTuple):
-    """The peer answered a ping, or just shows life."""
+    """The answer to a ping, or an unsolicited pong (RFC 6455 section 5.5.3)."""
 
     payload: bytes
 
 
 class Close(NamedTuple):
-    """The peer ended its direction; nothing after it is decoded."""
+    """A Close frame: the peer has ended its direction, and nothing after it is decoded."""
 
     payload: bytes
-    """Code and reason as they stood in the frame, checked; empty if there was no code."""
+    """Validated code and reason as in the frame; empty if the frame has no code."""
 
     @property
     def code(self) -> int:
-        """The close code; 1005 if the frame had none."""
+        """The close code; 1005, "no status received", if the frame has none (RFC 6455 section 7.1.5)."""
         return int.from_bytes(self.payload[:2], "big") if self.payload else 1005
 
     @property
@@ -92,18 +93,18 @@ class Close(NamedTuple):
 
 
 class Violation(NamedTuple):
-    """The peer broke the protocol; nothing after it is decoded."""
+    """A protocol violation of the peer; nothing after it is decoded."""
 
     code: int
-    """Close code that says so."""
+    """The close code to send to the peer."""
     reason: str
 
 
 Event = Chunk | Ping | Pong | Close | Violation
 
 
-class _Broken(Exception):
-    """Carries a violation out of the parser."""
+class _InvalidFrame(Exception):
+    """Raised in the parser to report a violation."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -111,33 +112,33 @@ class _Broken(Exception):
 
 
 class FrameDecoder:
-    """Turns a peer's bytes into events.
+    """Decodes the bytes of one peer into events.
 
     Args:
         extensions_agreed: Whether RSV bits may be set on data frames.
-        from_client: Whether the peer is a client, which masks its frames, or a server, which does not.
+        from_client: True if the peer is a client, whose frames are masked; a server's frames are not.
     """
 
     def __init__(self, *, extensions_agreed: bool = False, from_client: bool = True) -> None:
         self._mask_bit = _MASKED if from_client else 0
         self._mask_bytes = 4 if from_client else 0
         self._reserved_allowed = _RESERVED if extensions_agreed else 0
-        self._rest = b""  # an incomplete header, or an incomplete control frame
+        self._rest = b""  # an incomplete header or control frame
         self._in_message = False
         self._finished = False
-        # The data frame whose payload is arriving:
+        # State of the data frame whose payload is being received:
         self._remaining = 0
         self._opcode = CONTINUATION
         self._reserved = 0
         self._fin = False
-        self._mask = b""  # turned so that its first byte belongs to the next payload byte; empty for a server's frames
+        self._mask = b""  # rotated so that its first byte applies to the next payload byte; empty for a server's frames
 
     def __repr__(self) -> str:
-        state = "finished" if self._finished else f"{self._remaining} bytes of a frame to come"
+        state = "finished" if self._finished else f"{self._remaining} bytes of payload missing"
         return f"<FrameDecoder {state}>"
 
     def feed(self, data: bytes | memoryview) -> list[Event]:
-        """Return what `data` completes. Events own their bytes: the caller may overwrite `data` afterwards."""
+        """Return the events that `data` completes. They own their bytes: the caller may overwrite `data` later."""
         if self._finished:
             return []
         view = memoryview(self._rest + bytes(data)) if self._rest else memoryview(data)
@@ -154,31 +155,34 @@ class FrameDecoder:
                     self._rest = bytes(view[position:])
                     break
                 position = start
-        except _Broken as broken:
+        except _InvalidFrame as invalid:
             self._finished = True
-            events.append(broken.violation)
+            events.append(invalid.violation)
         return events
 
     def _take_payload(self, view: memoryview, position: int, events: list[Event]) -> int:
-        """Copy what is there of the current data frame, at most MAX_PAYLOAD bytes; return where it ends."""
+        """Append at most MAX_PAYLOAD bytes of the current data frame's payload; return the position after them."""
         stop = min(position + min(self._remaining, MAX_PAYLOAD), len(view))
         piece = view[position:stop]
         payload = apply_mask(piece, self._mask) if self._mask else bytes(piece)
         taken = stop - position
         self._remaining -= taken
+        # The 4-byte mask repeats over the whole payload (section 5.3), also across the pieces of one frame.
         if self._mask and (phase := taken & 3):
             self._mask = self._mask[phase:] + self._mask[:phase]
         events.append(Chunk(self._opcode, payload, self._fin and not self._remaining, self._reserved))
+        # The other pieces are forwarded as fragments, and an extension such as RFC 7692 sets RSV1 on the first only.
         self._opcode, self._reserved = CONTINUATION, 0
         return stop
 
     def _begin_frame(self, view: memoryview, position: int, events: list[Event]) -> int:
-        """Read a frame's header, and a control frame whole; return where it ends, or -1 if more is needed."""
+        """Parse a data frame's header or a whole control frame; return the position after it, or -1 if incomplete."""
         available = len(view) - position
         if available < 2:
             return -1
         first, second = view[position], view[position + 1]
         opcode = first & _OPCODE
+        # Before the length: a violation is reported even if the rest of the frame never arrives.
         self._check(first, second, opcode)
         length, header = second & _LENGTH, 2 + self._mask_bytes
         if length >= 126:
@@ -186,14 +190,14 @@ class FrameDecoder:
             if available < header:
                 return -1
             length = int.from_bytes(view[position + 2 : position + header - self._mask_bytes], "big")
-            if length >> 63:
-                raise _Broken(1002, "a frame's length has its highest bit set")
+            if length >> 63:  # section 5.2: the most significant bit must be 0
+                raise _InvalidFrame(1002, "the length of a frame has its highest bit set")
         elif available < header:
             return -1
         start = position + header
         mask = bytes(view[start - self._mask_bytes : start])
         if opcode >= CLOSE:
-            if available < header + length:
+            if available < header + length:  # at most 125 bytes, so buffering them in `_rest` is cheap
                 return -1
             payload = view[start : start + length]
             events.append(self._control(opcode, apply_mask(payload, mask) if mask and length else bytes(payload)))
@@ -202,26 +206,27 @@ class FrameDecoder:
         return start
 
     def _check(self, first: int, second: int, opcode: int) -> None:
-        """Refuse what the first two bytes of a frame already show to be wrong."""
-        if second & _MASKED != self._mask_bit:
-            raise _Broken(1002, f"a frame from a {'client is not' if self._mask_bit else 'server is'} masked")
+        """Raise `_InvalidFrame` for a violation in the first two bytes of a frame."""
+        if second & _MASKED != self._mask_bit:  # section 5.1: clients must mask, servers must not
+            raise _InvalidFrame(1002, f"a frame from a {'client is not' if self._mask_bit else 'server is'} masked")
         if opcode > PONG or BINARY < opcode < CLOSE:
-            raise _Broken(1002, "a frame has an unknown opcode")
+            raise _InvalidFrame(1002, "a frame has an unknown opcode")
         if opcode >= CLOSE:
+            # Section 5.5: control frames can be sent between the fragments of a message, so they are short and whole.
             if not first & _FIN or second & _LENGTH > MAX_CONTROL_PAYLOAD:
-                raise _Broken(1002, "a control frame is fragmented or too long")
+                raise _InvalidFrame(1002, "a control frame is fragmented or too long")
             if first & _RESERVED:
-                raise _Broken(1002, "a control frame has reserved bits set")
+                raise _InvalidFrame(1002, "a control frame has reserved bits set")
             return
         if first & _RESERVED & ~self._reserved_allowed:
-            raise _Broken(1002, "a frame has reserved bits set and no extension was agreed")
-        if (opcode == CONTINUATION) != self._in_message:
-            raise _Broken(1002, "a message begins inside another, or a continuation continues nothing")
+            raise _InvalidFrame(1002, "a frame has reserved bits set and no extension was agreed")
+        if (opcode == CONTINUATION) != self._in_message:  # section 5.4: fragments of messages are not interleaved
+            raise _InvalidFrame(1002, "a message starts inside another, or a continuation frame without a message")
 
     def _data(self, first: int, opcode: int, length: int, mask: bytes, events: list[Event]) -> None:
         self._fin = bool(first & _FIN)
         self._in_message = not self._fin
-        if not length:
+        if not length:  # no payload will follow, so `_take_payload` would not report it
             events.append(Chunk(opcode, b"", self._fin, first & _RESERVED))
             return
         self._opcode, self._reserved, self._remaining, self._mask = opcode, first & _RESERVED, length, mask
@@ -240,16 +245,17 @@ def _check_close(payload: bytes) -> None:
     if not payload:
         return
     code = int.from_bytes(payload[:2], "big")
+    # Section 7.4.2: 3000-3999 are registered by libraries, 4000-4999 are private. 1005, 1006 and 1015 are never sent.
     if len(payload) < 2 or not (code in _CLOSE_CODES_IN_USE or 3000 <= code < 5000):
-        raise _Broken(1002, "a Close frame has no valid code")
+        raise _InvalidFrame(1002, "a Close frame has no valid code")
     try:
         payload[2:].decode()
     except UnicodeDecodeError:
-        raise _Broken(1007, "a Close frame's reason is no UTF-8") from None
+        raise _InvalidFrame(1007, "a Close frame's reason is not UTF-8") from None
 
 
 def close_payload(code: int, reason: str = "") -> bytes:
-    """Return a Close frame's payload; a reason that does not fit is cut at a character."""
+    """Return the payload of a Close frame; a reason that is too long is truncated between two characters."""
     text = reason.encode()[: MAX_CONTROL_PAYLOAD - 2]
     return code.to_bytes(2, "big") + text.decode(errors="ignore").encode()
 
@@ -260,12 +266,12 @@ def encode_frame(opcode: int, payload: bytes, *, fin: bool = True, reserved: int
 
 
 def encode_masked(opcode: int, payload: bytes | bytearray | memoryview, mask: bytes) -> bytes:
-    """Return one whole message or control frame of a client, with a payload of any length.
+    """Return one unfragmented message or control frame of a client, with a payload of any length.
 
     Args:
-        opcode: What it is.
-        payload: Left as it is.
-        mask: 4 bytes that nobody could foresee.
+        opcode: TEXT, BINARY or the opcode of a control frame.
+        payload: The unmasked payload; it is not modified.
+        mask: 4 unpredictable bytes. RFC 6455 section 10.3 explains why: proxies must not see bytes that a script chose.
     """
     length = len(payload)
     if length < 126:
@@ -287,7 +293,7 @@ def encode_message(opcode: int, payload: bytes) -> bytes:
 
 
 def encode_chunks(chunks: Iterable[Chunk]) -> bytes:
-    """Return the frames for many chunks in one piece: one write costs less than many."""
+    """Return the frames of several chunks as one byte string, because one write costs less than several."""
     parts: list[bytes] = []
     for opcode, payload, fin, reserved in chunks:
         parts.append(_header(opcode, len(payload), fin, reserved))

@@ -32,7 +32,7 @@ PAYLOADS = st.binary(max_size=300) | st.sampled_from([125, 126, 127, 65535, 6553
 
 
 def messages(events):
-    """Return events with the pieces of each message joined: what a receiver of the frames makes of them."""
+    """Return events with the pieces of each message joined, as a receiver of the frames would see them."""
     joined = []
     open_message = None
     for event in events:
@@ -78,7 +78,7 @@ def frame_sequences(draw):
 
 @given(frame_sequences(), st.lists(st.integers(0), max_size=8))
 def test_decoding_gives_what_was_encoded(sequence, cuts):
-    """Messages and control frames come out as they went in, however the bytes were cut."""
+    """Decoding returns the encoded messages and control frames, however the bytes are split into chunks."""
     data, expected = sequence
     # A control frame between fragments comes out before the message it stands in, as `expected` lists it.
     assert expected == messages(feed_in_pieces(data, cuts))
@@ -86,7 +86,7 @@ def test_decoding_gives_what_was_encoded(sequence, cuts):
 
 @given(st.binary(max_size=400), st.lists(st.integers(0), max_size=12), st.booleans())
 def test_any_bytes_give_events_or_one_violation(data, cuts, extensions):
-    """Garbage never raises, and cutting it differently changes nothing."""
+    """Random bytes never raise, and the way they are split into chunks has no effect on the events."""
     whole = FrameDecoder(extensions_agreed=extensions).feed(data)
     assert messages(whole) == messages(feed_in_pieces(data, cuts, extensions_agreed=extensions))
     assert sum(isinstance(event, Violation | Close) for event in whole) <= 1
@@ -106,7 +106,7 @@ def test_chunks_are_short_and_keep_the_message_boundary(payloads, cuts):
 
 
 def test_a_frame_is_streamed_before_it_is_complete():
-    """Payload leaves the decoder with the read that brought it."""
+    """Payload is returned by the call that received it."""
     data = frame(BINARY, b"x" * 1_000_000)
     decoder = FrameDecoder()
     assert [Chunk(BINARY, b"x" * 10, fin=False)] == decoder.feed(data[: 14 + 10])
@@ -114,7 +114,7 @@ def test_a_frame_is_streamed_before_it_is_complete():
 
 
 def test_an_empty_message_is_one_empty_chunk():
-    """An empty frame is passed on, because to some clients it means the end of a stream."""
+    """An empty frame is reported, because to some clients it means the end of a stream."""
     assert [Chunk(BINARY, b"", fin=True)] == FrameDecoder().feed(frame(BINARY))
 
 
@@ -167,7 +167,7 @@ def test_a_close_without_a_code_is_1005():
     ],
 )
 def test_violations_are_told_with_their_code(data, code):
-    """Each breach of RFC 6455 is the last event and names the close code for it."""
+    """Each violation of RFC 6455 is the last event and has the close code for it."""
     decoder = FrameDecoder()
     event = decoder.feed(data)[-1]
     assert isinstance(event, Violation)
@@ -177,7 +177,7 @@ def test_violations_are_told_with_their_code(data, code):
 
 @given(PAYLOADS, st.sampled_from([TEXT, BINARY]))
 def test_encoded_messages_decode_to_themselves(payload, opcode):
-    """What the encoder makes is what a client reads: frames of at most MAX_PAYLOAD, one message."""
+    """A client of another library reads the encoder's output as one message in frames of at most MAX_PAYLOAD bytes."""
     encoded = encode_message(opcode, payload)
     # The decoder reads clients' frames, so mask them first, frame by frame.
     remasked, position = bytearray(), 0
@@ -215,7 +215,7 @@ def test_unmasking_is_exclusive_or(payload, mask):
 
 
 def test_repr_says_what_is_to_come():
-    """A decoder inside a frame says how much is missing."""
+    """The repr of a decoder inside a frame shows how much is missing."""
     decoder = FrameDecoder()
     decoder.feed(frame(BINARY, b"x" * 100)[:50])
-    assert "<FrameDecoder 56 bytes of a frame to come>" == repr(decoder)
+    assert "<FrameDecoder 56 bytes of payload missing>" == repr(decoder)

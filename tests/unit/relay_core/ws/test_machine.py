@@ -45,14 +45,14 @@ def test_only_a_client_masks():
 
 
 def test_a_server_sends_pieces_of_messages():
-    """What comes in pieces goes on in pieces."""
+    """Pieces of messages are forwarded as pieces."""
     relay, listener = server(), client()
     pieces = [Chunk(BINARY, b"one", fin=False), Chunk(0, b"two", fin=True)]
     assert pieces == listener.receive_data(relay.send_chunks(pieces), 1.0).chunks
 
 
 def test_the_latest_ping_is_answered():
-    """Many pings in a row are answered once, when the driver can send; nothing is owed afterwards."""
+    """Several pings in a row are answered once, when the driver can send; after that, nothing is pending."""
     machine = client()
     for number in range(1000):
         machine.receive_data(frame(PING, b"%d" % number), 1.0)
@@ -76,7 +76,7 @@ def test_nothing_follows_a_close():
 
 
 def test_a_close_of_the_peer_is_the_last_thing_received():
-    """It is reported behind the messages that came with it; what comes afterwards is not decoded."""
+    """It is reported after the messages before it, and nothing after it is decoded."""
     relay, machine = server(), client()
     data = relay.send_message(BINARY, b"last") + relay.send_close(close_payload(1001, "restart"), 1.0)
     received = machine.receive_data(data + frame(BINARY, b"late"), 1.0)
@@ -87,7 +87,7 @@ def test_a_close_of_the_peer_is_the_last_thing_received():
 
 
 def test_a_silent_peer_is_pinged_and_then_dead():
-    """Silence costs a ping, silence after it the connection."""
+    """Silence leads to a ping, and silence after the ping to the end of the connection."""
     machine = server()
     assert INTERVAL == machine.next_deadline()
     machine.tick(INTERVAL - 1, held_up=False)
@@ -100,7 +100,7 @@ def test_a_silent_peer_is_pinged_and_then_dead():
 
 @pytest.mark.parametrize("sign", [frame(PONG, b""), frame(BINARY, b"x")])
 def test_any_sign_of_life_counts(sign):
-    """Whatever comes after a ping proves that the peer lives, and the next ping waits for as much silence."""
+    """Any data after a ping proves that the peer is alive; the next ping follows after the same time of silence."""
     machine = client()
     machine.tick(INTERVAL, held_up=False)
     machine.data_to_send()
@@ -110,7 +110,7 @@ def test_any_sign_of_life_counts(sign):
 
 
 def test_a_peer_that_is_held_up_is_not_judged():
-    """It is neither pinged nor dead while it cannot show life, and gets a whole interval afterwards."""
+    """A peer that is held up is neither pinged nor considered dead, and gets a full interval after that."""
     machine = client()
     machine.tick(INTERVAL, held_up=True)
     assert (b"", 2 * INTERVAL) == (machine.data_to_send(), machine.next_deadline())
@@ -123,7 +123,7 @@ def test_a_peer_that_is_held_up_is_not_judged():
 
 
 def test_a_peer_has_so_long_to_end_the_connection():
-    """After our Close the clock of the closing handshake counts, and nothing else, where there is a limit."""
+    """After our Close only the time limit of the closing handshake applies, if there is one."""
     machine = client()
     machine.send_close(close_payload(1000), 3.0)
     assert 3.0 + CLOSING == machine.next_deadline()
@@ -134,7 +134,7 @@ def test_a_peer_has_so_long_to_end_the_connection():
 
 
 def test_repr():
-    """The Closes that happened are named."""
+    """The repr shows which Close frames were sent and received."""
     machine = server()
     assert repr(machine) == "<WebSocketMachine open>"
     machine.send_close(b"", 0.0)
