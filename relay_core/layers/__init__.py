@@ -1,1 +1,1 @@
-"""What may stand between a local socket and a tunnel stream: layers that see both directions, without I/O."""
+"""Layers between a local socket and a tunnel stream, sans-IO; each sees both directions."""

@@ -1,4 +1,4 @@
-"""Keeps what a local program sends before its peer answers, so that it can be sent again on another stream."""
+"""A layer that buffers the first bytes of a local program until the peer answers, to resend them on a new stream."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from relay_core.layers.layer import Abort, EndPeer, Layer, Output, ToPeer
 __all__ = ["MAX_EARLY_BYTES", "EarlyBytes"]
 
 MAX_EARLY_BYTES = 256 * 1024
-"""Bytes kept of what a local program sends before anything comes back; with more than that no other stream is tried."""
+"""Bytes buffered before the first answer, at most; after that, no other stream can be tried."""
 
 
 class EarlyBytes(Layer):
-    """Outlives a stream: started again with another one, it begins with the bytes that the first one was given.
+    """The buffer of one local connection. When it is started on another stream, it sends the buffered bytes again.
 
     Args:
-        on_committed: Called when the stream has answered, or more was sent than can be kept.
+        on_committed: Called when the peer has answered, or the buffer is full: from then on the stream is final.
     """
 
     def __init__(self, on_committed: Callable[[], None] = lambda: None) -> None:
@@ -30,11 +30,11 @@ class EarlyBytes(Layer):
         return len(self._kept)
 
     def start(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Begin with what was kept."""
+        """Send the buffered bytes."""
         return [ToPeer(bytes(self._kept))] if self._kept else []
 
     def receive_local(self, data: bytes, now: float) -> list[Output]:
-        """Keep bytes of the local program, and pass them on."""
+        """Buffer bytes of the local program, and pass them on."""
         if not self.is_finished:
             self._kept += data
             if len(self._kept) >= MAX_EARLY_BYTES:
@@ -42,18 +42,18 @@ class EarlyBytes(Layer):
         return super().receive_local(data, now)
 
     def receive_local_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Pass the end on; without any byte before it, drop the stream, because nobody waits for an answer."""
+        """Pass EOF on; without any byte before it, abort the stream, because the program expects no answer."""
         if self.is_finished or self._kept:
             return [EndPeer()]
-        return [Abort("left before it sent anything")]
+        return [Abort("disconnected before sending anything")]
 
     def receive_peer(self, data: bytes, now: float) -> list[Output]:
-        """Pass the answer on; from now on there is nothing to keep."""
+        """Pass the answer on, and stop buffering."""
         self._commit()
         return super().receive_peer(data, now)
 
     def receive_peer_eof(self, now: float) -> list[Output]:
-        """Pass the end on, which is an answer as well."""
+        """Pass EOF on; it counts as an answer."""
         self._commit()
         return super().receive_peer_eof(now)
 

@@ -1,11 +1,11 @@
-"""The interface of a layer between a local socket and a stream to the peer.
+"""Interface of a layer between a local socket and a stream to the peer, sans-IO.
 
     local program <--- ToLocal, EndLocal, ResetLocal ---+                          +<--- receive_peer* ---
                                                         |  layer (no I/O, no clock) |                       peer
     local program ---- receive_local* ----------------->+                          +---- ToPeer, EndPeer -->
 
-A layer is called with what happened and returns what is to be done, in order. It may keep bytes back, add some of its
-own in either direction, or delay an end; it never waits. Time is an argument: `now` is in seconds of any one clock.
+A layer is called with an event and returns outputs, in order. It may hold back bytes, add bytes in either direction, or
+delay an EOF; it never blocks. Time is an argument: `now` is in seconds of one monotonic clock.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ class ToPeer:
 
 @dataclass(frozen=True)
 class EndLocal:
-    """End the direction to the local program; the other direction stays open."""
+    """Send EOF to the local program; the other direction stays open."""
 
 
 @dataclass(frozen=True)
 class EndPeer:
-    """End the direction to the peer; the other direction stays open."""
+    """Send EOF to the peer; the other direction stays open."""
 
 
 @dataclass(frozen=True)
 class ResetLocal:
-    """The stream is lost: end the connection to the local program without an orderly end."""
+    """Reset the connection to the local program, because the stream is lost."""
 
 
 @dataclass(frozen=True)
 class Abort:
-    """End both sides without an orderly end."""
+    """Reset the connection to the local program, and abort the stream."""
 
     reason: str
     """A sentence for the peer and for the log."""
@@ -56,39 +56,39 @@ Output = ToLocal | ToPeer | EndLocal | EndPeer | ResetLocal | Abort
 
 
 class Layer:
-    """Passes everything on unchanged; subclasses override what they care about."""
+    """A layer that passes everything on unchanged; subclasses override some of its methods."""
 
     is_finished = False
-    """True once this layer passes everything on unchanged for good; it is then taken out."""
+    """True when this layer will pass on everything unchanged from now on; the stack then removes it."""
 
     def start(self, now: float) -> list[Output]:  # noqa: ARG002 - part of the interface, as below
-        """Return what is to be done before anything is received."""
+        """Return outputs for the start of the connection."""
         return []
 
     def receive_local(self, data: bytes, now: float) -> list[Output]:  # noqa: ARG002
-        """Take bytes of the local program."""
+        """Handle bytes of the local program."""
         return [ToPeer(data)]
 
     def receive_peer(self, data: bytes, now: float) -> list[Output]:  # noqa: ARG002
-        """Take bytes of the peer."""
+        """Handle bytes of the peer."""
         return [ToLocal(data)]
 
     def receive_local_eof(self, now: float) -> list[Output]:  # noqa: ARG002
-        """Note that the local program has ended its direction."""
+        """Handle EOF of the local program."""
         return [EndPeer()]
 
     def receive_peer_eof(self, now: float) -> list[Output]:  # noqa: ARG002
-        """Note that the peer has ended its direction."""
+        """Handle EOF of the peer."""
         return [EndLocal()]
 
     def receive_peer_lost(self, now: float) -> list[Output]:  # noqa: ARG002
-        """Note that the stream is lost; bytes for the peer are dropped from now on."""
+        """Handle the loss of the stream; bytes for the peer are dropped from now on."""
         return [ResetLocal()]
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` should be called, or None."""
+        """Return when to call `tick`, or None."""
         return None
 
     def tick(self, now: float) -> list[Output]:  # noqa: ARG002
-        """Note that time has passed."""
+        """Handle the passage of time."""
         return []

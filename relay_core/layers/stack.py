@@ -1,4 +1,4 @@
-"""Several layers as one: what one layer returns is received by its neighbour, or leaves at the end of the stack."""
+"""Stack of layers: the outputs of a layer become events of its neighbour, or outputs of the stack at either end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["LayerStack"]
 
 
 class LayerStack:
-    """Layers between a local socket and a stream.
+    """The layers of one connection. Its methods mirror those of `Layer`.
 
     Args:
         layers: The first one is next to the local program, the last one next to the peer.
@@ -31,38 +31,38 @@ class LayerStack:
         return f"<LayerStack {self._layers}>"
 
     def start(self, now: float) -> list[Output]:
-        """Start every layer; return what is to be done."""
+        """Start every layer; return the outputs."""
         done: list[Output] = []
         for index, layer in enumerate(self._layers):
             self._route(index, layer.start(now), now, done)
         return self._pruned(done)
 
     def receive_local(self, data: bytes, now: float) -> list[Output]:
-        """Take bytes of the local program; return what is to be done."""
+        """Handle bytes of the local program; return the outputs."""
         if self._only is None:
             return self._enter(ToPeer(data), now)
         return self._pruned(self._only.receive_local(data, now))
 
     def receive_peer(self, data: bytes, now: float) -> list[Output]:
-        """Take bytes of the peer; return what is to be done."""
+        """Handle bytes of the peer; return the outputs."""
         if self._only is None:
             return self._enter(ToLocal(data), now)
         return self._pruned(self._only.receive_peer(data, now))
 
     def receive_local_eof(self, now: float) -> list[Output]:
-        """Note that the local program has ended its direction; return what is to be done."""
+        """Handle EOF of the local program; return the outputs."""
         return self._enter(EndPeer(), now)
 
     def receive_peer_eof(self, now: float) -> list[Output]:
-        """Note that the peer has ended its direction; return what is to be done."""
+        """Handle EOF of the peer; return the outputs."""
         return self._enter(EndLocal(), now)
 
     def receive_peer_lost(self, now: float) -> list[Output]:
-        """Note that the stream is lost; return what is to be done."""
+        """Handle the loss of the stream; return the outputs."""
         return self._enter(ResetLocal(), now)
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` should be called, or None."""
+        """Return when to call `tick`, or None."""
         earliest: float | None = None
         for layer in self._timed:
             deadline = layer.next_deadline()
@@ -71,20 +71,20 @@ class LayerStack:
         return earliest
 
     def tick(self, now: float) -> list[Output]:
-        """Note that time has passed; return what is to be done."""
+        """Handle the passage of time; return the outputs."""
         done: list[Output] = []
         for index, layer in enumerate(self._layers):
             self._route(index, layer.tick(now), now, done)
         return self._pruned(done)
 
     def _enter(self, event: Output, now: float) -> list[Output]:
-        """Let something happen at the end of the stack that it comes from."""
+        """Route an event from the end of the stack at which it enters."""
         done: list[Output] = []
         self._route(-1 if _is_upward(event) else len(self._layers), [event], now, done)
         return self._pruned(done)
 
     def _route(self, index: int, outputs: list[Output], now: float, done: list[Output]) -> None:
-        """Let the neighbours of a layer receive its outputs, each before the next; add to `done` what leaves."""
+        """Pass the outputs of a layer to its neighbours, depth first; append those that leave the stack to `done`."""
         for output in outputs:
             neighbour = index + 1 if _is_upward(output) else index - 1
             if isinstance(output, Abort) or not 0 <= neighbour < len(self._layers):
@@ -93,7 +93,7 @@ class LayerStack:
                 self._route(neighbour, _receive(self._layers[neighbour], output, now), now, done)
 
     def _pruned(self, done: list[Output]) -> list[Output]:
-        # Only between two calls: layers are known by their index while outputs are routed.
+        # Not while outputs are routed, because `_route` identifies layers by their index.
         for layer in self._layers:
             if layer.is_finished:
                 self._layers = [layer for layer in self._layers if not layer.is_finished]
@@ -107,12 +107,12 @@ class LayerStack:
 
 
 def _is_upward(output: Output) -> bool:
-    """True for what travels from the local program to the peer."""
+    """Whether an output travels from the local program to the peer."""
     return isinstance(output, (ToPeer, EndPeer))
 
 
 def _receive(layer: Layer, output: Output, now: float) -> list[Output]:
-    """Let a layer receive what its neighbour has returned."""
+    """Call a layer with an output of its neighbour, and return its own outputs."""
     if isinstance(output, ToPeer):
         return layer.receive_local(output.data, now)
     if isinstance(output, ToLocal):

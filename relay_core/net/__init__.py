@@ -1,4 +1,4 @@
-"""Sockets, websockets and tasks: the only package with I/O.
+"""Sockets, WebSockets and tasks: the only package of relay_core that does network I/O.
 
 The public surface for Hybrid Connections is `HybridConnectionListener` (with its offers) and `connect`.
 """

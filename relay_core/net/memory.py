@@ -1,8 +1,8 @@
-"""Keeps memory that was freed, for what comes next.
+"""Memory allocator setting: keeps freed memory in the process for reuse.
 
-glibc hands a freed block at the top of its heap back to the system once it has 128 KiB. A stream that carries bulk
-frees and needs that much a thousand times a second, and each time the kernel takes pages away and clears new ones: a
-sixth of the processor time of client and agent.
+By default glibc returns a freed block at the top of its heap to the system once it has 128 KiB. A stream with bulk data
+allocates and frees that much a thousand times a second; each time the kernel unmaps the pages and zeroes new ones,
+which took a sixth of the processor time of client and agent.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 __all__ = ["keep_freed_memory"]
 
 KEPT = 4 * 1024 * 1024
-"""A few times what one stream has under way."""
+"""Bytes: a few times the data that one stream has in flight."""
 
 
 def keep_freed_memory() -> None:
-    """Raise the size from which freed memory is returned, in this process and for good; harmless where it is not glibc.
+    """Permanently raise the size from which this process returns freed memory; without glibc this has no effect.
 
-    glibc does so by itself when a block is freed that was large enough to be mapped on its own: it then maps no block
-    of that size any more, and keeps twice as much (mallopt(3), M_MMAP_THRESHOLD). The block's pages are never touched.
+    glibc adjusts its limits when a block is freed that was large enough for a mapping of its own: from then on it
+    allocates blocks of that size on the heap, and keeps twice as much free memory (mallopt(3), M_MMAP_THRESHOLD). So it
+    is enough to allocate and free one such block. Its pages are never touched.
     """
     bytes(KEPT)

@@ -129,7 +129,7 @@ async def test_the_client_sleeps(relay: LocalRelay, tmp_path: Path) -> None:
             async with stopped_at_breakpoint(port, script) as session:
                 client.process.send_signal(signal.SIGSTOP)
                 try:
-                    assert "is away" in await agent.line("is away")
+                    assert "lost the transport to" in await agent.line("lost the transport to")
                 finally:
                     client.process.send_signal(signal.SIGCONT)
                 assert await session.value("number") == "7"

@@ -10,7 +10,7 @@ from relay_agent.agent.port_targets import PortTarget
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net import connect
 from relay_core.net.session.client import ClientTunnel
-from relay_core.net.session.handshake import SessionRefused, shake_hands
+from relay_core.net.session.handshake import SessionRefused, perform_handshake
 from relay_core.net.session.secure_channel import TunnelIdentity, TunnelKeyMissing, WrongTunnelKey
 from relay_core.net.session.transport import Transport
 from relay_core.net.websocket.handshake import WebSocket
@@ -79,7 +79,7 @@ async def try_resume(relay: LocalRelay, request: bytes) -> Refusal:
             return request
 
     with pytest.raises(SessionRefused) as caught:
-        await shake_hands(transport, Replay.hello(QUICK))
+        await perform_handshake(transport, Replay.hello(QUICK))
     return caught.value.refusal
 
 

@@ -1,4 +1,4 @@
-"""The agent's end of all its sessions: which accepted websocket belongs to which, and how long each is kept."""
+"""The agent's sessions: assigns accepted WebSockets to them, and keeps sessions that have lost their transport."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from relay_core.tunnel.sessions import ENTROPY_SIZE, AgentHandshake, SessionTabl
 __all__ = ["AgentTunnels", "Grace"]
 
 GOODBYE_TIMEOUT = 2.0
-"""Seconds for the clients to confirm a goodbye."""
+"""Seconds for the clients to confirm the end of their sessions."""
 
 logger = logging.getLogger(__name__)
 
@@ -37,19 +37,19 @@ class Grace:
     idle: float = 120.0
     """While no stream is open."""
     in_use: float = 1800.0
-    """While one is: a debugger is attached, and letting go of it would wake the job up."""
+    """While a stream is open: a debugger is attached, and detaching it would let the job continue."""
 
 
 class AgentTunnels:
     """The sessions of one agent.
 
     Args:
-        identity: This side's certificate, or None for tunnels in the clear.
-        info: What each client is told about this agent.
+        identity: The agent's certificate, or None for unencrypted tunnels.
+        info: The announcement that each client receives.
         on_open: Called with the driver, the stream and the event for each stream that a client opens.
         on_status: Called with each status that a client sends.
         settings: Limits and timers.
-        grace: How long sessions are kept.
+        grace: How long sessions are kept without a transport.
     """
 
     def __init__(
@@ -78,23 +78,23 @@ class AgentTunnels:
         return sum(driver.streams for driver in self._drivers.values())
 
     def has_session_of(self, client: str) -> bool:
-        """Whether a client that calls itself so has a session whose transport works."""
+        """Whether the client with this id has a session with a working transport."""
         return any(session.attached and ClientInfo.parse(session.peer.info).client == client for session in self.table)
 
     async def serve(self, websocket: WebSocket) -> None:
-        """Use one accepted websocket for as long as it lasts.
+        """Use an accepted WebSocket as a transport until it closes.
 
         Raises:
-            TunnelKeyMissing, WrongTunnelKey, ConnectionLost, ProtocolError: it could not be used, and why.
+            TunnelKeyMissing, WrongTunnelKey, ConnectionLost, ProtocolError: the handshake failed.
         """
         transport = Transport(websocket, self._identity)
         try:
             async with timeout(HANDSHAKE_TIMEOUT):
-                outcome = await self._shake_hands(transport)
+                outcome = await self._handshake(transport)
         except BaseException as error:
-            await _leave(transport)
+            await _close_or_abort(transport)
             if isinstance(error, TIMEOUT_ERRORS):
-                raise ConnectionLost(f"a client said nothing for {HANDSHAKE_TIMEOUT:g} s") from None
+                raise ConnectionLost(f"a client sent nothing for {HANDSHAKE_TIMEOUT:g} s") from None
             raise
         if isinstance(outcome, NotAttached):
             await transport.send([outcome.reply])
@@ -103,16 +103,16 @@ class AgentTunnels:
         await self._run(transport, outcome)
 
     def send_status(self, status: Mapping[str, object]) -> None:
-        """Tell every client, and those to come."""
+        """Send a change of the announcement to every client; future clients receive it in their handshake."""
         self.table.info = {**self.table.info, **status}
         for driver in self._drivers.values():
-            driver.send_status(self.table.info)  # a session away keeps the newest status only
+            driver.send_status(self.table.info)  # a session without a transport queues the latest status only
 
     async def close(self, text: str) -> None:
-        """Say goodbye to every client."""
+        """End all sessions in order; `text` is the reason that the clients show."""
         await asyncio.gather(*(driver.close(text, within=GOODBYE_TIMEOUT) for driver in list(self._drivers.values())))
 
-    async def _shake_hands(self, transport: Transport) -> Attached | NotAttached:
+    async def _handshake(self, transport: Transport) -> Attached | NotAttached:
         handshake = AgentHandshake(self.table, os.urandom(ENTROPY_SIZE))
         data = await transport.start()
         while True:
@@ -123,16 +123,18 @@ class AgentTunnels:
 
     async def _run(self, transport: Transport, attached: Attached) -> None:
         session = attached.session
-        driver = self._drivers.get(session.id) or self._drive(session)
-        who = ClientInfo.parse(session.peer.info).user or "a client"
-        logger.info("%s %s", who, "connected" if attached.new else "is back")
+        driver = self._drivers.get(session.id) or self._add_driver(session)
+        user = ClientInfo.parse(session.peer.info).user or "a client"
+        logger.info("%s %s", user, "connected" if attached.new else "reconnected")
         reason = await driver.run_transport(transport, attached.epoch, attached.trailing, attached.reply)
         if session.over:
-            logger.info("%s left: %s", who, session.over.text or session.over.reason.value)
+            logger.info("%s disconnected: %s", user, session.over.text or session.over.reason.value)
         elif not session.attached:
-            logger.info("%s is away (%s); its connections are kept for %.0f s", who, reason, session.grace)
+            logger.info(
+                "lost the transport to %s (%s); keeping its connections for %.0f s", user, reason, session.grace
+            )
 
-    def _drive(self, session: Session) -> SessionDriver:
+    def _add_driver(self, session: Session) -> SessionDriver:
         def opened(stream: SessionStream, event: StreamOpened) -> None:
             self._on_open(driver, stream, event)
 
@@ -151,8 +153,8 @@ class AgentTunnels:
         return driver
 
 
-async def _leave(transport: Transport) -> None:
-    """Let a refusal or a TLS alert reach the peer, then close."""
+async def _close_or_abort(transport: Transport) -> None:
+    """Close in order, so that a refusal or a TLS alert reaches the peer; abort if that fails."""
     try:
         await transport.close()
     except RelayDebugError:

@@ -1,11 +1,11 @@
-"""The client's end of one session: begun with an agent, and kept attached whatever happens to its transports.
+"""The client's end of a session with one agent: starts it, and resumes it on a new transport when one is lost.
 
                  PONG                        lost, dead                      final refusal, GOAWAY, grace expired
     CONNECTING ------> CONNECTED <---+---> RECONNECTING ---+---------------------------------------> OVER
                           |          |         |           |
                        silence -> SILENT       +-- PONG ---+-> CONNECTED
 
-CONNECTED is claimed only after an answer was heard on the transport in use, and given up when nothing is heard.
+The state becomes CONNECTED only after a PONG on the current transport, and SILENT when nothing is received any more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from relay_core.errors import RelayDebugError
 from relay_core.hyco.backoff import Backoff
 from relay_core.net.session.driver import SessionDriver
-from relay_core.net.session.handshake import shake_hands
+from relay_core.net.session.handshake import perform_handshake
 from relay_core.net.session.secure_channel import TunnelIdentity
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.transport import Transport
@@ -36,16 +36,16 @@ from relay_core.tunnel.limits import PROBE_TIMEOUT, Settings
 __all__ = ["ClientTunnel", "LinkState", "LinkStatus"]
 
 MAX_TRANSPORT_AGE = 23 * 3600.0
-"""Seconds after which a transport is replaced while it still works; Azure recycles connections every 24 hours."""
+"""Seconds after which a working transport is replaced, because Azure closes connections after 24 hours."""
 SILENCE_MARGIN = PROBE_TIMEOUT
-"""Seconds a PING may stay without an answer before the link is called silent."""
+"""Seconds that a PING may be unanswered before the state becomes SILENT."""
 GOODBYE_TIMEOUT = 2.0
-"""Seconds for the agent to confirm a goodbye."""
+"""Seconds for the agent to confirm the end of the session."""
 NONCE_SIZE = 16
 
 
 class LinkState(enum.Enum):
-    """How the session stands, as users see it."""
+    """The state of the session, with the text that users see."""
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
@@ -56,29 +56,30 @@ class LinkState(enum.Enum):
 
 @dataclass(frozen=True)
 class LinkStatus:
-    """A state, and what there is to know about it."""
+    """A state with its details."""
 
     state: LinkState
     since: float
-    """Unix seconds; a reconnecting link keeps the time of its loss."""
+    """Unix seconds; while reconnecting, the time at which the transport was lost."""
     reason: str = ""
-    """Why it is not connected."""
+    """Why the session is not connected, or ""."""
     round_trip: float | None = None
     """Seconds, once measured."""
 
 
 class ClientTunnel:
-    """A session with one agent; `run()` keeps it attached.
+    """A session with one agent; `run()` keeps it attached to a transport.
 
     Args:
-        attached: The session and its first transport, from `begin`.
-        transport: That transport.
-        dial: Returns a websocket to the same agent, for a resume.
-        identity: This side's certificate, or None for a tunnel in the clear.
-        settings: Those that `begin` was given.
-        on_change: Called with each new status of the link.
-        on_info: Called when the agent has said something new about itself; `agent_info` has it.
-        on_open: Called with each stream that the agent opens and what for; must accept or refuse. By default, none may.
+        attached: The session and its first epoch, from `begin`.
+        transport: The first transport, from `begin`.
+        dial: Returns a WebSocket to the same agent, for a resume.
+        identity: The client's certificate, or None for an unencrypted tunnel.
+        settings: The settings that were passed to `begin`.
+        on_change: Called with each new status.
+        on_info: Called when the agent has sent a new announcement; `agent_info` then has it.
+        on_open: Called with each stream that the agent opens and its event; must accept or refuse the stream. By
+            default all are refused.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class ClientTunnel:
         on_open: Callable[[SessionStream, StreamOpened], None] | None = None,
     ) -> None:
         self.agent_info: Mapping[str, object] = attached.session.peer.info
-        """What the agent said about itself, replaced by each status it sends."""
+        """The agent's announcement, updated with each status that it sends."""
         self.status = LinkStatus(LinkState.CONNECTING, time.time())
         self.driver = SessionDriver(
             attached.session, on_open=on_open, on_status=self._on_status, on_round_trip=self._on_round_trip
@@ -107,12 +108,12 @@ class ClientTunnel:
         self._on_change = on_change
         self._on_info = on_info
         self._hurry = asyncio.Event()
-        """Set when waiting any longer before the next attempt makes no sense."""
+        """Set to end the current backoff delay early."""
         self._replace = asyncio.Event()
-        """Set when the transport in use may end soon, so that the next one should be there before."""
+        """Set when the current transport may close soon, so that a new one should be attached before that."""
         self._backoff = Backoff(random.random)
         self._progress = 0
-        """The session's progress when the last transport ended."""
+        """`received` of the session when the last transport ended."""
         self._tasks = TaskSet()
 
     def __repr__(self) -> str:
@@ -122,17 +123,17 @@ class ClientTunnel:
     async def begin(
         websocket: WebSocket, identity: TunnelIdentity | None, *, settings: Settings, info: Mapping[str, object]
     ) -> tuple[Attached, Transport]:
-        """Begin a session on a fresh websocket.
+        """Start a session on a new WebSocket.
 
         Raises:
-            As `shake_hands`.
+            As `perform_handshake`.
         """
         transport = Transport(websocket, identity)
-        return await shake_hands(transport, ClientHandshake.hello(settings, info)), transport
+        return await perform_handshake(transport, ClientHandshake.hello(settings, info)), transport
 
     @staticmethod
     async def decline(attached: Attached, transport: Transport, text: str) -> None:
-        """Leave a session that was begun and is not needed, with a goodbye."""
+        """End a session in order that was started but is not needed."""
         driver = SessionDriver(attached.session)
         async with TaskSet() as tasks:
             carrying = tasks.spawn(driver.run_transport(transport, attached.epoch, attached.trailing), name="goodbye")
@@ -141,11 +142,11 @@ class ClientTunnel:
 
     @property
     def usable(self) -> bool:
-        """Whether a stream opened now would get through."""
+        """Whether the session has a transport, so that a new stream reaches the agent."""
         return self._session.attached and not self._session.over
 
     async def run(self) -> None:
-        """Keep the session attached until it is over; cancelling ends it without a goodbye."""
+        """Keep the session attached until it is over; cancelling drops the transport without ending the session."""
         async with self._tasks:
             self._tasks.spawn(watch_clock(self._on_tick), name="watch the clock")
             current = self._carry(*self._first)
@@ -155,7 +156,7 @@ class ClientTunnel:
                 self._replace.clear()
                 if current.done() and not self._session.over:
                     self._set(LinkState.RECONNECTING, current.result())
-                    self._forgive(attached_at)
+                    self._reset_backoff_if_healthy(attached_at)
                 attached_at = asyncio.get_running_loop().time()
                 next_one = await self._attach_again()
                 if next_one is not None:
@@ -163,41 +164,43 @@ class ClientTunnel:
             self._set(LinkState.OVER, self._why_over())
 
     async def close(self, text: str) -> None:
-        """Say goodbye to the agent."""
+        """End the session in order; `text` is the reason that the agent logs."""
         await self.driver.close(text, within=GOODBYE_TIMEOUT)
 
     def hurry(self) -> None:
-        """Dial again now."""
+        """Dial again immediately, without waiting for the backoff delay."""
         self._hurry.set()
 
     def replace_transport(self) -> None:
-        """Attach a new transport now, because the one in use may end soon."""
+        """Attach a new transport now, because the current one may close soon."""
         self._replace.set()
 
     def _carry(self, transport: Transport, attached: Attached) -> asyncio.Task[str]:
         carrying = self.driver.run_transport(transport, attached.epoch, attached.trailing)
         return self._tasks.spawn(carrying, name=f"transport {attached.epoch}")
 
-    def _forgive(self, attached_at: float) -> None:
-        """Forget earlier failures if the transport that just ended was of use: it lived, or it carried something."""
-        lived = asyncio.get_running_loop().time() - attached_at
-        if self._session.received > self._progress or self._backoff.is_healthy(lived):
+    def _reset_backoff_if_healthy(self, attached_at: float) -> None:
+        """Reset the backoff if the last transport was healthy: it lasted long enough, or it carried data."""
+        duration = asyncio.get_running_loop().time() - attached_at
+        if self._session.received > self._progress or self._backoff.is_healthy(duration):
             self._backoff.reset()
         self._progress = self._session.received
 
     async def _attach_again(self) -> tuple[Transport, Attached] | None:
-        """Attach a new transport, whether the old one has gone or is to be replaced; None if the session is over."""
+        """Attach a new transport after the old one was lost, or in place of it; return None if the session is over."""
         while not self._session.over:
             self._hurry.clear()
             await self._first_of(self._hurry.wait(), timeout=self._backoff.next_delay())
             if self._session.over:
                 break
             try:
+                # The agent accepts a resume while the old transport still works, and then drops that one. So replacing
+                # a transport interrupts nothing.
                 transport = Transport(await self._dial(), self._identity)
                 handshake = ClientHandshake.resume(self._session, os.urandom(NONCE_SIZE))
-                return transport, await shake_hands(transport, handshake)
+                return transport, await perform_handshake(transport, handshake)
             except RelayDebugError as error:
-                self.driver.catch_up()
+                self.driver.follow_up()  # a refused resume may have ended the session
                 if not self.usable:
                     self._set(LinkState.RECONNECTING, error.sentence)
         return None
@@ -207,12 +210,12 @@ class ClientTunnel:
         await first_completed(*awaitables, self.driver.over.wait(), timeout=timeout)
 
     def _on_tick(self, woke_up: bool) -> None:
-        if woke_up:
+        if woke_up:  # the network path probably changed during sleep: test the transport now, and dial without delay
             self.driver.probe(PROBE_TIMEOUT)
             self.hurry()
-        silent = asyncio.get_running_loop().time() - self.driver.heard_at > self._silence_limit
+        silent = asyncio.get_running_loop().time() - self.driver.received_at > self._silence_limit
         if self.status.state is LinkState.CONNECTED and silent:
-            self._set(LinkState.SILENT, f"nothing heard for more than {self._silence_limit:g} s")
+            self._set(LinkState.SILENT, f"no data received for more than {self._silence_limit:g} s")
         elif self.status.state is LinkState.SILENT and not silent:
             self._set(LinkState.CONNECTED, round_trip=self.status.round_trip)
 

@@ -1,9 +1,9 @@
-"""Runs a session's state machine over whatever transport it has, and hands its streams to those who use them.
+"""Driver of a session's state machine: connects it to transports, timers and the users of its streams.
 
-Everything here runs in one event loop and never waits between a call of the session and the handling of its events,
-so the session sees a single thread. What should leave next is asked of the session only when the socket can take it, so
-that urgent frames overtake bulk. While it can, that happens in the call that gave the session something to send; a task
-takes over where waiting is needed.
+All calls are made in one event loop, and events are handled without an `await` after the call that caused them, so the
+session needs no locks. The driver takes data from the session only when the socket accepts it, so that urgent frames
+are sent before queued bulk data. Usually that happens in the same call that gave the session data to send; if the
+socket is full, a writing task waits for it.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from relay_core.tunnel.session import Session
 __all__ = ["SessionDriver"]
 
 WRITE_SIZE = 128 * 1024
-"""Bytes taken from the session at a time: enough to fill TLS records, little enough to be overtaken soon."""
+"""Bytes taken from the session at a time: enough to fill TLS records, few enough that urgent frames wait briefly."""
 
 
 class SessionDriver:
-    """Drives one session.
+    """The I/O of one session.
 
     Args:
-        session: Attached to its first transport.
-        on_open: Called with each stream that the peer opens and the event that says what for; must accept or refuse.
+        session: The state machine, attached to its first transport.
+        on_open: Called with each stream that the peer opens and its event; must accept or refuse the stream.
         on_status: Called with each status of the peer.
         on_round_trip: Called with each measured round trip, in seconds.
         on_streams: Called when the number of streams has changed.
-        on_over: Called when the session has ended for good.
+        on_over: Called when the session is over.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class SessionDriver:
     ) -> None:
         self.session = session
         keep_freed_memory()
-        self.heard_at = asyncio.get_running_loop().time()
-        """When the peer was last heard, in the loop's time."""
+        self.received_at = asyncio.get_running_loop().time()
+        """When data was last received from the peer, in the loop's time."""
         self.over = asyncio.Event()
-        """Set when the session has ended for good; `session.over` says why."""
+        """Set when the session is over; `session.over` has the reason."""
         self._on_open = on_open
         self._on_status = on_status
         self._on_round_trip = on_round_trip
@@ -78,12 +78,12 @@ class SessionDriver:
         self._now = self._loop.time
         self._streams = OpenStreams(session, self, now=self._now, on_change=on_streams)
         self._work = asyncio.Event()
-        """Set when a writing task should look again."""
+        """Set when there is work for the writing tasks."""
         self._idle: tuple[Transport, int] | None = None
-        """The transport whose writing task has nothing to do, and its epoch."""
+        """The transport whose writing task is waiting for work, and its epoch."""
         self._dispatching = False
         self._more = False
-        """A handler of events has given the session more to send."""
+        """True if an event handler has given the session data to send."""
         self._transports: dict[int, Transport] = {}
         self._deaths: dict[int, str] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -100,13 +100,13 @@ class SessionDriver:
     # Transports:
 
     async def run_transport(self, transport: Transport, epoch: int, first: bytes = b"", reply: bytes = b"") -> str:
-        """Carry the session over one transport until that ends; returns why, in words.
+        """Use a transport for the session until it closes; return the reason as text.
 
         Args:
-            transport: Its handshake is done; closed at the end.
-            epoch: Its number.
-            first: What came behind the handshake.
-            reply: What must leave before anything else.
+            transport: A transport after its handshake; it is closed at the end.
+            epoch: The number of the transport in this session.
+            first: Bytes that were received together with the end of the handshake.
+            reply: Bytes to send before anything else.
         """
         self._transports[epoch] = transport
         try:
@@ -120,7 +120,7 @@ class SessionDriver:
             reason = self._deaths.pop(epoch, "") or getattr(error, "reason", "") or f"{error.sentence} ({code})"
         else:
             reason = self._deaths.pop(epoch, "") or "the session is over"
-        finally:
+        finally:  # also if cancelled: the session must know that this transport is lost
             self._transports.pop(epoch, None)
             if self._idle == (transport, epoch):
                 self._idle = None
@@ -132,40 +132,44 @@ class SessionDriver:
         return reason
 
     async def _write(self, transport: Transport, epoch: int) -> None:
-        """Send what the session wants to send; ends when nothing will ever leave on this transport again."""
+        """Send the session's data whenever the transport accepts it; raise when the session stops using it."""
         while True:
             await transport.drain()
+            # Before filling: an event handler that runs in there may set it again.
             self._work.clear()
             self._fill(transport, epoch)
-            if self._has_left(epoch):
-                raise ConnectionLost("the session has left this transport", code=1000)
+            if self._is_detached(epoch):
+                raise ConnectionLost("transport was superseded", code=1000)
             if transport.has_room:
                 self._idle = (transport, epoch)
                 await self._work.wait()
 
     def _fill(self, transport: Transport, epoch: int) -> None:
-        """Send all that can leave now."""
+        """Send as much as the transport accepts now."""
         size = WRITE_SIZE
         while (size >= WRITE_SIZE or self._more) and transport.has_room:
             self._more = False
             buffers = self.session.data_to_send(epoch, self._now(), WRITE_SIZE)
             if buffers:
                 transport.write(buffers)
+            # Sending makes room in the session's queues: paused streams resume in their event handlers, and may give it
+            # more data. A short result without that means that the queues are empty.
             self._dispatch()
             size = sum(map(len, buffers))
 
-    def _has_left(self, epoch: int) -> bool:
+    def _is_detached(self, epoch: int) -> bool:
+        """Whether the session will not send anything more on this transport."""
         return epoch in self._deaths or self.session.over is not None
 
     def _receive(self, epoch: int, data: bytes) -> None:
-        self.heard_at = self._now()
-        self.session.receive_data(epoch, data, self.heard_at)
+        self.received_at = self._now()
+        self.session.receive_data(epoch, data, self.received_at)
         self.follow_up()
 
-    # The owner:
+    # Called by the owner:
 
     def open(self, target: Target, metadata: Mapping[str, object] | None = None) -> SessionStream:
-        """Open a stream; bytes may be written at once, a refusal breaks it.
+        """Open a stream. It can be written to immediately; if the peer refuses it, it breaks.
 
         Raises:
             ConnectionLost: the session is over.
@@ -187,21 +191,17 @@ class SessionDriver:
         self.follow_up()
 
     def send_status(self, status: Mapping[str, object]) -> None:
-        """Tell the peer the present status."""
+        """Send the peer the current status."""
         self.session.send_status(status)
         self.follow_up()
 
-    def catch_up(self) -> None:
-        """Handle what a handshake did to the session: a refused resume may have ended it."""
-        self.follow_up()
-
     def probe(self, seconds: float) -> None:
-        """Ask the peer for a sign of life within `seconds`; otherwise the transport is dead."""
+        """Ping the peer; if it does not answer within `seconds`, the transport is dead."""
         self.session.probe(self._now(), seconds)
         self.follow_up()
 
     async def close(self, text: str, *, within: float) -> None:
-        """End the session: in order if the peer confirms within so many seconds, else at once."""
+        """End the session: in order if the peer confirms within `within` seconds, otherwise by `abort`."""
         self.session.close(text)
         self.follow_up()
         if self.session.attached:
@@ -211,21 +211,21 @@ class SessionDriver:
         self.abort(text)
 
     def abort(self, text: str) -> None:
-        """End the session at once."""
+        """End the session immediately."""
         self.session.abort(text)
         self.follow_up()
 
     # Events and time:
 
     def follow_up(self) -> None:
-        """Do what every call of the session asks for: hand out events, send, arm the timer."""
+        """Dispatch events, send data and set the timer; required after every call of the session."""
         self._dispatch()
         self.send_soon()
         self._arm()
 
     def _dispatch(self) -> None:
-        """Hand out events; one that causes others is handed out before them."""
-        if self._dispatching:
+        """Pass all events to their handlers, in order, including events that these handlers cause."""
+        if self._dispatching:  # called by a handler: the loop below is running, and will get its events
             return
         self._dispatching = True
         try:
@@ -236,14 +236,15 @@ class SessionDriver:
             self._dispatching = False
 
     def send_soon(self) -> None:
-        """Send now what can leave now, once all events are handed out; leave the rest to the writing task."""
-        if self._dispatching:
+        """Send as much as possible now, but after all events are dispatched; leave the rest to the writing task."""
+        if self._dispatching:  # several handlers may add data: one message for all of it is cheaper
             self._more = True
             return
         if self._idle is not None:
+            # The writing task has nothing to do, so sending from here keeps the order and saves a task switch.
             transport, epoch = self._idle
             self._fill(transport, epoch)
-            if transport.has_room and not self._has_left(epoch):
+            if transport.has_room and not self._is_detached(epoch):
                 return
             self._idle = None
         self._work.set()
@@ -267,7 +268,7 @@ class SessionDriver:
     def _opened(self, event: StreamOpened) -> None:
         stream = self._streams.add(event.stream)
         if self._on_open is None:
-            self.refuse(stream, ResetCode.NOT_ALLOWED, "this side accepts no streams")
+            self.refuse(stream, ResetCode.NOT_ALLOWED, "streams are not accepted here")
         else:
             self._on_open(stream, event)
 
@@ -281,7 +282,7 @@ class SessionDriver:
         self._on_over()
 
     def _arm(self) -> None:
-        """Have the session ticked at its next deadline; a timer that is early only looks again."""
+        """Set the timer to the session's next deadline. Deadlines move with every frame, so an early timer is kept."""
         deadline = self.session.next_deadline()
         if deadline is None:
             return

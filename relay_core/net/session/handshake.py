@@ -1,4 +1,4 @@
-"""The client's handshake on a fresh websocket: encryption, then HELLO or RESUME, with a deadline for both."""
+"""The client's handshake on a new WebSocket: encryption, then HELLO or RESUME, with one time limit for both."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from relay_core.tunnel.handshake import Attached, ClientHandshake, NotAttached
 from relay_core.tunnel.limits import HANDSHAKE_TIMEOUT
 from relay_core.tunnel.outcomes import Refusal, Role
 
-__all__ = ["SessionRefused", "shake_hands"]
+__all__ = ["SessionRefused", "perform_handshake"]
 
 
 class SessionRefused(RelayDebugError):
-    """The agent did not grant a session or its resume.
+    """The agent refused to start or to resume a session.
 
     Args:
-        refusal: Why.
-        text: The agent's sentence.
+        refusal: The reason code.
+        text: The agent's message, or "".
     """
 
     exit_code = 10
@@ -31,14 +31,14 @@ class SessionRefused(RelayDebugError):
         self.refusal = refusal
 
 
-async def shake_hands(transport: Transport, handshake: ClientHandshake) -> Attached:
-    """Return what the transport is attached to; on any error the transport is dropped.
+async def perform_handshake(transport: Transport, handshake: ClientHandshake) -> Attached:
+    """Perform the handshake and return the session with the transport's epoch; abort the transport on any error.
 
     Raises:
-        SessionRefused: the agent said no.
-        TunnelKeyMissing, WrongTunnelKey: the sides do not share a tunnel key.
+        SessionRefused: the agent refused the session.
+        TunnelKeyMissing, WrongTunnelKey: client and agent do not share a tunnel key.
         RelayUnreachable: no answer in time.
-        ConnectionLost, ProtocolError: the transport ended, or the peer is no agent.
+        ConnectionLost, ProtocolError: the transport closed, or the peer is not an agent.
     """
     try:
         async with timeout(HANDSHAKE_TIMEOUT):
@@ -52,8 +52,8 @@ async def shake_hands(transport: Transport, handshake: ClientHandshake) -> Attac
         transport.abort()
         if isinstance(error, TIMEOUT_ERRORS):
             raise RelayUnreachable(
-                f"the agent took the connection and said nothing for {HANDSHAKE_TIMEOUT:g} s",
-                hint="it may be too busy, or a listener that is no relay-agent uses this hybrid connection",
+                f"the agent accepted the connection and sent nothing for {HANDSHAKE_TIMEOUT:g} s",
+                hint="it may be overloaded, or a listener other than relay-agent is using this hybrid connection",
             ) from None
         raise
     if isinstance(outcome, NotAttached):

@@ -1,4 +1,4 @@
-"""The open streams of a session: its events find their stream here, and the calls of a stream its session."""
+"""Table of a session's open streams: dispatches the session's events to them, and their calls to the session."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ __all__ = ["OpenStreams", "SessionRunner"]
 
 
 class SessionRunner(Protocol):
-    """Follows up what was done to a session."""
+    """The part of the session driver that `OpenStreams` calls after each call of the session."""
 
     def follow_up(self) -> None:
-        """Hand out events, send what can leave, and arm the timer."""
+        """Dispatch events, send pending data, and set the timer."""
 
     def send_soon(self) -> None:
-        """Send what can leave."""
+        """Send pending data."""
 
 
 class OpenStreams:
-    """See the module's docstring; the owner of its streams.
+    """The streams of one session by number; a `StreamOwner` for them.
 
     Args:
-        session: Theirs.
+        session: The session's state machine.
         runner: Called after each call of the session.
         now: The clock of the session.
-        on_change: Called when their number has changed.
+        on_change: Called when the number of streams has changed.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class OpenStreams:
     def __repr__(self) -> str:
         return f"<OpenStreams {sorted(self._streams)}>"
 
-    # What the driver does:
+    # Called by the driver:
 
     def add(self, stream_id: int) -> SessionStream:
-        """Return the stream of a number that the session has just given to one."""
+        """Create the object for a stream that the session has just opened."""
         stream = self._streams[stream_id] = SessionStream(self, stream_id)
         self._on_change()
         return stream
 
     def handle(self, event: DataReceived | EofReceived | StreamReset | StreamWritable) -> None:
-        """Pass an event on to its stream; one that is gone needs it no more."""
+        """Pass an event on to its stream; ignore events of streams that are closed here."""
         stream = self._streams.get(event.stream)
         if stream is None:
             return
@@ -73,16 +73,16 @@ class OpenStreams:
             stream.break_off(StreamBroken(event.code, event.text))
 
     def break_all(self, error: ConnectionLost) -> None:
-        """The session is over, and so are its streams."""
+        """Break all streams, because the session is over."""
         streams = list(self._streams.values())
         self._streams.clear()
         for stream in streams:
             stream.break_off(error)
 
-    # What a stream does:
+    # Called by a stream:
 
     def send(self, stream_id: int, data: bytes | memoryview) -> int:
-        """Hand bytes to the session and return how many it took; `StreamWritable` follows when it takes more.
+        """Pass bytes to the session; return how many it accepted. `StreamWritable` follows when it accepts more.
 
         Raises:
             ConnectionLost: the session has no such stream any more.
@@ -103,11 +103,12 @@ class OpenStreams:
         self._runner.follow_up()
 
     def forget(self, stream_id: int) -> None:
-        """Both directions of a stream have ended; what was received is with its reader."""
+        """Remove a stream of which both directions have ended; its reader still has the received bytes."""
         self._streams.pop(stream_id, None)
         self._on_change()
 
     def consumed(self, stream_id: int, size: int) -> None:
-        """Give back credit."""
+        """Return credit to the peer for bytes that were consumed."""
+        # A credit frame is due only after a part of the window was consumed; no event can have followed.
         if self._session.streams.consumed(stream_id, size, self._now()):
             self._runner.send_soon()

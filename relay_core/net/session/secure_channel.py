@@ -1,20 +1,20 @@
-"""TLS 1.3 inside a transport, mutual, with certificates that both sides derive from the tunnel key.
+"""Mutual TLS 1.3 inside a transport, with certificates that both sides derive from the tunnel key.
 
-    tunnel key --HKDF-SHA256(role)--> Ed25519 key --> self-signed certificate, the same bytes wherever it is made
+    tunnel key --HKDF-SHA256(role)--> Ed25519 key --> self-signed certificate, byte for byte the same on both sides
 
-Each side has its own certificate and knows the other's beforehand: it is the only trusted one, and is compared byte
-for byte after the handshake. The role in the derivation keeps one side from being shown its own certificate. Names,
-dates and serial number are constants, so nothing depends on a clock; names are not checked because the exact
-certificate is. No tickets: each transport has keys of its own, and whoever learns the tunnel key later cannot read what
-was recorded before.
+Each side derives its own certificate and the peer's: the peer's is the only trusted one, and is compared byte for byte
+after the handshake. The role is part of the derivation so that a side's own certificate cannot be reflected to it.
+Names, dates and serial number are constants, so validation does not depend on a clock; host names are not checked
+because the exact certificate is. Session tickets are disabled: each transport has keys of its own (forward secrecy), so
+a tunnel key that leaks later does not decrypt recorded traffic.
 
     HANDSHAKE --handshake done--> OPEN --close_notify, close()--> CLOSED
         |                           |
         +--- any error     --------+--> FAILED      (`data_to_send` still has the alert for the peer)
 
-The I/O-free core of TLS is `ssl.MemoryBIO`; this file adds the key, the pinning, and an answer to the most likely
-mistake: only one side has a tunnel key. That shows in the first byte, because no first frame of the tunnel looks like a
-TLS record; see `relay_core.tunnel.frames`.
+TLS itself runs without I/O in `ssl.MemoryBIO`; this module adds the key derivation, the pinning, and an error message
+for the most likely mistake: only one side has a tunnel key. The first byte shows that, because no first frame of the
+tunnel protocol looks like a TLS record; see `relay_core.tunnel.frames`.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ from relay_core.tunnel.outcomes import Refusal, Role
 __all__ = ["NO_TUNNEL_KEY", "ChannelState", "SecureChannel", "TunnelIdentity", "TunnelKeyMissing", "WrongTunnelKey"]
 
 NO_TUNNEL_KEY = (
-    "no TunnelKey: the relay, and whoever holds its keys, can read and use what passes through; "
+    "no TunnelKey: the relay operator, and anyone who has its keys, can read the traffic and connect to targets; "
     "add ;TunnelKey=<32 bytes of base64> to the connection strings of both sides, or set RELAY_TUNNEL_KEY"
 )
-"""What a side without one warns of."""
+"""The warning of a side without a tunnel key."""
 TUNNEL_KEY_SIZE = 32
 _INFO = b"relay-debug tunnel v1 "
-"""HKDF info, followed by the role; a new derivation gets a new number."""
+"""HKDF info, followed by the role; a change of the derivation needs a new version number."""
 _NOT_BEFORE = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _NOT_AFTER = dt.datetime(9999, 12, 31, 23, 59, 59, tzinfo=dt.timezone.utc)
-"""RFC 5280's date for "no end": a key is valid for as long as both sides hold it."""
+"""The date that means "no expiration" (RFC 5280, section 4.1.2.5): a key is valid as long as both sides have it."""
 _TLS_RECORDS = frozenset({0x14, 0x15, 0x16, 0x17})
-"""First bytes of TLS: change_cipher_spec, alert, handshake, application data."""
+"""First bytes of TLS records: change_cipher_spec, alert, handshake, application_data (RFC 8446, section 5.1)."""
 RECORD_SIZE = 16 * 1024
-"""Plaintext of a TLS record at most. A read returns one record, and a larger buffer costs a third of the speed."""
+"""Bytes of plaintext in a TLS record, at most. One read returns one record; a larger buffer is a third slower."""
 
 
 class TunnelKeyMissing(ConfigurationError):
@@ -68,22 +68,22 @@ class TunnelKeyMissing(ConfigurationError):
     def __init__(self, role: Role) -> None:
         super().__init__(
             f"the {role.other.value} has a tunnel key and the {role.value} has none",
-            hint=f"give the {role.value} the same TunnelKey (connection string or RELAY_TUNNEL_KEY)",
+            hint=f"set the same TunnelKey for the {role.value} (connection string or RELAY_TUNNEL_KEY)",
         )
         self.role = role
 
 
 class WrongTunnelKey(ConfigurationError):
-    """Both sides have a tunnel key, and not the same."""
+    """The two sides have different tunnel keys."""
 
     def __init__(self) -> None:
         super().__init__(
-            "client and agent have different tunnel keys", hint="give both the same TunnelKey and start them again"
+            "client and agent have different tunnel keys", hint="give both the same TunnelKey and restart them"
         )
 
 
 class ChannelState(enum.Enum):
-    """Where a channel stands."""
+    """The state of a channel; the module's docstring has the transitions."""
 
     HANDSHAKE = "handshake"
     OPEN = "open"
@@ -92,14 +92,14 @@ class ChannelState(enum.Enum):
 
 
 class TunnelIdentity:
-    """What a tunnel key makes of one side; build it once per key and make every channel from it.
+    """Certificates and TLS context of one side; create it once per tunnel key and use it for all channels.
 
     Args:
-        role: This side.
+        role: The role of this side.
         tunnel_key: 32 bytes.
 
     Raises:
-        ValueError: the key has another length.
+        ValueError: the key has a different length.
     """
 
     def __init__(self, role: Role, tunnel_key: bytes) -> None:
@@ -110,7 +110,7 @@ class TunnelIdentity:
         self.certificate = _certificate(key, role)
         """DER."""
         self.peer_certificate = _certificate(_derive_key(tunnel_key, role.other), role.other)
-        """DER; the only one that is accepted."""
+        """DER; the only certificate that is accepted."""
         self.context = _context(role, key, self.certificate, self.peer_certificate)
 
     def __repr__(self) -> str:
@@ -118,10 +118,10 @@ class TunnelIdentity:
 
 
 class SecureChannel:
-    """One TLS connection inside one transport; the client begins.
+    """One TLS connection inside one transport; the client sends first.
 
     Args:
-        identity: Who this side is.
+        identity: Role and certificates of this side.
     """
 
     def __init__(self, identity: TunnelIdentity) -> None:
@@ -130,52 +130,52 @@ class SecureChannel:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._reply = b""
-        """A refusal in the clear, for a peer that does not speak TLS."""
+        """An unencrypted refusal, for a peer that does not use TLS."""
         self._ssl = identity.context.wrap_bio(self._incoming, self._outgoing, server_side=identity.role is Role.AGENT)
-        self._heard = False
-        self._proven = False
-        """The peer has sent application data, so it has accepted our certificate."""
+        self._first_byte_checked = False
+        self._peer_verified_us = False
+        """True if the peer has sent application data, which means that it has accepted our certificate."""
         if identity.role is Role.CLIENT:
-            self._shake_hands()
+            self._do_handshake()
 
     def __repr__(self) -> str:
         return f"<SecureChannel {self._identity.role.value} {self.state.value}>"
 
     def data_to_send(self) -> bytes:
-        """Return what has to leave: handshake messages, alerts, or a refusal in the clear; also after an error."""
+        """Return bytes to send: handshake messages, alerts, or an unencrypted refusal; also call it after an error."""
         reply, self._reply = self._reply, b""
         return reply + self._outgoing.read()
 
     def feed(self, data: Buffer) -> bytes:
-        """Take ciphertext and return the plaintext that it completes; then look at `data_to_send`.
+        """Decrypt received bytes and return the plaintext; call `data_to_send` after that.
 
         Raises:
             TunnelKeyMissing: the peer does not encrypt.
-            WrongTunnelKey: the peer has another key.
-            ProtocolError: the peer sends something that is no TLS, or that was changed on the way.
+            WrongTunnelKey: the peer has a different key.
+            ProtocolError: the bytes are not TLS, or were modified in transit.
         """
         if not data or self.state in {ChannelState.CLOSED, ChannelState.FAILED}:
             return b""
-        if not self._heard:
-            self._check_first(data[0])
+        if not self._first_byte_checked:
+            self._check_first_byte(data[0])
         self._incoming.write(data)
         if self.state is ChannelState.HANDSHAKE:
-            self._shake_hands()
+            self._do_handshake()
         return self._read() if self.state is ChannelState.OPEN else b""
 
     def feed_eof(self) -> None:
-        """The transport has ended.
+        """Handle the end of the transport.
 
         Raises:
-            ConnectionLost: the peer had not closed the channel, so more may have been on its way.
+            ConnectionLost: the close_notify is missing, so data may have been truncated (RFC 8446, section 6.1).
         """
         if self.state in {ChannelState.HANDSHAKE, ChannelState.OPEN}:
             during = " during the encryption handshake" if self.state is ChannelState.HANDSHAKE else ""
             self.state = ChannelState.FAILED
-            raise ConnectionLost(f"the connection ended without a goodbye{during}")
+            raise ConnectionLost(f"the connection closed unexpectedly{during}")
 
     def seal(self, buffers: Iterable[Buffer]) -> bytes:
-        """Encrypt and return everything that has to leave; joined first, because records should be full.
+        """Encrypt buffers and return all bytes to send. The buffers are joined first to fill the TLS records.
 
         Raises:
             ConnectionLost: the channel is not open.
@@ -188,33 +188,35 @@ class SecureChannel:
         return self.data_to_send()
 
     def close(self) -> bytes:
-        """Say goodbye, so that the peer can tell an end from a cut; returns what has to leave."""
+        """Return a close_notify to send, by which the peer distinguishes an orderly end from a truncation."""
         if self.state is ChannelState.OPEN:
             self.state = ChannelState.CLOSED
-            with contextlib.suppress(ssl.SSLError):  # it wants to wait for the peer's goodbye; ours has left
+            # `unwrap` writes our close_notify, and then raises because the peer's has not arrived.
+            with contextlib.suppress(ssl.SSLError):
                 self._ssl.unwrap()
         return self.data_to_send()
 
-    def _check_first(self, first: int) -> None:
-        self._heard = True
+    def _check_first_byte(self, first: int) -> None:
+        self._first_byte_checked = True
         if first in _TLS_RECORDS:
             return
         self.state = ChannelState.FAILED
-        self._outgoing.read()
+        self._outgoing.read()  # a peer without TLS cannot read our handshake messages or alerts
         if first in FIRST_FRAMES:
             error = TunnelKeyMissing(self._identity.role.other)
             if self._identity.role is Role.AGENT:
                 self._reply = Refused(Refusal.KEY_MISMATCH, error.sentence).encode()
             raise error
-        raise ProtocolError(f"the {self._identity.role.other.value} speaks neither TLS nor the tunnel protocol")
+        raise ProtocolError(f"the {self._identity.role.other.value} uses neither TLS nor the tunnel protocol")
 
-    def _shake_hands(self) -> None:
+    def _do_handshake(self) -> None:
         try:
             self._ssl.do_handshake()
         except ssl.SSLWantReadError:
             return
         except ssl.SSLError as error:
             raise self._failed(error) from error
+        # OpenSSL accepts a chain that ends at the trusted certificate; only that certificate itself is accepted here.
         if self._ssl.getpeercert(binary_form=True) != self._identity.peer_certificate:
             self.state = ChannelState.FAILED
             raise WrongTunnelKey
@@ -225,7 +227,7 @@ class SecureChannel:
         try:
             while self._incoming.pending:
                 record = self._ssl.read(RECORD_SIZE)
-                if not record:
+                if not record:  # close_notify
                     self.state = ChannelState.CLOSED
                     break
                 records.append(record)
@@ -233,20 +235,20 @@ class SecureChannel:
             pass
         except ssl.SSLError as error:
             raise self._failed(error) from error
-        self._proven = self._proven or bool(records)
+        self._peer_verified_us = self._peer_verified_us or bool(records)
         return b"".join(records)
 
     def _failed(self, error: ssl.SSLError) -> RelayDebugError:
-        """Say what an SSLError means here.
+        """Return the error of this package for an SSLError.
 
-        A TLS 1.3 client is done before the server has looked at its certificate, so until the first application data
-        an alert may still be the server's verdict.
+        A TLS 1.3 client completes its handshake before the server has verified the client's certificate (RFC 8446,
+        section 2). So until the first application data, an alert can mean that the server rejected the certificate.
         """
         self.state = ChannelState.FAILED
         reason = error.reason or ""
-        if isinstance(error, ssl.SSLCertVerificationError) or (not self._proven and "ALERT" in reason):
+        if isinstance(error, ssl.SSLCertVerificationError) or (not self._peer_verified_us and "ALERT" in reason):
             return WrongTunnelKey()
-        return ProtocolError(f"the encrypted channel is broken: {reason or 'unknown TLS error'}")
+        return ProtocolError(f"the encrypted channel failed: {reason or 'unknown TLS error'}")
 
 
 def _derive_key(tunnel_key: bytes, role: Role) -> Ed25519PrivateKey:
@@ -256,7 +258,7 @@ def _derive_key(tunnel_key: bytes, role: Role) -> Ed25519PrivateKey:
 
 
 def _certificate(key: Ed25519PrivateKey, role: Role) -> bytes:
-    """Return the DER certificate; every field is fixed and Ed25519 signs without randomness."""
+    """Return the DER certificate. It is deterministic: all fields are constant, and so are Ed25519 signatures."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"relay-debug {role.value}")])
     builder = x509.CertificateBuilder(
         issuer_name=name,
@@ -289,7 +291,7 @@ def _context(role: Role, key: Ed25519PrivateKey, certificate: bytes, peer_certif
 
 @contextlib.contextmanager
 def _private_file(content: bytes) -> Iterator[Path]:
-    """Give `ssl` the path it insists on: memory where the system can name it, else a 0600 file, gone afterwards."""
+    """Provide content under a path, because `ssl` loads keys from files only: in memory (memfd), else a 0600 file."""
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
         fd = os.memfd_create("relay-debug", os.MFD_CLOEXEC)
         path, on_disk = Path(f"/proc/self/fd/{fd}"), False

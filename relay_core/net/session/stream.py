@@ -1,8 +1,8 @@
-"""A stream of a session, which outlives transports and has half-close and credit of its own.
+"""A stream of a session: it outlives transports, and has half-close and flow control of its own.
 
-It pushes to a handler if it has one (`PeerStream`), and keeps what comes for `read` otherwise (`ByteStream`). Credit
-goes back to the peer when bytes have been handed over, or one read later, when the reader has passed them on; so a slow
-consumer stops its peer after one window.
+It passes received bytes to its handler if there is one (`PeerStream`), and buffers them for `read` otherwise
+(`ByteStream`). Credit returns to the peer when the handler has received the bytes, or at the next `read`, when the
+reader has processed them. So a slow consumer stops its peer after one window.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ __all__ = ["SessionStream", "StreamBroken", "StreamOwner"]
 
 
 class StreamBroken(ConnectionLost):
-    """The peer reset one stream, or refused to open it.
+    """The peer reset a stream, or refused to open it.
 
     Args:
-        reset: Why.
-        text: The peer's sentence, or "".
+        reset: The reason code.
+        text: The peer's message, or "".
     """
 
     def __init__(self, reset: ResetCode, text: str) -> None:
         what = text or reset.name.lower().replace("_", " ")
-        super().__init__(f"the other side ended the connection: {what}", reason=what)
+        super().__init__(f"the peer closed the connection: {what}", reason=what)
         self.reset = reset
 
 
 class StreamOwner(Protocol):
-    """What a stream needs of its session's driver."""
+    """The part of the session driver that a stream calls."""
 
     def send(self, stream_id: int, data: bytes | memoryview) -> int:
-        """Hand bytes to the session and return how many it took; `deliver_room` follows when it takes more.
+        """Pass bytes to the session; return how many it accepted. `deliver_room` follows when it accepts more.
 
         Raises:
             ConnectionLost: the session has no such stream any more.
@@ -46,36 +46,36 @@ class StreamOwner(Protocol):
         """End the sending direction; raises as `send`."""
 
     def reset(self, stream_id: int, code: ResetCode, text: str) -> None:
-        """End both directions at once."""
+        """End both directions immediately."""
 
     def forget(self, stream_id: int) -> None:
-        """Both directions have ended."""
+        """Remove a stream of which both directions have ended."""
 
     def consumed(self, stream_id: int, size: int) -> None:
-        """Give back credit."""
+        """Return credit to the peer for bytes that were consumed."""
 
 
 class SessionStream:
-    """One stream; made by a `SessionDriver`."""
+    """One stream; created by a `SessionDriver`."""
 
     def __init__(self, owner: StreamOwner, stream_id: int) -> None:
         self.id = stream_id
         self._owner = owner
         self._handler: PeerHandler | None = None
         self._held = False
-        """The handler wants nothing for now."""
+        """True if the handler has paused reading."""
         self._received: deque[bytes] = deque()
         self._unconsumed = 0
-        """Bytes that the last `read` returned."""
+        """Number of bytes that the last `read` returned, whose credit is not returned yet."""
         self._unsent: deque[bytes | memoryview] = deque()
-        """What the session did not take; `deliver_room` is called when it takes more."""
+        """Bytes that the session has not accepted; `deliver_room` is called when it accepts more."""
         self._flushing = False
         self._has_room = True
         self._writing_paused = False
-        """The handler was asked to send nothing else."""
+        """True if the handler was asked to pause writing."""
         self._eof_received = False
         self._eof_wanted = False
-        """This side has ended its direction, behind what is unsent."""
+        """True if this side has ended its direction; EOF is sent after the unsent bytes."""
         self._eof_sent = False
         self._end_delivered = False
         self._closed = False
@@ -92,47 +92,49 @@ class SessionStream:
     # Pushing:
 
     def deliver_to(self, handler: PeerHandler) -> None:
-        """Hand over what has come so far, and from now on what comes, as it comes."""
-        self._give_back()
+        """Pass the buffered bytes to the handler, and from now on bytes as they arrive."""
+        self._return_credit()
         self._handler, self._held = handler, False
         if self._writing_paused:
             handler.peer_writing_paused()
-        self._hand_over()
+        self._push()
 
     def detach(self) -> None:
-        """Keep what comes for the next handler, or for `read`."""
+        """Remove the handler; buffer received bytes for the next one, or for `read`."""
         self._handler = None
 
     def send(self, data: bytes) -> None:
-        """Send bytes, or drop them if the stream is lost; what cannot leave is kept, and the handler is paused."""
+        """Send bytes, or drop them if the stream is lost; queue what cannot be sent yet, and pause the handler."""
         if self._broken is not None:
-            self._received.clear()  # nobody can be waiting for these who still writes to a lost stream
-            self._hand_over()
+            # The handler still writes, so it has not seen the loss. Drop the rest to report the loss now, even if the
+            # handler has paused reading.
+            self._received.clear()
+            self._push()
         elif self._unsent or self._flushing:
             self._unsent.append(data)
         else:
             self._send_now(data)
 
     def send_eof(self) -> None:
-        """End this direction behind what was sent; the other one stays open."""
+        """End this direction after the bytes sent so far; the other one stays open."""
         if not self._eof_wanted and self._broken is None:
             self._eof_wanted = True
             self._flush()
 
     def pause_reading(self) -> None:
-        """Hand over nothing until `resume_reading`; the peer is slowed down once its window is full."""
+        """Buffer received bytes until `resume_reading`; the peer stops sending when its window is used up."""
         self._held = True
 
     def resume_reading(self) -> None:
-        """Hand over what has come meanwhile, and what comes."""
+        """Pass the buffered bytes to the handler, and continue to do so."""
         self._held = False
-        self._hand_over()
+        self._push()
 
     # Pulling:
 
     async def read(self) -> bytes:
-        """Return the next bytes, or b"" once the peer has ended its direction; safe to cancel."""
-        self._give_back()
+        """Return the next bytes, or b"" after the peer has ended its direction; safe to cancel."""
+        self._return_credit()
         while not self._received:
             if self._broken is not None:
                 raise self._broken
@@ -145,7 +147,7 @@ class SessionStream:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send bytes; returns when the session can take more."""
+        """Send bytes; return when the session has accepted them all."""
         if self._broken is None:
             self.send(data)
         while self._unsent and self._broken is None:
@@ -163,11 +165,11 @@ class SessionStream:
     # Ending:
 
     async def close(self) -> None:
-        """End this direction, and drop what still comes."""
+        """End this direction, and discard bytes that are still received."""
         self._closed = True
         self.send_eof()
-        self._give_back()
-        while self._received:
+        self._return_credit()
+        while self._received:  # without credit the peer could not send its remaining bytes and its EOF
             self._owner.consumed(self.id, len(self._received.popleft()))
 
     def abort(self, reason: str = "", *, code: ResetCode = ResetCode.CANCELLED) -> None:
@@ -176,10 +178,10 @@ class SessionStream:
             self._owner.reset(self.id, code, reason)
             self.break_off(ConnectionLost("the stream was reset by this side"))
 
-    # What the driver reports:
+    # Called by the driver:
 
     def deliver(self, data: bytes) -> None:
-        """The peer sent bytes."""
+        """Handle bytes from the peer."""
         if self._closed:
             self._owner.consumed(self.id, len(data))
         elif self._handler is not None and not self._held and not self._received:
@@ -190,28 +192,29 @@ class SessionStream:
             self._changed.set()
 
     def deliver_eof(self) -> None:
-        """The peer ended its direction."""
+        """Handle the end of the peer's direction."""
         self._eof_received = True
         self._changed.set()
-        self._hand_over()
+        self._push()
         self._forget_if_done()
 
     def deliver_room(self) -> None:
-        """The session takes bytes again."""
+        """Continue sending, because the session accepts bytes again."""
         self._has_room = True
         self._flush()
 
     def break_off(self, error: ConnectionLost) -> None:
-        """The stream is gone; what was received before is still delivered."""
+        """Break the stream; bytes that were received before are still delivered."""
         self._broken = error
         self._unsent.clear()
         self._changed.set()
         self._flushed.set()
-        self._hand_over()
+        self._push()
 
-    def _hand_over(self) -> None:
-        """Give the handler what waits for it, and the end behind that."""
+    def _push(self) -> None:
+        """Pass buffered bytes to the handler, and after them EOF or the loss."""
         handler = self._handler
+        # The handler may pause reading or be replaced in the middle of this loop.
         while handler is not None and handler is self._handler and not self._held and self._received:
             data = self._received.popleft()
             handler.peer_data(data)
@@ -226,7 +229,7 @@ class SessionStream:
             handler.peer_eof()
 
     def _send_now(self, data: bytes) -> None:
-        """Do what `_flush` does for bytes that nothing waits in front of, which is the usual case."""
+        """Pass bytes to the session while nothing else is queued: a fast path for what `_flush` does."""
         self._flushing = True
         self._has_room = False
         try:
@@ -244,9 +247,9 @@ class SessionStream:
                 self._pause_or_resume()
 
     def _flush(self) -> None:
-        """Hand the session what it takes, and the end behind that; pause and resume the handler."""
+        """Pass unsent bytes to the session, and EOF after them; pause or resume the handler accordingly."""
         if self._flushing:
-            return  # it has found room for more while it is still in the call below
+            return  # `deliver_room` was called from within `_owner.send` below; that loop continues
         self._flushing = True
         try:
             while self._unsent and self._send_first():
@@ -262,7 +265,7 @@ class SessionStream:
         self._pause_or_resume()
 
     def _send_first(self) -> bool:
-        """Hand the session the first bytes that are unsent; False if it has to find room for the next."""
+        """Pass the first unsent bytes to the session; return False if the next ones must wait for `deliver_room`."""
         data = self._unsent[0]
         self._has_room = False
         taken = self._owner.send(self.id, data)
@@ -285,7 +288,7 @@ class SessionStream:
         if self._eof_received and self._eof_sent:
             self._owner.forget(self.id)
 
-    def _give_back(self) -> None:
+    def _return_credit(self) -> None:
         if self._unconsumed:
             self._owner.consumed(self.id, self._unconsumed)
             self._unconsumed = 0

@@ -1,9 +1,9 @@
-"""The tunnel's timers, as the environment sets them.
+"""The tunnel's timers, read from environment variables.
 
-RELAY_PING_AFTER   silence after which the peer is pinged (default: 10s)
-RELAY_DEAD_AFTER   silence after which a connection is given up and replaced (default: 25s)
-RELAY_KEEP         how long a lost session is kept (default: 3h on the client; on the agent 30m while a debugger is
-                   attached, 2m otherwise)
+RELAY_PING_AFTER   time without data after which the peer is pinged (default: 10s)
+RELAY_DEAD_AFTER   time without data after which a connection is dropped and replaced (default: 25s)
+RELAY_KEEP         how long a session without a connection is kept (default: 3h on the client; on the agent 30m while a
+                   debugger is attached, 2m otherwise)
 
 Each is a duration of at most a day, such as 90, 90s or 10m.
 """
@@ -21,7 +21,7 @@ from relay_core.values import parse_duration
 __all__ = ["keep_seconds", "tunnel_settings"]
 
 MAX_SECONDS = 24 * 3600.0
-"""No session is kept longer than a day: a paused job costs money."""
+"""Sessions are kept for at most a day, because a paused job costs money."""
 
 
 def tunnel_settings(environ: Mapping[str, str] | None = None, *, grace: float) -> Settings:
@@ -29,7 +29,7 @@ def tunnel_settings(environ: Mapping[str, str] | None = None, *, grace: float) -
 
     Args:
         environ: Defaults to the environment of this process.
-        grace: Seconds a lost session is kept unless `RELAY_KEEP` says otherwise.
+        grace: Seconds that a session without a connection is kept if `RELAY_KEEP` is not set.
 
     Raises:
         ConfigurationError: a variable is not a duration of at most a day.
@@ -40,14 +40,14 @@ def tunnel_settings(environ: Mapping[str, str] | None = None, *, grace: float) -
     dead_after = _seconds(environ, "RELAY_DEAD_AFTER", defaults.dead_after)
     if dead_after <= ping_after:
         raise ConfigurationError(
-            f"RELAY_DEAD_AFTER ({dead_after:g}) is not longer than RELAY_PING_AFTER ({ping_after:g})",
+            f"RELAY_DEAD_AFTER ({dead_after:g}) must be longer than RELAY_PING_AFTER ({ping_after:g})",
             hint="leave time for an answer, e.g. 25 and 10",
         )
     return replace(defaults, ping_after=ping_after, dead_after=dead_after, grace=keep_seconds(environ, default=grace))
 
 
 def keep_seconds(environ: Mapping[str, str] | None = None, *, default: float) -> float:
-    """Return how long a lost session is kept.
+    """Return how many seconds a session without a connection is kept.
 
     Raises:
         ConfigurationError: `RELAY_KEEP` is not a duration of at most a day.

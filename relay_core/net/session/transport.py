@@ -1,4 +1,4 @@
-"""One rendezvous websocket as a transport for a session: bytes both ways, encrypted if there is a tunnel key."""
+"""Transport of a session: one rendezvous WebSocket, with a TLS channel inside it if there is a tunnel key."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Transport"]
 
 
 class Transport:
-    """A websocket, and the TLS channel inside it.
+    """A WebSocket and the TLS channel inside it.
 
-    A handshake asks for its bytes with `receive`. The session then has them delivered, which spares the event loop a
-    turn for each message.
+    The handshakes call `receive`. After them the session uses `deliver_to`, which saves one turn of the event loop per
+    message.
 
     Args:
-        websocket: Open; owned from now on.
-        identity: This side's certificate, or None for a transport in the clear.
+        websocket: An open WebSocket; the transport closes it.
+        identity: The certificate of this side, or None for an unencrypted transport.
     """
 
     def __init__(self, websocket: WebSocket, identity: TunnelIdentity | None) -> None:
@@ -30,17 +30,17 @@ class Transport:
         self._channel = SecureChannel(identity) if identity is not None else None
         self._deliver: Callable[[bytes], None] = lambda _plaintext: None
         self._lost: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
-        """Raises what ended the delivery."""
+        """Raises the error that ended `deliver_to`."""
 
     def __repr__(self) -> str:
         return f"<Transport {self._websocket!r} {self._channel!r}>"
 
     async def start(self) -> bytes:
-        """Shake hands; returns the first bytes of the peer if some came along.
+        """Perform the TLS handshake; return plaintext that was received with its last message.
 
         Raises:
-            TunnelKeyMissing, WrongTunnelKey: the sides do not share a tunnel key.
-            ConnectionLost, ProtocolError: it ended, or the peer is something else.
+            TunnelKeyMissing, WrongTunnelKey: the two sides do not share a tunnel key.
+            ConnectionLost, ProtocolError: the transport closed, or the peer does not speak the tunnel protocol.
         """
         plaintext = b""
         if self._channel is not None:
@@ -50,24 +50,24 @@ class Transport:
         return plaintext
 
     async def receive(self) -> bytes:
-        """Return what comes next; b"" for bytes that carried none of the peer's.
+        """Return the next plaintext; b"" if the received bytes were TLS messages only.
 
         Raises:
-            ConnectionLost: the transport has ended.
-            ProtocolError, TunnelKeyMissing, WrongTunnelKey: the peer breaks the rules.
+            ConnectionLost: the transport is closed.
+            ProtocolError, TunnelKeyMissing, WrongTunnelKey: the peer violates the protocol.
         """
         plaintext = b""
-        if not self._said_goodbye:
+        if not self._close_received:
             plaintext = self._decrypted(await self._websocket.receive_chunk())
-        if self._said_goodbye and not plaintext:  # what came before the goodbye comes first
-            raise _goodbye()
+        if self._close_received and not plaintext:  # plaintext received before the close_notify is returned first
+            raise _closed_by_peer()
         return plaintext
 
     async def deliver_to(self, receiver: Callable[[bytes], None]) -> NoReturn:
-        """Hand over what comes, as it comes, until the transport ends.
+        """Call `receiver` with plaintext as it arrives, until the transport closes.
 
         Args:
-            receiver: Takes everything, and must not raise.
+            receiver: Must accept all data, and must not raise.
 
         Raises:
             As `receive`.
@@ -78,41 +78,42 @@ class Transport:
 
     @property
     def has_room(self) -> bool:
-        """Whether the transport has not ended and takes more."""
+        """Whether the transport is open and its write buffer is below the limit."""
         return self._websocket.has_room
 
     def write(self, buffers: Iterable[Buffer]) -> None:
-        """Send buffers, in order, as one message, while there is room."""
+        """Send buffers, in order, as one message; check `has_room` before."""
         self._websocket.write(self._encrypted(buffers))
 
     async def drain(self) -> None:
-        """Wait until there is room.
+        """Wait until `has_room`.
 
         Raises:
-            ConnectionLost: the transport has ended.
+            ConnectionLost: the transport is closed.
         """
         await self._websocket.drain()
 
     async def send(self, buffers: Iterable[Buffer]) -> None:
-        """Send buffers, in order, as one message; returns when the socket can take more.
+        """Send buffers, in order, as one message; return when the socket accepts more.
 
         Raises:
-            ConnectionLost: the transport has ended.
+            ConnectionLost: the transport is closed.
         """
         await self._websocket.send(self._encrypted(buffers))
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """End in order."""
-        if self._channel is not None and (goodbye := self._channel.close()):
-            self._websocket.write(goodbye)
+        """Close the TLS channel and then the WebSocket, in order."""
+        # The close_notify proves to the peer that nothing was cut off: the relay could forge a WebSocket Close.
+        if self._channel is not None and (close_notify := self._channel.close()):
+            self._websocket.write(close_notify)
         await self._websocket.close(code, reason)
 
     def abort(self) -> None:
-        """Drop it at once."""
+        """Drop the connection immediately."""
         self._websocket.abort()
 
     @property
-    def _said_goodbye(self) -> bool:
+    def _close_received(self) -> bool:
         return self._channel is not None and self._channel.state is ChannelState.CLOSED
 
     def _received(self, data: bytes) -> None:
@@ -125,8 +126,8 @@ class Transport:
             return
         if plaintext:
             self._deliver(plaintext)
-        if self._said_goodbye:
-            self._end(_goodbye())
+        if self._close_received:
+            self._end(_closed_by_peer())
 
     def _end(self, error: RelayDebugError) -> None:
         if not self._lost.done():
@@ -140,14 +141,14 @@ class Transport:
             return data
         try:
             return self._channel.feed(data)
-        finally:
+        finally:  # also after an error: the peer learns its reason from the TLS alert
             self._flush(self._channel)
 
     def _flush(self, channel: SecureChannel) -> None:
-        """Send handshake messages and alerts, which are few and do not wait for room."""
+        """Send handshake messages and alerts; they are short, so they ignore the limit of the write buffer."""
         if pending := channel.data_to_send():
             self._websocket.write(pending)
 
 
-def _goodbye() -> ConnectionLost:
-    return ConnectionLost("the other side closed the transport", code=1000)
+def _closed_by_peer() -> ConnectionLost:
+    return ConnectionLost("the peer closed the transport", code=1000)

@@ -1,4 +1,4 @@
-"""Notices that the machine slept: the wall clock went on and the monotonic one did not (Linux, macOS)."""
+"""Detection of system sleep: the wall clock advances during sleep and the monotonic clock does not (Linux, macOS)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Callable
 __all__ = ["TICK", "watch_clock"]
 
 TICK = 1.0
-"""Seconds between looks."""
+"""Seconds between two comparisons of the clocks."""
 JUMP = 5.0
-"""Seconds the clocks may drift apart in one tick before it is called sleep (NTP steps are smaller as a rule)."""
+"""Seconds that the clocks may differ in one tick before it counts as sleep (NTP steps are usually smaller)."""
 
 
 async def watch_clock(on_tick: Callable[[bool], None], *, wall: Callable[[], float] = time.time) -> None:
-    """Call `on_tick(woke_up)` every second, for ever.
+    """Call `on_tick(woke_up)` every second until cancelled.
 
     Args:
-        on_tick: Gets True for the first tick after a sleep.
-        wall: Unix seconds.
+        on_tick: `woke_up` is True in the first tick after a sleep.
+        wall: Returns Unix seconds.
     """
     loop = asyncio.get_running_loop()
     while True:

@@ -1,1 +1,1 @@
-"""Byte streams between a local socket and a tunnel: the local endpoint, the seam to the peer, and what joins them."""
+"""Byte streams between a local socket and a tunnel: the local endpoint, the stream interface, and the bridge."""

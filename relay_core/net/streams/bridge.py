@@ -1,11 +1,11 @@
-"""Joins a local connection and a stream to the peer, through layers, with back-pressure both ways.
+"""Bridge between a local connection and a stream to the peer, through layers, with back-pressure in both directions.
 
     LocalEndpoint --local_*--> Bridge --> layers --> ToPeer  --> PeerStream.send
     LocalEndpoint <--write---  Bridge <-- layers <-- peer_*  <-- PeerStream
 
-This is the one way for a byte between a local socket and a tunnel: it is pushed from end to end in one turn of the
-event loop. A side that takes less than it is given pauses the reading of the other, so memory stays bounded. EOF is
-passed on and the other direction stays open; a side that is lost ends the other without an orderly end.
+All bytes between a local socket and a tunnel take this path, from end to end in one turn of the event loop. If one side
+accepts less than the other sends, the bridge pauses reading from the other, so memory use is bounded. EOF ends one
+direction only; if one side is lost, the other is aborted.
 """
 
 from __future__ import annotations
@@ -44,38 +44,38 @@ async def carry_bytes(
     traffic: Traffic | None = None,
     first: bytes = b"",
 ) -> None:
-    """Carry bytes until both directions have ended; always leaves both sides closed.
+    """Carry bytes until both directions have ended; close both sides in any case.
 
     Args:
         local: The local connection.
-        peer: The other side.
-        layers: What stands between them, the first one next to the local program.
-        traffic: Counts what is carried, also when it ends in an error.
-        first: Bytes of the peer that were taken from the stream already.
+        peer: The stream to the peer.
+        layers: The layers between them; the first one is next to the local program.
+        traffic: Receives the byte counts, also if this raises.
+        first: Bytes of the peer that the caller has already read from the stream.
 
     Raises:
-        ConnectionLost: the stream broke (the local connection is reset, so that its user sees it too), or the local
-            connection broke (the stream is aborted).
+        ConnectionLost: the stream broke (the local connection is then reset, so that the program sees an error), or the
+            local connection failed (the stream is then aborted).
     """
     try:
         await Bridge(local, peer, layers, traffic=traffic).run(first)
         await peer.close()
     except BaseException:
         peer.abort()
-        local.abort()  # a close would wait for a reader that may never read
+        local.abort()  # `close` would wait until the program has read everything, which may never happen
         raise
     finally:
         await local.close()
 
 
 class Bridge:
-    """Carries bytes between two sides that are open, and leaves it to others to close them.
+    """Carries bytes between two open sides; the caller closes them.
 
     Args:
         local: The local connection.
-        peer: The other side.
+        peer: The stream to the peer.
         layers: As in `carry_bytes`.
-        traffic: Counts what is carried.
+        traffic: Receives the byte counts.
     """
 
     def __init__(
@@ -89,23 +89,23 @@ class Bridge:
         self._is_over = False
         self._over = asyncio.Event()
         self._error: ConnectionLost | None = None
-        """Why it is over, if that was an error."""
+        """The error that ended the transfer, if any."""
         self._timer: asyncio.TimerHandle | None = None
         self._peer_error = ConnectionLost("the stream broke")
         self._local_ended = self._peer_ended = False
-        """EOF was passed on to that side."""
+        """True if EOF was sent to that side."""
 
     def __repr__(self) -> str:
         return f"<Bridge {self._local!r} {self._peer!r} {self._layers!r}>"
 
     async def run(self, first: bytes = b"") -> None:
-        """Carry until both directions have ended.
+        """Carry bytes until both directions have ended.
 
         Args:
-            first: Bytes of the peer that were taken from the stream already.
+            first: Bytes of the peer that the caller has already read from the stream.
 
         Raises:
-            ConnectionLost: either side broke; the local connection is still as it was.
+            ConnectionLost: either side failed; the local connection is left unchanged.
         """
         try:
             self._pass(self._layers.start)
@@ -123,7 +123,7 @@ class Bridge:
         if self._error is not None:
             raise self._error
 
-    # What the local connection does:
+    # Called by the local connection:
 
     def local_data(self, data: bytes) -> None:
         """Pass bytes on to the peer."""
@@ -138,19 +138,19 @@ class Bridge:
         self._pass(self._layers.receive_local_eof)
 
     def local_lost(self, error: Exception | None) -> None:
-        """Give up: there is nobody left to carry for."""
+        """End with an error, because the local connection is closed in both directions."""
         why = getattr(error, "strerror", None) or type(error).__name__ if error else "it was closed"
-        self._finish(ConnectionLost(f"the local connection broke: {why}"))
+        self._finish(ConnectionLost(f"the local connection failed: {why}"))
 
     def local_writing_paused(self) -> None:
-        """Let the peer wait for the local program."""
+        """Stop reading from the peer until the local program catches up."""
         self._peer.pause_reading()
 
     def local_writing_resumed(self) -> None:
-        """Let the peer continue."""
+        """Continue to read from the peer."""
         self._peer.resume_reading()
 
-    # What the stream does:
+    # Called by the stream:
 
     def peer_data(self, data: bytes) -> None:
         """Pass bytes on to the local program."""
@@ -165,28 +165,28 @@ class Bridge:
         self._pass(self._layers.receive_peer_eof)
 
     def peer_lost(self, error: ConnectionLost) -> None:
-        """Give up, unless a layer has a reason to wait."""
+        """End with the error, unless a layer delays that."""
         self._peer_error = error
         self._pass(self._layers.receive_peer_lost)
 
     def peer_writing_paused(self) -> None:
-        """Let the local program wait for the peer."""
+        """Stop reading from the local program until the stream catches up."""
         self._local.pause_reading()
 
     def peer_writing_resumed(self) -> None:
-        """Let the local program continue."""
+        """Continue to read from the local program."""
         self._local.resume_reading()
 
-    # What the layers want:
+    # Layers:
 
     def _pass(self, receive: Callable[..., list[Output]], *data: bytes) -> None:
-        """Let the layers receive something, and do what they return."""
+        """Call the layers with an event, and execute the outputs that they return."""
         try:
             outputs = receive(*data, self._loop.time())
         except Exception:
-            # This is called from the driver of a session, whose other streams must not suffer.
-            logger.exception("a connection ends because of a defect in %r", self._layers)
-            self._finish(ConnectionLost("a defect in relay-debug ended the connection"))
+            # The caller is the driver of a session: an exception here would end its other streams too.
+            logger.exception("closing a connection because of an internal error in %r", self._layers)
+            self._finish(ConnectionLost("the connection was closed because of an internal error of relay-debug"))
             return
         for output in outputs:
             if self._is_over:
@@ -223,7 +223,7 @@ class Bridge:
             self._over.set()
 
     def _arm(self) -> None:
-        """Have the layers ticked at their next deadline; a timer that is early only looks again."""
+        """Set the timer to the next deadline of the layers; a timer that is too early is kept, as in the driver."""
         deadline = self._layers.next_deadline()
         if deadline is None or self._is_over:
             return

@@ -1,7 +1,7 @@
-"""A local TCP connection as a protocol that pushes: it owns the socket both ways.
+"""Local end of a connection: an asyncio protocol on a TCP socket, with a handler that receives its events.
 
-asyncio reads into one buffer, which is copied once, in pieces, and handed over in the same turn of the event loop. What
-nobody takes yet is kept, up to `UNREAD_LIMIT`; beyond that the socket is not read.
+asyncio reads into one shared buffer. Its content is copied once, in pieces, and passed to the handler in the same turn
+of the event loop. Without a handler, up to `UNREAD_LIMIT` bytes are buffered; then reading from the socket is paused.
 """
 
 from __future__ import annotations
@@ -17,55 +17,55 @@ from typing import Protocol, cast
 __all__ = ["READ_SIZE", "UNREAD_LIMIT", "LocalEndpoint", "LocalHandler", "connect_local", "listen_local"]
 
 READ_SIZE = 64 * 1024
-"""Bytes handed on at a time: large enough for bulk, small enough to take turns with other streams."""
+"""Bytes passed to the handler at a time: large enough for bulk data, small enough to alternate with other streams."""
 BUFFER_SIZE = 256 * 1024
-"""Bytes per read: what a busy writer puts into a socket while this process does something else."""
+"""Bytes per read: what a fast writer puts into a socket while this process is busy."""
 UNREAD_LIMIT = BUFFER_SIZE
-"""Bytes kept for a handler to come, at which the connection is not read any more."""
+"""Bytes that are buffered without a handler before reading is paused."""
 BURST = 16 * 1024
-"""Bytes; a shorter read is mostly the last for the moment: the request or the answer is complete."""
+"""Bytes; a shorter read usually completes a request or a response, and the program then waits for the answer."""
 
 
 class LocalHandler(Protocol):
-    """Is given what happens on a local connection; must not raise."""
+    """Receives the events of a local connection; its methods must not raise."""
 
     def local_data(self, data: bytes) -> None:
-        """Take bytes of the local program, at least one."""
+        """Handle bytes of the local program, at least one."""
 
     def local_eof(self) -> None:
-        """The local program has ended its direction; there will be no more bytes."""
+        """Handle the end of the local program's direction; no more bytes follow."""
 
     def local_lost(self, error: Exception | None) -> None:
-        """The connection is gone, in both directions; nothing else will be called."""
+        """Handle the end of the connection in both directions; no other method is called after this."""
 
     def local_writing_paused(self) -> None:
-        """The local program takes less than it is given: write nothing else for now."""
+        """Stop writing, because the write buffer is full: the local program reads too slowly."""
 
     def local_writing_resumed(self) -> None:
-        """The local program has caught up."""
+        """Continue writing: the local program has caught up."""
 
 
 class LocalEndpoint(asyncio.BufferedProtocol):
-    """One local connection; made by `connect_local` and `listen_local`.
+    """One local connection; created by `connect_local` and `listen_local`.
 
     Args:
-        on_connected: Called with it once it is connected.
+        on_connected: Called with this object when it is connected.
     """
 
     def __init__(self, on_connected: Callable[[LocalEndpoint], None] = lambda _endpoint: None) -> None:
         self.ended = asyncio.Event()
-        """Set when the local program has ended its direction, or the connection is gone."""
+        """Set when the local program has ended its direction, or the connection is closed."""
         self._on_connected = on_connected
         self._transport = cast("asyncio.Transport", None)  # set by connection_made, before anything else is called
         self._quick: socket.socket | None = None
-        """The socket, where its acknowledgements can be hurried."""
+        """The socket, if it supports TCP_QUICKACK."""
         self._buffer = _shared_buffer()
         self._handler: LocalHandler | None = None
         self._unread: deque[bytes] = deque()
-        """What came while nothing handled it."""
+        """Bytes that were received without a handler."""
         self._unread_size = 0
         self._held = False
-        """The handler wants nothing for now."""
+        """True if the handler has paused reading."""
         self._reading_paused = False
         self._writing_paused = False
         self._eof_received = False
@@ -76,7 +76,7 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         state = "gone" if self._gone.is_set() else "ended" if self._eof_received else "open"
         return f"<LocalEndpoint {state} unread={self._unread_size}{' paused' if self._reading_paused else ''}>"
 
-    # What the owner does:
+    # Called by the owner:
 
     @property
     def is_gone(self) -> bool:
@@ -84,8 +84,8 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         return self._gone.is_set()
 
     def deliver_to(self, handler: LocalHandler) -> None:
-        """Hand over what has come so far, and from now on what comes, as it comes."""
-        self._handler = handler
+        """Pass the buffered bytes to the handler, and from now on all events as they occur."""
+        self._handler = handler  # each call below may detach it again
         if self._writing_paused:
             handler.local_writing_paused()
         while self._unread and self._handler is handler:
@@ -99,44 +99,44 @@ class LocalEndpoint(asyncio.BufferedProtocol):
             handler.local_lost(self._error)
 
     def detach(self) -> None:
-        """Keep what comes for the next handler."""
+        """Remove the handler, and buffer received bytes for the next one."""
         self._handler = None
         self.resume_reading()
 
     def write(self, data: bytes) -> None:
-        """Send bytes to the local program, or drop them if it has gone."""
+        """Send bytes to the local program, or drop them if the connection is closed."""
         if not self._transport.is_closing():
             self._transport.write(data)
 
     def write_eof(self) -> None:
-        """End this direction behind what was written; the other one stays open."""
+        """End this direction after the bytes written so far; the other one stays open."""
         if not self._transport.is_closing() and self._transport.can_write_eof():
-            with contextlib.suppress(OSError):  # the local program has gone already
+            with contextlib.suppress(OSError):  # the local program has closed the connection
                 self._transport.write_eof()
 
     def pause_reading(self) -> None:
-        """Take no more from the local program."""
+        """Stop reading from the local program."""
         self._held = True
         self._pause_or_resume()
 
     def resume_reading(self) -> None:
-        """Take bytes again."""
+        """Continue to read from the local program."""
         self._held = False
         self._pause_or_resume()
 
     async def close(self) -> None:
-        """Close the connection after its last bytes; a program that has gone already is fine."""
+        """Close the connection after sending the last bytes; does nothing if it is closed already."""
         self._transport.close()
         await self._gone.wait()
 
     def abort(self) -> None:
-        """Drop the connection and what was not sent; the local program sees a reset if it had more to say."""
+        """Close the connection immediately and discard unsent bytes; the program sees a reset if it still sends."""
         self._transport.abort()
 
-    # What asyncio does:
+    # Called by asyncio:
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection; asyncio has switched off Nagle's algorithm, so small messages leave at once."""
+        """Store the transport. asyncio has disabled Nagle's algorithm, so small messages are sent without delay."""
         self._transport = cast("asyncio.Transport", transport)
         connection: socket.socket | None = transport.get_extra_info("socket")
         if hasattr(socket, "TCP_QUICKACK") and connection is not None and connection.family != socket.AF_UNIX:
@@ -144,22 +144,23 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         self._on_connected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Return where to read to."""
+        """Return the buffer to read into."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes were read."""
+        """Handle bytes that were read into the buffer."""
         if self._quick is not None and nbytes < BURST:
-            # debugpy's adapter leaves Nagle's algorithm on: its next message waits until our kernel acknowledges this
-            # one, which it delays by 40 ms unless asked to do it now.
+            # debugpy's adapter does not disable Nagle's algorithm (RFC 896): its next message waits until our kernel
+            # acknowledges this one, which the kernel delays by 40 ms unless TCP_QUICKACK is set (tcp(7)). The option is
+            # not permanent, so it is set after each read.
             with contextlib.suppress(OSError):
                 self._quick.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         for start in range(0, nbytes, READ_SIZE):
-            # A handler that pauses reading in between gets the rest of this read all the same: it is bounded.
+            # If the handler pauses reading here, it still gets the rest of this read, which is bounded.
             self._received(bytes(self._buffer[start : min(start + READ_SIZE, nbytes)]))
 
     def eof_received(self) -> bool:
-        """The local program ended its direction; ours stays open."""
+        """Handle the end of the local program's direction; return True to keep ours open."""
         self._eof_received = True
         self.ended.set()
         if self._handler is not None:
@@ -167,7 +168,7 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Both directions have ended."""
+        """Handle the end of both directions."""
         self._error = exc
         self._gone.set()
         self.ended.set()
@@ -175,13 +176,13 @@ class LocalEndpoint(asyncio.BufferedProtocol):
             self._handler.local_lost(exc)
 
     def pause_writing(self) -> None:
-        """Pass on that the local program is slow."""
+        """Pause the handler, because the write buffer is full."""
         self._writing_paused = True
         if self._handler is not None:
             self._handler.local_writing_paused()
 
     def resume_writing(self) -> None:
-        """Pass on that the local program has caught up."""
+        """Resume the handler, because the write buffer has room again."""
         self._writing_paused = False
         if self._handler is not None:
             self._handler.local_writing_resumed()
@@ -196,7 +197,7 @@ class LocalEndpoint(asyncio.BufferedProtocol):
 
     def _pause_or_resume(self) -> None:
         paused = self._held or self._unread_size >= UNREAD_LIMIT
-        # asyncio would read the end once more if it were resumed after it.
+        # asyncio would report EOF a second time if reading were resumed after it.
         if paused == self._reading_paused or self._eof_received or self._transport.is_closing():
             return
         self._reading_paused = paused
@@ -207,20 +208,20 @@ class LocalEndpoint(asyncio.BufferedProtocol):
 
 
 async def connect_local(host: str, port: int) -> LocalEndpoint:
-    """Connect to a program of this machine.
+    """Connect to a program on this machine.
 
     Raises:
-        OSError: it does not listen.
+        OSError: nothing is listening there.
     """
     _, endpoint = await asyncio.get_running_loop().create_connection(LocalEndpoint, host, port)
     return endpoint
 
 
 async def listen_local(on_connected: Callable[[LocalEndpoint], None], host: str, port: int) -> asyncio.Server:
-    """Accept the connections of programs of this machine, until the server is closed.
+    """Accept connections of programs on this machine, until the server is closed.
 
     Raises:
-        OSError: the port cannot be had.
+        OSError: the port is not available.
     """
     return await asyncio.get_running_loop().create_server(lambda: LocalEndpoint(on_connected), host, port)
 
@@ -229,7 +230,7 @@ _of_thread = threading.local()
 
 
 def _shared_buffer() -> memoryview:
-    """Return the one buffer that all connections of a thread read to: asyncio fills it and hands it over at once."""
+    """Return the read buffer that all connections of a thread share; each read is processed before the next one."""
     if not hasattr(_of_thread, "buffer"):
         _of_thread.buffer = memoryview(bytearray(BUFFER_SIZE))
     buffer: memoryview = _of_thread.buffer

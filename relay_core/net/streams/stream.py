@@ -1,11 +1,12 @@
-"""The seam between what carries bytes to the peer and what uses them.
+"""Interfaces of a stream to the peer, between the tunnel that carries it and the code that uses it.
 
-A stream is one TCP connection's worth of bytes on its way to the other side, such as a stream of a tunnel session
-(`relay_core.net.session.stream`). It has two faces:
+A stream carries the bytes of one TCP connection to the other side; `relay_core.net.session.stream` implements it for
+tunnel sessions. There are two interfaces:
 
-  * `PeerStream` pushes: bytes are handed over as they come, in the same turn of the event loop, and back-pressure is a
-    pair of calls. All bytes between a local socket and the peer take this way (`relay_core.net.streams.bridge`).
-  * `ByteStream` is pulled: for those who send a request and wait for its answer.
+  * `PeerStream` pushes: a handler is called with bytes as they arrive, in the same turn of the event loop, and a pair
+  of
+    calls signals back-pressure. All bytes of local sockets take this path (`relay_core.net.streams.bridge`).
+  * `ByteStream` is pulled with `read` and `write`, for code that sends a request and waits for the response.
 """
 
 from __future__ import annotations
@@ -18,76 +19,76 @@ __all__ = ["ByteStream", "PeerHandler", "PeerStream"]
 
 
 class PeerHandler(Protocol):
-    """Is given what happens on a stream; must not raise."""
+    """Receives the events of a stream; its methods must not raise."""
 
     def peer_data(self, data: bytes) -> None:
-        """Take bytes of the peer, at least one."""
+        """Handle bytes of the peer, at least one."""
 
     def peer_eof(self) -> None:
-        """The peer has ended its direction; there will be no more bytes."""
+        """Handle the end of the peer's direction; no more bytes follow."""
 
     def peer_lost(self, error: ConnectionLost) -> None:
-        """The stream is gone, in both directions; nothing else will be called."""
+        """Handle the loss of the stream in both directions; no other method is called after this."""
 
     def peer_writing_paused(self) -> None:
-        """The stream takes more than it can send on: send it nothing else for now."""
+        """Stop sending: the stream has more bytes queued than it can send now."""
 
     def peer_writing_resumed(self) -> None:
-        """The stream can send on again."""
+        """Continue sending: the queue of the stream is empty."""
 
 
 class PeerStream(Protocol):
-    """A reliable, ordered, bidirectional stream of bytes with back-pressure, which pushes."""
+    """A reliable, ordered, bidirectional byte stream with back-pressure that calls a handler."""
 
     def deliver_to(self, handler: PeerHandler) -> None:
-        """Hand over what has come so far, and from now on what comes, as it comes."""
+        """Pass the buffered bytes to the handler, and from now on bytes as they arrive."""
 
     def detach(self) -> None:
-        """Keep what comes for the next handler, or for `read`."""
+        """Remove the handler; buffer received bytes for the next one, or for `read`."""
 
     def send(self, data: bytes) -> None:
-        """Send bytes, or drop them if the stream is lost; what cannot leave is kept, and the handler is paused."""
+        """Send bytes, or drop them if the stream is lost; queue what cannot be sent yet, and pause the handler."""
 
     def send_eof(self) -> None:
-        """End this direction behind what was sent; the other one stays open."""
+        """End this direction after the bytes sent so far; the other one stays open."""
 
     def pause_reading(self) -> None:
-        """Hand over nothing until `resume_reading`; the peer is slowed down once its window is full."""
+        """Buffer received bytes until `resume_reading`; the peer stops sending when its window is used up."""
 
     def resume_reading(self) -> None:
-        """Hand over what has come meanwhile, and what comes."""
+        """Pass the buffered bytes to the handler, and continue to do so."""
 
     def abort(self, reason: str = "") -> None:
-        """Drop the stream at once: the peer sees a broken connection, and the reason if the carrier can send one."""
+        """Drop the stream immediately: the peer sees a broken connection, and the reason if it can be transmitted."""
 
     async def close(self) -> None:
-        """End both directions in order: what was sent is delivered, what still comes is dropped."""
+        """End both directions in order: sent bytes are delivered, bytes still received are discarded."""
 
 
 class ByteStream(Protocol):
-    """A reliable, ordered, bidirectional stream of bytes with back-pressure, which is pulled."""
+    """A reliable, ordered, bidirectional byte stream with back-pressure that is read with `read`."""
 
     async def read(self) -> bytes:
-        """Return the next bytes, at least one, or b"" once the peer has ended its direction.
+        """Return the next bytes, at least one, or b"" after the peer has ended its direction.
 
-        Safe to cancel while nothing has arrived; nothing is lost then.
+        Cancelling it loses no data.
 
         Raises:
-            ConnectionLost: the stream broke; what was read before is all there will be.
+            ConnectionLost: the stream broke; no more bytes follow.
         """
 
     async def write(self, data: bytes) -> None:
-        """Send bytes; returns when the carrier can take more.
+        """Send bytes; return when the stream accepts more.
 
         Raises:
             ConnectionLost: the stream broke.
         """
 
     async def write_eof(self) -> None:
-        """End this direction and keep reading, where the carrier can do that; see `close` where it cannot."""
+        """End this direction and keep the other one open, if the transport supports that; otherwise use `close`."""
 
     async def close(self) -> None:
-        """End both directions in order: what was written is delivered."""
+        """End both directions in order: written bytes are delivered."""
 
     def abort(self, reason: str = "") -> None:
-        """Drop the stream at once: the peer sees a broken connection, and the reason if the carrier can send one."""
+        """Drop the stream immediately: the peer sees a broken connection, and the reason if it can be transmitted."""

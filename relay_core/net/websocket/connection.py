@@ -1,9 +1,9 @@
-"""An open client websocket on an asyncio transport: a driver for `relay_core.ws.machine`, which knows the protocol.
+"""Client end of an open WebSocket on an asyncio transport: the driver of the state machine in `relay_core.ws.machine`.
 
-It reads into one buffer and hands on whatever has arrived, so one wake-up of its user serves many frames, and it sends
-each message as one frame in one write. Its user asks for what has arrived, or has it delivered, which spares a turn of
-the event loop. Back-pressure goes both ways: beyond `UNREAD_HIGH` bytes that nobody has asked for the socket is not
-read, beyond `WRITE_HIGH` that the kernel has not taken `send` waits.
+It reads into one buffer and returns everything that has arrived, so that its user wakes up once for many frames, and
+sends each message as one frame in one write. The user either calls `receive` or registers a callback, which saves a
+turn of the event loop. Back-pressure works in both directions: reading is paused while more than `UNREAD_HIGH` bytes
+are unread, and `send` waits while more than `WRITE_HIGH` bytes are in the transport's write buffer.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ __all__ = ["WebSocket"]
 
 PING_INTERVAL = 20.0
 PING_TIMEOUT = 20.0
-"""Seconds; load balancers drop silent TCP connections after about 4 minutes."""
+"""Seconds; load balancers drop idle TCP connections after about 4 minutes."""
 CLOSE_TIMEOUT = 5.0
-"""Seconds for the peer's goodbye, and for the server to end TCP after it."""
+"""Seconds for the peer's Close, and for the server to close the TCP connection after it (RFC 6455, section 7.1.1)."""
 READ_BYTES = 128 * 1024
 UNREAD_HIGH = 256 * 1024
 WRITE_HIGH = 256 * 1024
 
 
 class WebSocket(asyncio.BufferedProtocol):
-    """An open client websocket.
+    """An open WebSocket, client side.
 
     Args:
-        transport: The handshake is done on it; taken over from whoever did that.
-        subprotocol: What both sides agreed on.
-        early: Bytes that came behind the handshake.
+        transport: A connection after the opening handshake; this object becomes its protocol.
+        subprotocol: The subprotocol that both sides agreed on, or None.
+        early: Bytes that were received after the handshake's response.
     """
 
     def __init__(self, transport: asyncio.Transport, *, subprotocol: str | None = None, early: bytes = b"") -> None:
@@ -57,7 +57,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._chunks: deque[Chunk] = deque()
         self._unread = 0
         self._message: list[Chunk] = []
-        """The beginning of a message that `receive` waits for the end of."""
+        """The received part of an incomplete message."""
         self._deliver: Callable[[bytes], None] | None = None
         self._on_lost: Callable[[ConnectionLost], None] | None = None
         self._reading_paused = False
@@ -70,20 +70,20 @@ class WebSocket(asyncio.BufferedProtocol):
         transport.set_protocol(self)
         if early:
             self._received(memoryview(early))
-        if transport.is_closing():
+        if transport.is_closing():  # the server hung up between its 101 and `set_protocol`: asyncio will not call it
             self.connection_lost(None)
 
     def __repr__(self) -> str:
         closing = self._machine.close_sent or self._machine.close_received
         return f"<WebSocket {'closed' if self._gone.is_set() else 'closing' if closing else 'open'}>"
 
-    # What the owner does:
+    # Called by the owner:
 
     async def receive(self) -> str | bytes:
-        """Return the next whole message; safe to cancel.
+        """Return the next complete message; safe to cancel.
 
         Raises:
-            ConnectionLost: the socket has ended; `code` is 1000 after an orderly end.
+            ConnectionLost: the WebSocket is closed; `code` is 1000 after an orderly close.
         """
         while True:
             while self._chunks:
@@ -95,9 +95,9 @@ class WebSocket(asyncio.BufferedProtocol):
             await self._until_readable()
 
     async def receive_chunk(self) -> bytes:
-        """Return all that has arrived, in part or whole messages, for streams that ignore message boundaries.
+        """Return all bytes that have arrived, for streams that ignore message boundaries.
 
-        Never returns b"" (empty messages carry nothing). Safe to cancel.
+        Never returns b"": empty messages are skipped. Safe to cancel.
 
         Raises:
             ConnectionLost: as `receive`.
@@ -108,42 +108,42 @@ class WebSocket(asyncio.BufferedProtocol):
             await self._until_readable()
 
     def deliver_to(self, receiver: Callable[[bytes], None], *, lost: Callable[[ConnectionLost], None]) -> None:
-        """Hand over what arrives as `receive_chunk` returns it, at once and from now on, and then the end.
+        """Call `receiver` with the bytes that have arrived and will arrive, as `receive_chunk` returns them.
 
         Args:
-            receiver: Takes everything, and must not raise.
-            lost: Called once.
+            receiver: Must accept all data, and must not raise.
+            lost: Called once, when the WebSocket is closed.
         """
         self._deliver, self._on_lost = receiver, lost
-        self._hand_over()
+        self._push()
         if self._gone.is_set():
             lost(self._lost())
 
     @property
     def has_room(self) -> bool:
-        """Whether the socket has not ended and takes more."""
+        """Whether the WebSocket is open and its write buffer is below the limit."""
         return self._writable.is_set() and not self._is_ending
 
     def write(self, message: bytes) -> None:
-        """Send one message, or drop it if the socket has ended; whoever sends much looks at `has_room` first."""
+        """Send one message, or drop it if the WebSocket is closed; check `has_room` before sending bulk data."""
         if not self._is_ending:
             self._transport.write(self._machine.send_message(BINARY, message))
 
     async def drain(self) -> None:
-        """Wait until there is room.
+        """Wait until `has_room`.
 
         Raises:
-            ConnectionLost: the socket has ended.
+            ConnectionLost: the WebSocket is closed.
         """
         await self._writable.wait()
         if self._is_ending:
             raise self._lost()
 
     async def send(self, message: str | bytes) -> None:
-        """Send one message; returns when the socket can take more.
+        """Send one message; return when the write buffer is below its limit.
 
         Raises:
-            ConnectionLost: the socket has ended.
+            ConnectionLost: the WebSocket is closed.
         """
         if self._is_ending:
             raise self._lost()
@@ -152,7 +152,7 @@ class WebSocket(asyncio.BufferedProtocol):
         await self.drain()
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """Send a Close and wait, at most `CLOSE_TIMEOUT` seconds, for the peer's and the end of TCP."""
+        """Send a Close, and wait up to `CLOSE_TIMEOUT` seconds for the end of the TCP connection."""
         self._send_close(close_payload(code, reason))
         with contextlib.suppress(*TIMEOUT_ERRORS):
             async with timeout(CLOSE_TIMEOUT):
@@ -160,31 +160,31 @@ class WebSocket(asyncio.BufferedProtocol):
         self.abort()
 
     def abort(self) -> None:
-        """Drop the TCP connection without a Close; the relay lets the peer see that."""
-        if not self._gone.is_set():  # Python 3.11.0 to 3.11.2 fail when TLS has ended already
+        """Drop the TCP connection without a Close; the relay then drops the peer's connection too."""
+        if not self._gone.is_set():  # Python 3.11.0 to 3.11.2 raise if the TLS connection is already closed
             self._transport.abort()
 
-    # What asyncio does:
+    # Called by asyncio:
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Return where to read to."""
+        """Return the buffer to read into."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes were read."""
+        """Handle bytes that were read into the buffer."""
         self._received(self._buffer[:nbytes])
 
     def pause_writing(self) -> None:
-        """Let senders wait."""
+        """Make senders wait."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Let them continue."""
+        """Wake waiting senders."""
         self._writable.set()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - only a close frame holds a reason
-        """Let everybody know; what was received before can still be read."""
-        self._transport.close()  # it is over, but Python 3.10 complains about transports that nobody closed
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - only a Close frame has a reason
+        """Report the end of the TCP connection to all waiting callers; messages received before can still be read."""
+        self._transport.close()  # without effect, but Python 3.10 warns about transports that were not closed
         self._timer.cancel()
         self._gone.set()
         self._readable.set()
@@ -201,18 +201,19 @@ class WebSocket(asyncio.BufferedProtocol):
             self._unread += len(chunk.payload)
         self._flush()
         if isinstance(end, Close):
+            # RFC 6455 section 5.5.1: answer a Close with the same code. The server then closes the TCP connection.
             self._send_close(end.payload)
         elif isinstance(end, Violation):
             self._fail(end.code, end.reason)
         if self._deliver is not None:
-            self._hand_over()
+            self._push()
         elif self._chunks:
             self._readable.set()
         if self._unread > UNREAD_HIGH and not self._reading_paused:
             self._reading_paused = True
             self._transport.pause_reading()
 
-    def _hand_over(self) -> None:
+    def _push(self) -> None:
         if self._deliver is not None and (data := self._take_chunks()):
             self._deliver(data)
 
@@ -243,7 +244,7 @@ class WebSocket(asyncio.BufferedProtocol):
         try:
             return payload.decode()
         except UnicodeDecodeError:
-            self._fail(1007, "a text message is no UTF-8")
+            self._fail(1007, "a text message is not UTF-8")
             raise self._lost() from None
 
     # Sending and ending:
@@ -253,32 +254,34 @@ class WebSocket(asyncio.BufferedProtocol):
         return self._machine.close_sent is not None or self._gone.is_set()
 
     def _flush(self) -> None:
-        """Send what the protocol itself has to send."""
+        """Send pending pings and pongs."""
         if (frames := self._machine.data_to_send()) and not self._gone.is_set():
             self._transport.write(frames)
 
     def _send_close(self, payload: bytes) -> None:
-        """Send a Close, once; from then on the server has so long to end TCP."""
+        """Send a Close, if none was sent; the server must then close the TCP connection within `CLOSE_TIMEOUT`."""
         if not self._gone.is_set() and (frame := self._machine.send_close(payload, self._loop.time())):
             self._transport.write(frame)
             self._arm()
 
     def _fail(self, code: int, reason: str) -> None:
-        """Say why and hang up, without waiting for the peer."""
+        """Send a Close with the reason and drop the connection without waiting (RFC 6455, section 7.1.7)."""
         self._send_close(close_payload(code, reason))
         self.abort()
 
     def _lost(self) -> ConnectionLost:
+        # The peer's Close has its own reason; ours may be just the answer to it. 1006 means that there was none
+        # (RFC 6455 section 7.1.5).
         close = self._machine.close_received or self._machine.close_sent
         code, reason = (close.code, close.reason) if close else (1006, "")
-        return ConnectionLost("the websocket has ended", code=code, reason=reason)
+        return ConnectionLost("the websocket is closed", code=code, reason=reason)
 
     def _arm(self) -> None:
         self._timer.cancel()
         self._timer = self._loop.call_at(self._machine.next_deadline(), self._tick)
 
     def _tick(self) -> None:
-        """Look whether the peer lives; a timer that is early only looks again."""
+        """Let the machine check if the peer is alive. Received data moves the deadline, so a timer may be early."""
         self._machine.tick(self._loop.time(), held_up=self._reading_paused)
         self._flush()
         if self._machine.is_dead:

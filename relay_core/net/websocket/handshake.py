@@ -1,11 +1,11 @@
-"""How a websocket is opened: the one file that knows the `websockets` package, for its handshake and its proxies.
+"""Opening handshake of a WebSocket, by the `websockets` package, which also handles proxies. No other file imports it.
 
-What runs on the connection afterwards is `relay_core.net.websocket.connection`: the package's own asyncio layer costs
-more for each message than everything else on the way (`make bench` tells).
+After the handshake, `relay_core.net.websocket.connection` takes over the connection: per message, the package's own
+asyncio layer takes more time than the rest of the path (see `make bench`).
 
-Settings that are no matter of taste: no compression (the relay copies extension offers back as if they were agreed),
-no redirects (they would carry the token elsewhere), and a logger that is never at DEBUG (there, headers with tokens
-would be written).
+Three settings are required for correctness and security: no compression (the relay echoes extension offers as if they
+were agreed), no redirects (they would send the token to another host), and a logger that never logs at DEBUG level
+(which would include headers with tokens).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from relay_core.net.websocket.connection import WebSocket
 __all__ = ["OPEN_TIMEOUT", "HandshakeRefused", "WebSocket", "open_websocket"]
 
 OPEN_TIMEOUT = 10.0
-"""Seconds; gateways have been seen to abandon an upgrade without an answer."""
+"""Seconds; some gateways never answer an upgrade request."""
 
 BLANK_LINE = b"\r\n\r\n"
 
@@ -52,7 +52,7 @@ _quiet_logger.addHandler(logging.NullHandler())
 
 
 class HandshakeRefused(Exception):
-    """The server answered the upgrade with something else than 101."""
+    """The server answered the upgrade request with a status other than 101."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(f"{status} {reason}")
@@ -61,20 +61,21 @@ class HandshakeRefused(Exception):
 
 
 class _Connect(websockets_connect):
-    """`websockets.connect` that never follows a redirect."""
+    """`websockets.connect` without redirects."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
 
 
 class _Handshake(ClientConnection):
-    """A connection of `websockets` up to its 101; frames that come along with that are kept for our own."""
+    """A connection of `websockets` that stops after the 101 response and buffers later bytes for our own driver."""
 
     early = b""
     _tail = b""
-    """The last bytes of the answer so far: the blank line that ends its head may come in pieces."""
+    """The last bytes of the response so far, because the blank line after its head may arrive in parts."""
 
     def data_received(self, data: bytes) -> None:
+        # Without this split the package would parse frames that arrive together with the response, and keep them.
         seen = self._tail + data
         head = seen.find(BLANK_LINE)
         self._tail = seen[1 - len(BLANK_LINE) :]
@@ -96,18 +97,18 @@ async def open_websocket(
     subprotocols: Sequence[str] = (),
     timeout: float = OPEN_TIMEOUT,
 ) -> WebSocket:
-    """Connect to a `wss://` URL, through the proxy of `HTTPS_PROXY` unless `NO_PROXY` exempts the host.
+    """Connect to a `wss://` URL, through the proxy in `HTTPS_PROXY` unless `NO_PROXY` excludes the host.
 
     Args:
         url: Used verbatim.
-        tls: Decides about trust.
-        headers: Added to the request; may carry secrets.
+        tls: The context that verifies the server's certificate.
+        headers: Added to the request; may contain secrets.
         subprotocols: Offered in this order.
-        timeout: Seconds for the whole of name look-up, TCP, TLS and upgrade.
+        timeout: Seconds for name resolution, TCP, TLS and upgrade together.
 
     Raises:
-        HandshakeRefused: an HTTP answer other than 101.
-        RelayUnreachable, UntrustedCertificate, ConfigurationError, ProtocolError: no HTTP answer, and why.
+        HandshakeRefused: the server responded with a status other than 101.
+        RelayUnreachable, UntrustedCertificate, ConfigurationError, ProtocolError: no valid HTTP response.
     """
     host = url.split("/", 3)[2]
     with _opening_mapped(host, timeout):
@@ -129,7 +130,7 @@ async def open_websocket(
 
 @contextlib.contextmanager
 def _opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901 - a table of foreign errors
-    """Map what `websockets`, asyncio and ssl raise while connecting; no text of theirs reaches the user unread."""
+    """Replace exceptions of `websockets`, asyncio and ssl by our own, so that users see no unreviewed texts."""
     try:
         yield
     except InvalidStatus as error:
@@ -148,7 +149,7 @@ def _opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901 
     except TIMEOUT_ERRORS:
         raise RelayUnreachable(
             f"{host} did not answer within {timeout:g} s",
-            hint="check the network and HTTPS_PROXY; a firewall must let 443 to *.servicebus.windows.net out",
+            hint="check the network and HTTPS_PROXY; a firewall must allow outbound 443 to *.servicebus.windows.net",
         ) from None
     except socket.gaierror:
         raise RelayUnreachable(
@@ -158,8 +159,8 @@ def _opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901 
         raise RelayUnreachable(f"the proxy refused {host}: {error}", hint="check HTTPS_PROXY and NO_PROXY") from None
     except (InvalidProxy, InvalidURI) as error:
         raise ConfigurationError(
-            "HTTPS_PROXY is unusable" if isinstance(error, InvalidProxy) else f"{host} is no address",
-            hint="a proxy looks like http://proxy.example:3128",
+            "HTTPS_PROXY is unusable" if isinstance(error, InvalidProxy) else f"invalid address: {host}",
+            hint="write a proxy as in http://proxy.example:3128",
         ) from None
     except OSError as error:
         raise RelayUnreachable(
@@ -169,16 +170,16 @@ def _opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901 
     except (InvalidMessage, InvalidHandshake, EOFError) as error:
         if isinstance(error, EOFError) or isinstance(error.__cause__, (EOFError, ConnectionError)):
             raise RelayUnreachable(
-                f"{host} ended the connection before it answered",
-                hint="this passes by itself as a rule; a firewall or proxy in between may do it always",
+                f"{host} closed the connection before answering",
+                hint="usually temporary; if it persists, a firewall or proxy may be closing the connection",
             ) from None
         raise ProtocolError(
-            f"{host} does not answer like a relay", hint="check the address; a proxy's login page looks like this too"
+            f"{host} did not answer like a relay", hint="check the address; it may also be the login page of a proxy"
         ) from None
 
 
 def _os_reason(error: OSError) -> str:
-    """Return the reason without addresses: asyncio joins one text per address it tried."""
+    """Return the reason without the addresses that asyncio lists, one text for each address that it tried."""
     if isinstance(error, ConnectionRefusedError) or "refused" in str(error).lower():
         return "connection refused"
     return (error.strerror or type(error).__name__).lower()

@@ -52,7 +52,7 @@ def test_only_so_much_is_kept(early, committed):
 
 def test_who_leaves_without_a_word_is_not_waited_for(early):
     """An end before any byte drops the stream; one behind some bytes is passed on, because an answer may follow."""
-    assert [Abort("left before it sent anything")] == early.receive_local_eof(0)
+    assert [Abort("disconnected before sending anything")] == early.receive_local_eof(0)
     early.receive_local(b"GET /", 0)
     assert [EndPeer()] == early.receive_local_eof(0)
 

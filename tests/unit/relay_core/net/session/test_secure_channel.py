@@ -221,7 +221,7 @@ def test_a_client_with_a_key_is_told_by_an_agent_without():
 @pytest.mark.parametrize("identity", [CLIENT, AGENT])
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n", b"\x01\x00", b"{"])
 def test_strangers_are_not_taken_for_a_missing_key(identity, data):
-    """Something that speaks neither TLS nor the tunnel protocol is called that, and gets no answer."""
+    """A peer that uses neither TLS nor the tunnel protocol raises an error with that fact, and gets no answer."""
     channel = SecureChannel(identity)
     with pytest.raises(ProtocolError, match="neither TLS nor the tunnel protocol"):
         channel.feed(data)
@@ -231,7 +231,7 @@ def test_strangers_are_not_taken_for_a_missing_key(identity, data):
 
 def test_tls_garbage_is_a_protocol_error():
     """A record that begins well and goes on badly breaks the handshake, with a sentence of ours."""
-    with pytest.raises(ProtocolError, match="the encrypted channel is broken"):
+    with pytest.raises(ProtocolError, match="the encrypted channel failed"):
         SecureChannel(AGENT).feed(b"\x16\x03\x01\x00\x05hello")
 
 
@@ -259,7 +259,7 @@ def test_a_goodbye_is_told_from_a_cut():
     assert agent.state is client.state is ChannelState.CLOSED
     agent.feed_eof()
     client, agent = open_pair()
-    with pytest.raises(ConnectionLost, match="without a goodbye"):
+    with pytest.raises(ConnectionLost, match="closed unexpectedly"):
         agent.feed_eof()
     assert agent.state is ChannelState.FAILED
 
