@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Creates or reuses what one or more developers need in Azure, and stores their connection strings in Key Vault.
+# Creates or reuses the Azure resources for one or more developers, and stores their connection strings in Key Vault.
 set -euo pipefail
 # shellcheck source=infra/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -8,23 +8,23 @@ usage() {
   cat <<'TEXT'
 usage: create_relay.sh -g GROUP -n NAMESPACE --hc NAME [--hc NAME ...] --key-vault VAULT [options]
 
-Creates what is missing, keeps what is there: the resource group, the Relay namespace, one hybrid connection per
+Creates missing resources and keeps existing ones: the resource group, the Relay namespace, one hybrid connection per
 developer with one Listen rule (for the job) and one Send rule (for the laptop), and two Key Vault secrets with their
-connection strings and a common tunnel key. With --entra it makes neither rules nor connection strings: one secret holds
-the tunnel key, and Entra ID does the rest. A second run changes nothing. No key is ever printed.
+connection strings and a shared tunnel key. With --entra it creates no rules and no connection strings, but one secret
+with the tunnel key; authentication then uses Entra ID. A second run changes nothing. Keys are never printed.
 
   -g, --resource-group GROUP   resource group; created if --location is given
   -n, --namespace NAMESPACE    Relay namespace, becomes NAMESPACE.servicebus.windows.net
-      --hc NAME                hybrid connection, one per developer; repeat for more
+      --hc NAME                hybrid connection, one per developer; repeatable
       --key-vault VAULT        name of an existing Key Vault
-  -l, --location REGION        for what must be created (default: the region of the resource group)
+  -l, --location REGION        region of new resources (default: the region of the resource group)
       --agent-principal ID[:TYPE]    object id of the job's identity: gets Azure Relay Listener on each hybrid
-                               connection and may read the agent's secret (TYPE default: ServicePrincipal). In a vault
-                               with access policies it must have the permission 'get' already
+                               connection and can read the agent's secret (TYPE default: ServicePrincipal). In a vault
+                               with access policies it must already have the permission 'get'
       --client-principal ID[:TYPE]   the developer: Azure Relay Sender and the client's secret (TYPE default: User)
-      --entra                  for those who come with Entra ID: store the tunnel key alone; may be run before or
-                               after a run without it, and both kinds meet
-      --bicep                  deploy main.bicep instead of calling az for each part
+      --entra                  store only the tunnel key, for authentication with Entra ID. Agents and clients with
+                               connection strings and with Entra ID can connect to each other
+      --bicep                  deploy main.bicep instead of calling az for each resource
       --subscription NAME_OR_ID
       --dry-run                print what would be created and create nothing
   -h, --help
@@ -37,12 +37,12 @@ examples:
   create_relay.sh -g debug-rg -n contoso-debug --hc alice --key-vault contoso-kv --entra \
     --client-principal 66666666-7777-8888-9999-000000000000
 
-exit codes: 0 done, 1 az failed, 2 wrong command line, 3 unusable configuration, 4 not signed in or not allowed,
-  6 Azure cannot be reached or is too busy, 130 Ctrl-C
+exit codes: 0 success, 1 az failed, 2 invalid command line, 3 invalid configuration, 4 not signed in or not permitted,
+  6 Azure is unreachable or too busy, 130 Ctrl-C
 TEXT
 }
 
-# Ids of Azure's built-in roles: the same in every tenant.
+# Ids of built-in Azure roles, the same in every tenant.
 ROLE_LISTENER=26e0b698-aa6d-4085-9386-aadae190014d # Azure Relay Listener
 ROLE_SENDER=26baccc8-eea7-41f1-98f4-1762cc7f685d   # Azure Relay Sender
 ROLE_SECRET_USER=4633458b-17de-408a-b874-0445c86b69e6 # Key Vault Secrets User
@@ -54,14 +54,14 @@ main() {
   local hc
   parse "$@"
   begin
-  # Everything that may be refused is read before anything is made.
+  # Check everything that can fail before changing anything.
   find_vault
   for hc in $HCS; do find_secrets "$hc"; done
   ensure_group
   ensure_namespace
   for hc in $HCS; do ensure_hc "$hc"; done
   if [ "$CHANGES" -eq 0 ]; then
-    say "nothing to change: all of it exists, and the secrets are current"
+    say "nothing to change: everything exists, and the secrets are up to date"
   elif [ -n "$DRY_RUN" ]; then
     say "dry run: nothing was created"
     return
@@ -97,15 +97,15 @@ parse() {
   check_names
   [ -n "$HCS" ] || usage_error "--hc is missing"
   [ -n "$VAULT" ] || usage_error "--key-vault is missing"
-  [ -z "$BICEP" ] || [ -z "$ENTRA" ] || usage_error "--bicep makes connection strings, and --entra does without them"
+  [ -z "$BICEP" ] || [ -z "$ENTRA" ] || usage_error "--bicep creates connection strings, so it cannot be used with --entra"
   [ -z "$LOCATION" ] || matches "$LOCATION" '^[A-Za-z0-9 ]+$' ||
     die 2 "invalid Azure region: '$LOCATION'" "az account list-locations --query '[].name' -o tsv"
 }
 
-# read_principal OPTION ID[:TYPE]: leaves ID and TYPE.
+# read_principal OPTION ID[:TYPE]: sets ID and TYPE.
 ID='' TYPE=''
 read_principal() {
-  # What `az ... -o tsv` prints for an identity that is not there.
+  # `az ... -o tsv` prints nothing or None for an identity that does not exist.
   if [ $# -ge 2 ] && { [ -z "$2" ] || [ "$2" = None ]; }; then empty_principal "$1"; fi
   need_value "$@"
   ID=${2%%:*} TYPE=''
@@ -125,9 +125,9 @@ empty_principal() {
 then run this again"
 }
 
-# --- what is there ---------------------------------------------------------------------------------------------------
+# --- existing resources ----------------------------------------------------------------------------------------------
 
-# A dry run and --bicep only note what is missing; otherwise it is made at once.
+# only_plan: a dry run and --bicep only record what is missing; otherwise it is created immediately.
 only_plan() { [ -n "$DRY_RUN$BICEP" ]; }
 
 VAULT_ID='' VAULT_GROUP='' VAULT_URI='' VAULT_HAS_ROLES=''
@@ -140,8 +140,8 @@ find_vault() {
   if [ "$(answer | sed -n 4p)" = true ]; then VAULT_HAS_ROLES=1; else check_policies; fi
 }
 
-# A vault with access policies ignores roles on its secrets. A policy covers every secret of the vault, so none is set
-# unasked: the people who own the vault decide.
+# A vault with access policies ignores roles on its secrets. A policy covers all secrets of the vault, so this script does
+# not add one: that is a decision of the vault's owners.
 check_policies() {
   local id commands=''
   [ -n "$AGENT_ID$CLIENT_ID" ] || return 0
@@ -151,25 +151,24 @@ check_policies() {
   for id in $AGENT_ID $CLIENT_ID; do
     id=$(lower "$id")
     if may_read "$id"; then continue; fi
-    # The command replaces what the object may do, so it names that, too.
+    # The command replaces the permissions of the object, so it includes the existing ones.
     commands="$commands${commands:+; }az keyvault set-policy -n $VAULT --object-id $id --secret-permissions$PERMISSIONS get"
   done
-  [ -z "$commands" ] || die 3 "Key Vault '$VAULT' has access policies, which open all of its secrets to whoever may read one" \
-    "if that is acceptable, type: $commands; then run this again. A vault with --enable-rbac-authorization true needs none"
+  [ -z "$commands" ] || die 3 "Key Vault '$VAULT' has access policies, which grant access to all of its secrets" \
+    "if that is acceptable, run: $commands; then run this again. A vault with --enable-rbac-authorization true needs no policy"
 }
 
-# may_read ID: whether an access policy lets this object read secrets; leaves what else it may do in PERMISSIONS.
+# may_read ID: whether an access policy allows this object to read secrets; sets PERMISSIONS to its permissions.
 PERMISSIONS=''
 may_read() {
   PERMISSIONS=$(sed -n "s/^$1[[:space:]]/ /p" "$WORK/policies" | tr -d '\r\n')
   case "$PERMISSIONS " in *' get '* | *' all '*) return 0 ;; *) return 1 ;; esac
 }
 
-# wanted_kinds: the secrets that this run makes.
+# wanted_kinds: prints the kinds of secrets that this run creates.
 wanted_kinds() { if [ -n "$ENTRA" ]; then printf tunnel-key; else printf 'agent client'; fi; }
 
-# Reads what is stored; of what this run wants, one that was deleted and can be recovered blocks its name, so it is
-# recovered.
+# find_secrets HC: reads the stored secrets. A soft-deleted secret blocks its name, so it is recovered if this run needs it.
 find_secrets() {
   local kind name
   for kind in agent client tunnel-key; do
@@ -187,7 +186,7 @@ recover_secret() {
   must_az keyvault secret recover --vault-name "$VAULT" -n "$3" -o none
   until read_secret "$1" "$2"; do
     [ "$attempt" -lt "$MAX_ATTEMPTS" ] ||
-      die 6 "secret '$3' is still being recovered" "run this again in a minute: nothing is done twice"
+      die 6 "secret '$3' is still being recovered" "run this again in a minute; completed steps are skipped"
     sleep "$pause"
     attempt=$((attempt + 1)) pause=$((pause * 2))
   done
@@ -213,8 +212,8 @@ ensure_namespace() {
     return
   fi
   must_az relay namespace exists -n "$NAMESPACE" --query nameAvailable -o tsv
-  [ "$(answer)" = true ] || die 3 "the name '$NAMESPACE' is taken, by another resource group or another company" \
-    "choose another --namespace, or the resource group that has it"
+  [ "$(answer)" = true ] || die 3 "the name '$NAMESPACE' is in use by another resource group or another company" \
+    "choose another --namespace, or use the resource group that contains it"
   NAMESPACE_IS_NEW=1
   changed create "Relay namespace '$NAMESPACE' in $LOCATION"
   only_plan && return
@@ -229,30 +228,30 @@ ensure_hc() {
   if [ -n "$NAMESPACE_IS_NEW" ] || ! hc_exists "$hc"; then
     is_new=1
     changed create "hybrid connection '$hc'"
-    # Without client authorization anybody who knows the name could open the debugger port.
+    # Without client authorization, anyone who knows the name could connect to the debugger.
     only_plan || must_az relay hyco create -g "$GROUP" --namespace-name "$NAMESPACE" -n "$hc" \
       --requires-client-authorization true -o none
   elif [ "$(answer | sed -n 1p)" = false ]; then
-    die 3 "hybrid connection '$hc' lets anybody connect without a key (requiresClientAuthorization is false)" \
-      "this cannot be changed later: choose another name, or delete it and run this again"
+    die 3 "hybrid connection '$hc' allows connections without a key (requiresClientAuthorization is false)" \
+      "this cannot be changed later; choose another name, or delete it and run this again"
   fi
   [ -n "$ENTRA" ] || for kind in agent client; do ensure_rule "$hc" "$kind" "$is_new"; done
   choose_tunnel_key "$hc" "$is_new"
   for kind in $(wanted_kinds); do ensure_secret "$hc" "$kind"; done
-  # A tunnel key that was stored alone stays the one of the strings.
+  # A separately stored tunnel key must stay the same as the one in the connection strings.
   if [ -z "$ENTRA" ] && [ -s "$(folder "$hc" tunnel-key)/stored" ]; then ensure_secret "$hc" tunnel-key; fi
   ensure_roles "$hc" agent "$AGENT_ID" "$AGENT_TYPE" "$ROLE_LISTENER" "$is_new"
   ensure_roles "$hc" client "$CLIENT_ID" "$CLIENT_TYPE" "$ROLE_SENDER" "$is_new"
 }
 
-# An existing rule is never written again: a write with the same rights has been seen to change its keys
-# (Azure/azure-sdk-for-python issue 25092), which would cut every running session.
+# Existing rules are not written again: a write with the same rights can change the rule's keys
+# (Azure/azure-sdk-for-python issue 25092), which would disconnect every running session.
 ensure_rule() {
   local hc=$1 kind=$2 rule rights
   rule=$(rule_of "$kind") rights=$(rights_of "$kind")
   if [ -z "$3" ] && rule_exists "$hc" "$rule"; then
-    [ "$(answer)" = "$rights" ] || die 3 "rule '$rule' of '$hc' has other rights than $rights alone" \
-      "delete the rule and run this again; jobs and clients that use it must then start again"
+    [ "$(answer)" = "$rights" ] || die 3 "rule '$rule' of '$hc' does not have exactly the right $rights" \
+      "delete the rule and run this again; restart the jobs and clients that use it"
     read_keys "$hc" "$kind"
     return
   fi
@@ -262,8 +261,8 @@ ensure_rule() {
   read_keys "$hc" "$kind"
 }
 
-# The stored tunnel key stays, so that agents and clients that run now still meet new ones. A new hybrid connection has
-# none that run: it gets a new key, even if secrets of a deleted one of that name are still there.
+# The stored tunnel key is kept, so that running agents and clients can still connect to new ones. A new hybrid connection
+# has no running ones, so it gets a new key, even if secrets of a deleted hybrid connection with the same name exist.
 choose_tunnel_key() {
   local hc=$1 key="$WORK/$1/key" alone
   alone=$(folder "$hc" tunnel-key)/stored
@@ -277,8 +276,8 @@ choose_tunnel_key() {
   fi
 }
 
-# A stored string is current if it holds one of the rule's two keys (in the middle of a rotation: the secondary) and the
-# tunnel key. A current secret is not written, so it gets no new version.
+# A stored connection string is current if it contains one of the rule's two keys (during a rotation: the secondary) and
+# the tunnel key. A current secret is not written, so it gets no new version.
 ensure_secret() {
   local hc=$1 kind=$2 dir key
   dir=$(folder "$hc" "$kind")
@@ -294,7 +293,7 @@ ensure_secret() {
   done
   changed store "secret '$(secret_name "$hc" "$kind")' in Key Vault '$VAULT'"
   : >"$WORK/$hc/stale"
-  # The template knows the two strings only.
+  # The template writes only the two connection strings.
   if [ -n "$DRY_RUN" ] || { [ -n "$BICEP" ] && [ "$kind" != tunnel-key ]; }; then return; fi
   write_secret "$hc" "$kind" "$dir/wanted"
 }
@@ -306,13 +305,13 @@ ensure_roles() {
   ensure_role "$id" "$type" "$role" "$NAMESPACE_ID/hybridConnections/$hc" "$is_new" "$BICEP" \
     "role Azure Relay $(if [ "$kind" = agent ]; then printf Listener; else printf Sender; fi) on '$hc' to $id"
   [ -n "$VAULT_HAS_ROLES" ] || return 0
-  # The template gives the role on a secret only together with the secret.
+  # The template assigns the role on a secret only when it writes the secret.
   ensure_role "$id" "$type" "$ROLE_SECRET_USER" "$VAULT_ID/secrets/$secret" '' \
     "$(if [ -n "$BICEP" ] && [ -e "$WORK/$hc/stale" ]; then printf 1; fi)" \
     "role Key Vault Secrets User on secret '$secret' to $id"
 }
 
-# ensure_role ID TYPE ROLE SCOPE IS_NEW DEPLOYED SENTENCE: DEPLOYED means that main.bicep will give it.
+# ensure_role ID TYPE ROLE SCOPE IS_NEW DEPLOYED SENTENCE: DEPLOYED means that main.bicep will assign the role.
 ensure_role() {
   local id=$1 type=$2 role=$3 scope=$4 is_new=$5
   if [ -z "$is_new" ]; then
@@ -327,8 +326,8 @@ ensure_role() {
 
 # --- main.bicep ------------------------------------------------------------------------------------------------------
 
-# One deployment for all that is missing. The parameters hold the tunnel keys, so they travel in a 0600 file. The
-# template writes the secrets of the hybrid connections that have a tunnel key in it, and of no others.
+# Deploys everything that is missing. The parameters contain the tunnel keys, so they are passed in a 0600 file. The
+# template writes secrets only for hybrid connections whose tunnel key is in the parameters.
 deploy() {
   say "deploy main.bicep to resource group '$GROUP'"
   write_parameters >"$WORK/parameters.json"
@@ -336,7 +335,7 @@ deploy() {
     --template-file "$(dirname "${BASH_SOURCE[0]}")/main.bicep" --parameters "@$WORK/parameters.json" -o none
 }
 
-# The names were checked on the way in: none of them needs escaping in JSON.
+# The names were validated by check_names and add_hc: none of them needs escaping in JSON.
 write_parameters() {
   local hc separator=''
   # shellcheck disable=SC2016  # "$schema" is the name of a field
@@ -365,7 +364,7 @@ write_parameters() {
   printf '}}}}'
 }
 
-# --- what to type next -----------------------------------------------------------------------------------------------
+# --- next steps ------------------------------------------------------------------------------------------------------
 
 next_steps() {
   local secret
@@ -375,20 +374,20 @@ next_steps() {
     secret=$(secret_name "$1" tunnel-key)
     cat <<TEXT
 
-'$1' is ready. Give the job these (its identity needs Azure Relay Listener, and $right):
+'$1' is ready. For the job (its identity needs Azure Relay Listener, and $right):
   environment: RELAY_NAMESPACE=$NAMESPACE KEY_VAULT_URL=$VAULT_URI RELAY_TUNNEL_KEY_SECRET=$secret
   arguments:   --is-debug true --debug-relay-connection-name $1
-On your laptop (Azure Relay Sender, and $right), type:
+On your laptop (you need Azure Relay Sender, and $right), run:
   relay-client --hc $1 --namespace $NAMESPACE --key-vault $VAULT --tunnel-key-secret $secret --ports 5678
 TEXT
     return
   fi
   cat <<TEXT
 
-'$1' is ready. Give the job these (its identity needs $right):
+'$1' is ready. For the job (its identity needs $right):
   environment: KEY_VAULT_URL=$VAULT_URI
   arguments:   --is-debug true --debug-relay-connection-name $1 --debug-relay-connection-string-secret $(secret_name "$1" agent)
-On your laptop (you need $right), type:
+On your laptop (you need $right), run:
   relay-client --hc $1 --key-vault $VAULT --connection-string-secret $(secret_name "$1" client) --ports 5678
 TEXT
 }

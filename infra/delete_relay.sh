@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Deletes what create_relay.sh created for one or more developers.
+# Deletes the resources that create_relay.sh created for one or more developers.
 set -euo pipefail
 # shellcheck source=infra/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -8,25 +8,25 @@ usage() {
   cat <<'TEXT'
 usage: delete_relay.sh -g GROUP -n NAMESPACE [--hc NAME ...] [--key-vault VAULT] [--namespace-too] [options]
 
-Deletes hybrid connections with their rules, and the secrets of each. Running sessions on them end. What is gone
-already is skipped. Secrets stay recoverable for the vault's retention time; the resource group is never touched.
+Deletes hybrid connections with their rules and secrets. Running sessions on them end. Resources that do not exist are
+skipped. Secrets can be recovered within the vault's retention period; the resource group is never deleted.
 
   -g, --resource-group GROUP
   -n, --namespace NAMESPACE
-      --hc NAME          hybrid connection to delete; repeat for more
+      --hc NAME          hybrid connection to delete; repeatable
       --key-vault VAULT  delete the secrets of each hybrid connection too
-      --namespace-too    delete the namespace, if no hybrid connection other than those named is in it
+      --namespace-too    delete the namespace, if it contains no other hybrid connections
       --subscription NAME_OR_ID
       --dry-run          print what would be deleted and delete nothing
-  -y, --yes              do not ask
+  -y, --yes              do not ask for confirmation
   -h, --help
 
 examples:
   delete_relay.sh -g debug-rg -n contoso-debug --hc alice --key-vault contoso-kv
   delete_relay.sh -g debug-rg -n contoso-debug --hc alice --hc bob --key-vault contoso-kv --namespace-too --yes
 
-exit codes: 0 done, 1 az failed or the answer was no, 2 wrong command line, 3 unusable configuration, 4 not signed in or
-  not allowed, 6 Azure cannot be reached or is too busy, 130 Ctrl-C
+exit codes: 0 success, 1 az failed or the answer was no, 2 invalid command line, 3 invalid configuration, 4 not signed in
+  or not permitted, 6 Azure is unreachable or too busy, 130 Ctrl-C
 TEXT
 }
 
@@ -38,15 +38,15 @@ main() {
   begin
   look
   if [ ! -s "$WORK/doomed" ]; then
-    say "nothing to delete: none of it exists"
+    say "nothing to delete: none of these resources exist"
     return
   fi
   if [ -z "$DRY_RUN$YES" ]; then
-    say "This deletes, for everybody who uses it:"
+    say "This deletes, for all users:"
     sed 's/^/  /' "$WORK/doomed"
   fi
   confirm "Delete?"
-  # The namespace goes last: if something fails before, the next run still finds what is left.
+  # Delete the namespace last: if an earlier step fails, the next run still finds the rest.
   for hc in $HCS; do delete_hc "$hc"; done
   delete_namespace
   [ -z "$DRY_RUN" ] || say "dry run: nothing was deleted"
@@ -65,10 +65,10 @@ parse() {
     esac
   done
   check_names
-  [ -n "$HCS$NAMESPACE_TOO" ] || usage_error "there is nothing to delete: name a --hc, or use --namespace-too"
+  [ -n "$HCS$NAMESPACE_TOO" ] || usage_error "nothing to delete is given: add --hc, or --namespace-too"
 }
 
-# Notes what exists: one line a thing in $WORK/doomed, and a mark beside each thing for delete_hc.
+# Finds what exists: writes one line per resource to $WORK/doomed, and marker files for delete_hc.
 look() {
   local hc kind namespace=''
   : >"$WORK/doomed"
@@ -93,7 +93,7 @@ look() {
 
 doom() { say "$1" >>"$WORK/doomed"; }
 
-# Other developers' hybrid connections would vanish with the namespace, and their secrets would stay behind.
+# Deleting the namespace would also delete other developers' hybrid connections, and leave their secrets behind.
 refuse_if_shared() {
   local hc others=''
   must_az relay hyco list -g "$GROUP" --namespace-name "$NAMESPACE" --query '[].name' -o tsv
@@ -104,7 +104,7 @@ refuse_if_shared() {
     esac
   done
   [ -z "$others" ] || die 3 "namespace '$NAMESPACE' has other hybrid connections: $others" \
-    "name each of them with --hc to delete it too, or leave --namespace-too out"
+    "add each with --hc to delete it too, or omit --namespace-too"
 }
 
 delete_hc() {
@@ -127,7 +127,7 @@ delete_namespace() {
   [ -n "$DRY_RUN" ] || gone relay namespace delete -g "$GROUP" -n "$NAMESPACE"
 }
 
-# gone ARGUMENTS OF A `delete` COMMAND: somebody else may have been faster.
+# gone ARGUMENTS: runs a `delete` command; succeeds if the resource does not exist any more.
 gone() { found "$@" -o none || true; }
 
 main "$@"

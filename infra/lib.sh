@@ -1,19 +1,19 @@
 # shellcheck shell=bash
-# What create_relay.sh, rotate_keys.sh and delete_relay.sh share. Sourced, never run. Works with bash 3.2 (macOS).
+# Functions shared by create_relay.sh, rotate_keys.sh and delete_relay.sh; sourced, not run. Works with bash 3.2 (macOS).
 #
-# The rule of this file: a key is never a shell variable, an argument or an environment variable. Keys go from `az`
-# into 0600 files of one private folder, are compared and joined there, and go back to `az` as `--file`. So neither
-# `ps`, nor `bash -x`, nor a log of a CI run can show one. The folder is removed on every way out.
+# Keys are never stored in shell variables, arguments or environment variables. They are written from `az` to 0600 files
+# in one private directory, compared and joined there, and passed back to `az` with `--file`. So `ps`, `bash -x` and CI
+# logs cannot show a key. The directory is removed on every exit.
 #
-# Exit codes are those of relay_core/errors.py where the meaning is the same:
-#   0 done   1 az failed   2 wrong command line   3 unusable configuration   4 not signed in, or not allowed
-#   5 no such namespace, hybrid connection or rule   6 Azure cannot be reached or is too busy   130 Ctrl-C
+# Exit codes are the same as in relay_core/errors.py where the meaning is the same:
+#   0 success   1 az failed   2 invalid command line   3 invalid configuration   4 not signed in, or not permitted
+#   5 no such namespace, hybrid connection or rule   6 Azure is unreachable or too busy   130 Ctrl-C
 
-# Names of the two rules of each hybrid connection; main.bicep uses the same.
+# Names of the two authorization rules of each hybrid connection; main.bicep uses the same names.
 LISTEN_RULE=agent-listen
 SEND_RULE=client-send
 
-# Six tries with doubling pauses: about one minute. A rule write that met another one is over in seconds.
+# Six attempts with doubling pauses take about one minute; a concurrent write to a rule takes only seconds.
 MAX_ATTEMPTS=6
 RETRY_SECONDS=${RELAY_INFRA_RETRY_SECONDS:-2}
 
@@ -21,7 +21,7 @@ GROUP='' NAMESPACE='' HCS='' VAULT='' SUBSCRIPTION='' DRY_RUN=''
 PROGRAM=${0##*/}
 WORK=''
 
-# --- talking to the user -------------------------------------------------------------------------------------------
+# --- output and confirmation ---------------------------------------------------------------------------------------
 
 say() { printf '%s\n' "$*"; }
 note() { printf '%s: %s\n' "$PROGRAM" "$*" >&2; }
@@ -34,18 +34,18 @@ die() {
 
 usage_error() { die 2 "$1" "see '$PROGRAM --help'"; }
 
-# changed VERB THING: one line per change, in the conditional for a dry run.
+# changed VERB THING: prints one line per change; in a dry run, what would change.
 CHANGES=0
 changed() {
   CHANGES=$((CHANGES + 1))
   if [ -n "$DRY_RUN" ]; then say "would $1 $2"; else say "$1 $2"; fi
 }
 
-# confirm QUESTION: returns only after a yes; --yes of the scripts sets YES.
+# confirm QUESTION: returns if the user confirms, and exits otherwise; the option --yes sets YES.
 YES=''
 confirm() {
   [ -z "$YES" ] && [ -z "$DRY_RUN" ] || return 0
-  [ -t 0 ] || die 2 "this needs an answer, and stdin is not a terminal" "add --yes if you are sure"
+  [ -t 0 ] || die 2 "confirmation is required, but stdin is not a terminal" "add --yes to continue without confirmation"
   local answer=''
   printf '%s [y/N] ' "$1" >&2
   read -r answer || true
@@ -57,7 +57,7 @@ confirm() {
 
 # --- command line --------------------------------------------------------------------------------------------------
 
-# common_option "$@": takes an option that all scripts have, and counts in CONSUMED how many words it used.
+# common_option "$@": parses an option that all scripts have; CONSUMED is the number of words of the option.
 common_option() {
   # shellcheck disable=SC2034  # the scripts read it
   CONSUMED=2
@@ -81,7 +81,7 @@ need_value() {
   if [ $# -lt 2 ] || [ -z "$2" ]; then usage_error "option $1 needs a value"; fi
 }
 
-# HCS is a list of names without blanks, in the user's order, each once (Azure compares them without case).
+# HCS: names separated by blanks, in the user's order, without duplicates (Azure ignores case).
 add_hc() {
   matches "$1" '^[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?$' ||
     die 2 "invalid name of a hybrid connection: '$1'" \
@@ -109,7 +109,7 @@ lower() { printf '%s' "$1" | tr '[:upper:]' '[:lower:]'; }
 
 begin() {
   umask 077
-  WORK=$(mktemp -d "${TMPDIR:-/tmp}/relay-debug.XXXXXX") || die 1 "no temporary folder can be made" "set TMPDIR"
+  WORK=$(mktemp -d "${TMPDIR:-/tmp}/relay-debug.XXXXXX") || die 1 "cannot create a temporary directory" "set TMPDIR"
   trap 'rm -rf "$WORK"' EXIT
   trap 'exit 130' INT
   trap 'exit 143' HUP TERM
@@ -120,7 +120,7 @@ begin() {
 
 # --- az ------------------------------------------------------------------------------------------------------------
 
-# run_az ARGUMENTS: az's answer goes to $WORK/out, its complaints to $WORK/err; waits out Azure's "busy" answers.
+# run_az ARGUMENTS: runs az with stdout in $WORK/out and stderr in $WORK/err; retries while Azure reports that it is busy.
 # Returns az's exit status.
 run_az() {
   local attempt=1 pause=$RETRY_SECONDS status
@@ -130,14 +130,14 @@ run_az() {
     az "$@" --only-show-errors ${SUBSCRIPTION:+--subscription "$SUBSCRIPTION"} \
       >"$WORK/out" 2>"$WORK/err" </dev/null || status=$?
     if [ "$status" -eq 0 ] || ! azure_is_busy || [ "$attempt" -ge "$MAX_ATTEMPTS" ]; then return "$status"; fi
-    note "Azure is busy with an earlier change; trying again ($attempt of $((MAX_ATTEMPTS - 1)))"
+    note "Azure is busy with an earlier change; retrying ($attempt of $((MAX_ATTEMPTS - 1)))"
     sleep "$pause"
     attempt=$((attempt + 1)) pause=$((pause * 2))
   done
 }
 
-# Writes to the rules of a namespace must not overlap: 429 with SubCode=40901. A secret that was just deleted or
-# recovered answers 409 for some seconds.
+# Concurrent writes to the rules of a namespace fail with 429 and SubCode=40901. Requests for a secret that was just
+# deleted or recovered fail with 409 for some seconds.
 azure_is_busy() {
   complaint 'SubCode=40901|TooManyRequests|ObjectIsBeing(Recovered|Deleted)|ServiceUnavailable|GatewayTimeout|ServerBusy'
 }
@@ -147,7 +147,7 @@ answer() { cat "$WORK/out"; }
 
 must_az() { run_az "$@" || explain; }
 
-# found ARGUMENTS: false only if Azure answers that the thing does not exist.
+# found ARGUMENTS: returns 1 if Azure reports that the resource does not exist; exits on any other error.
 found() {
   local status=0
   run_az "$@" || status=$?
@@ -156,73 +156,73 @@ found() {
   return 1
 }
 
-# missing STATUS: whether the last failure of az was "not found". Only some commands turn a 404 into exit
-# status 3: `keyvault secret show` does, but `show-deleted` and `delete` exit 1, as `keyvault show` does for a name that no
-# vault of the subscription has. There the error's code decides.
+# missing STATUS: whether the last failure of az means "not found". Only some commands exit with status 3 after a 404:
+# `keyvault secret show` does, but `show-deleted` and `delete` exit with 1, and so does `keyvault show` if no vault in the
+# subscription has the name. For those, check the error code in the message.
 missing() {
   complaint 'SubscriptionNotFound' && return 1
   [ "$1" -eq 3 ] ||
     complaint "^(ERROR: )?(\\((Secret|Vault|Resource|ResourceGroup|ParentResource)NotFound\\)|The Vault '.*' not found within)"
 }
 
-# Turns the last failure of az into one sentence and a hint. az never repeats a secret in its messages, and only their
-# first line is shown.
+# Exits with one sentence and a hint for the last failure of az. az's messages contain no secrets, and only their first
+# line is shown.
 explain() {
   local first area=${AZ_COMMAND%% *}
   first=$(sed -n -e 's/^ERROR: //' -e '/./{p;q;}' "$WORK/err" | tr -d '\r')
   if complaint 'az login|AADSTS'; then
     die 4 "you are not signed in to Azure" "run 'az login', choose the subscription, then run this again"
   elif complaint "SubscriptionNotFound|Subscription '.*' not found"; then
-    die 3 "subscription '${SUBSCRIPTION:-that az is set to}' was not found in your account" "az account list -o table"
+    die 3 "subscription '${SUBSCRIPTION:-selected in az}' was not found in your account" "az account list -o table"
   elif complaint 'MissingSubscriptionRegistration'; then
     die 3 "the subscription is not registered for Microsoft.Relay" \
       "once per subscription: az provider register --namespace Microsoft.Relay --wait"
   elif complaint 'Bicep (CLI|version)|BicepLatestRelease|"bicep" executable'; then
     die 3 "az has no Bicep compiler and cannot download one" \
-      "az bicep install, on a network that reaches aka.ms and downloads.bicep.azure.com; or run this without --bicep"
+      "az bicep install, on a network that reaches aka.ms and downloads.bicep.azure.com; or omit --bicep"
   elif complaint 'PrincipalNotFound'; then
-    die 3 "no role can be given: ${first%%. *}" \
+    die 3 "cannot assign a role: ${first%%. *}" \
       "use the object id, not the client id; an identity that was just created takes a minute to appear: run this again"
   elif [ "$area" = keyvault ] && complaint '\(Forbidden\)|\(AccessDenied\)'; then
     explain_vault "$first"
   elif complaint 'Forbidden|AuthorizationFailed|not authorized|not have authorization'; then
     die 4 "Azure refused '$AZ_COMMAND' ($first)" "infra/README.md lists the roles that this script needs"
   elif azure_is_busy; then
-    die 6 "Azure is still busy after $MAX_ATTEMPTS tries of '$AZ_COMMAND'" "run this again: nothing is done twice"
+    die 6 "Azure is still busy after $MAX_ATTEMPTS attempts of '$AZ_COMMAND'" "run this again; completed steps are skipped"
   elif complaint 'Failed to resolve|Name or service not known|Max retries exceeded|connect to proxy|[Cc]onnection (error|refused|aborted)'; then
     die 6 "'az $AZ_COMMAND' cannot reach Azure" \
-      "check the network, HTTPS_PROXY and the name of the Key Vault; one with a private endpoint answers only inside its network"
+      "check the network, HTTPS_PROXY and the name of the Key Vault; a Key Vault with a private endpoint is reachable only inside its network"
   fi
-  die 1 "'az $AZ_COMMAND' failed ($first)" "run this again after a look at the message: nothing is done twice"
+  die 1 "'az $AZ_COMMAND' failed ($first)" "fix the cause and run this again; completed steps are skipped"
 }
 
-# explain_vault FIRST_LINE: why the vault itself refused. Roles mean nothing to a vault with access policies.
+# explain_vault FIRST_LINE: exits with the reason for a refusal by the vault. A vault with access policies ignores roles.
 explain_vault() {
   if complaint 'ForbiddenByFirewall|ForbiddenByConnection'; then
     die 4 "the firewall of Key Vault '$VAULT' refuses this machine ($1)" \
-      "let its address in, or run this inside the network of the vault's private endpoint"
+      "allow its IP address, or run this inside the network of the vault's private endpoint"
   elif complaint 'ForbiddenByPolicy|does not have secrets [a-z]+ permission'; then
     die 4 "Key Vault '$VAULT' refused '$AZ_COMMAND': its access policies do not allow it" \
       "az keyvault set-policy -n $VAULT --object-id \"\$(az ad signed-in-user show --query id -o tsv)\" \
---secret-permissions get list set delete recover; then run this again: nothing is done twice"
+--secret-permissions get list set delete recover; then run this again; completed steps are skipped"
   fi
   die 4 "Key Vault '$VAULT' refused '$AZ_COMMAND' ($1)" \
-    "you need the role 'Key Vault Secrets Officer' on it, and a new role takes up to 5 minutes to work; \
-then run this again: nothing is done twice"
+    "you need the role 'Key Vault Secrets Officer' on it, and a new role assignment takes effect after up to 5 minutes; \
+then run this again; completed steps are skipped"
 }
 
 # --- namespace, hybrid connection, rules -----------------------------------------------------------------------------
 
-# Leaves region and id, one a line, in $WORK/out.
+# namespace_exists: writes region and resource id to $WORK/out, one per line.
 namespace_exists() { found relay namespace show -g "$GROUP" -n "$NAMESPACE" --query '[location,id]' -o tsv; }
 
-# hc_exists HC: leaves requiresClientAuthorization and the number of connected listeners, one a line, in $WORK/out.
+# hc_exists HC: writes requiresClientAuthorization and the number of connected listeners to $WORK/out, one per line.
 hc_exists() {
   found relay hyco show -g "$GROUP" --namespace-name "$NAMESPACE" -n "$1" \
     --query '[requiresClientAuthorization,listenerCount]' -o tsv
 }
 
-# rule_az VERB HC RULE [MORE]: one `az relay hyco authorization-rule` command.
+# rule_az VERB HC RULE [ARGUMENTS]: runs an `az relay hyco authorization-rule` command.
 rule_az() {
   local verb=$1 hc=$2 rule=$3
   shift 3
@@ -231,7 +231,7 @@ rule_az() {
     --hybrid-connection-name "$hc" -n "$rule" "$@"
 }
 
-# rule_exists HC RULE: leaves the rule's rights, one a line, in $WORK/out.
+# rule_exists HC RULE: writes the rule's rights to $WORK/out, one per line.
 rule_exists() {
   local status=0
   rule_az show "$1" "$2" --query rights -o tsv || status=$?
@@ -243,7 +243,7 @@ rule_exists() {
 rule_of() { if [ "$1" = agent ]; then printf %s "$LISTEN_RULE"; else printf %s "$SEND_RULE"; fi; }
 rights_of() { if [ "$1" = agent ]; then printf Listen; else printf Send; fi; }
 
-# read_keys HC KIND: the rule's two connection strings, into the files primary and secondary of the kind's folder.
+# read_keys HC KIND: writes the rule's two connection strings to the files `primary` and `secondary` of its directory.
 read_keys() {
   local dir
   dir=$(folder "$1" "$2")
@@ -252,21 +252,21 @@ read_keys() {
   sed -n 1p "$WORK/out" | tr -d '\r\n' >"$dir/primary"
   sed -n 2p "$WORK/out" | tr -d '\r\n' >"$dir/secondary"
   if [ ! -s "$dir/primary" ] || [ ! -s "$dir/secondary" ]; then
-    die 1 "Azure gave no keys for rule '$(rule_of "$2")' of '$1'" "run this again"
+    die 1 "Azure returned no keys for rule '$(rule_of "$2")' of '$1'" "run this again"
   fi
 }
 
 # --- Key Vault secrets -----------------------------------------------------------------------------------------------
 
-# folder HC KIND: the private folder for one secret of a hybrid connection. KIND is agent or client for a connection
-# string, and tunnel-key for the tunnel key alone, which those need who come with Entra ID.
+# folder HC KIND: creates and prints the private directory for one secret of a hybrid connection. KIND is agent or client
+# for a connection string, and tunnel-key for a tunnel key without connection string, for use with Entra ID.
 folder() {
   mkdir -p "$WORK/$1/$2"
   printf %s "$WORK/$1/$2"
 }
 
-# secret_prefix HC: relay-<hc>. A secret's name may hold letters, digits and '-' only; for a hybrid connection with
-# other characters a checksum keeps 'a.b' and 'a_b' apart.
+# secret_prefix HC: relay-<hc>. Names of secrets can contain letters, digits and '-' only; for a hybrid connection with
+# other characters, a checksum distinguishes 'a.b' from 'a_b'.
 secret_prefix() {
   local name sum
   name=$(lower "$1")
@@ -279,8 +279,8 @@ secret_prefix() {
 }
 secret_name() { printf '%s-%s' "$(secret_prefix "$1")" "$2"; }
 
-# read_secret HC KIND: puts the stored text into the file `stored` of its folder. Returns 1 if there is none.
-# Refuses a secret of that name that holds something else: it is somebody's, and not ours to replace or delete.
+# read_secret HC KIND: writes the stored value to the file `stored` of its directory. Returns 1 if there is no such secret.
+# Exits if the secret contains something else: it belongs to someone else and must not be replaced or deleted.
 read_secret() {
   local name file
   name=$(secret_name "$1" "$2") file=$(folder "$1" "$2")/stored
@@ -303,22 +303,22 @@ same_name() { [ "$(lower "$1")" = "$(lower "$2")" ]; }
 # field NAME FILE: one field of the connection string in FILE.
 field() { tr ';' '\n' <"$2" | sed -n "s/^$1=//p"; }
 
-# without_tunnel_key FILE: the connection string as Azure wrote it.
+# without_tunnel_key FILE: prints the connection string in FILE without its TunnelKey, as Azure returned it.
 without_tunnel_key() { tr ';' '\n' <"$1" | sed '/^TunnelKey=/d' | paste -s -d ';' - | tr -d '\n'; }
 
-# keep_tunnel_key FROM TO: copies the tunnel key of a stored string, false if it has none that is good.
+# keep_tunnel_key FROM TO: copies the tunnel key of a stored connection string; returns 1 if it has no valid one.
 keep_tunnel_key() {
   [ -s "$1" ] || return 1
   field TunnelKey "$1" | tr -d '\n' >"$2"
   is_tunnel_key "$2"
 }
 
-# is_tunnel_key FILE: whether it holds 32 bytes of base64 and nothing else.
+# is_tunnel_key FILE: whether FILE contains 32 bytes in base64 and nothing else.
 is_tunnel_key() { grep -Eqx '[A-Za-z0-9+/]{43}=' "$1"; }
 
 new_tunnel_key() { head -c 32 /dev/urandom | base64 | tr -d '\n' >"$1"; }
 
-# join CONNECTION_STRING TUNNEL_KEY: both are files; the string that agents and clients read goes to stdout.
+# join CONNECTION_STRING TUNNEL_KEY: prints the connection string with the tunnel key; both arguments are files.
 join() {
   cat "$1"
   printf ';TunnelKey='

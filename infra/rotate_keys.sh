@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Renews the keys of hybrid connections in two phases, so that no running session is cut.
+# Renews the keys of hybrid connections in two phases, without disconnecting running sessions.
 set -euo pipefail
 # shellcheck source=infra/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -8,36 +8,36 @@ usage() {
   cat <<'TEXT'
 usage: rotate_keys.sh -g GROUP -n NAMESPACE --hc NAME [--hc NAME ...] --key-vault VAULT --phase PHASE [options]
 
-Each rule has two keys that both work. Agents and clients read one of them from Key Vault when they start, and need it
-until they end: to renew their token, and to come back after a network cut. So a key may be renewed only when nobody
-holds it any more. Every phase renews the key that the secrets do NOT hold, then lets the secrets hold that one:
+Each rule has two valid keys. Agents and clients read one of them from Key Vault when they start, and need it until they
+end: to renew their token, and to reconnect after a network failure. So a key may be renewed only when no process uses it
+any more. Each phase renews the key that is NOT in the secrets, and then stores it in the secrets:
 
-  1. --phase secondary   now. What runs continues with the primary key, what starts from now on gets the new secondary.
+  1. --phase secondary   Running processes continue with the primary key; new processes get the new secondary key.
   2. wait until every job and every relay-client that was started before step 1 has ended
-  3. --phase primary     the old primary key is worth nothing now; the secrets hold the new primary.
-  4. wait again, in the same way, before the next rotation
+  3. --phase primary     The old primary key becomes invalid; the secrets contain the new primary key.
+  4. before the next rotation, wait in the same way
 
-A phase that is repeated, or that was cut short, does only what is left to do.
+A phase that is repeated after an interruption completes the missing steps.
 
-      --phase tunnel-key   a new tunnel key for all secrets, if the old one may have leaked. It has no second value:
-                         what runs continues, but cannot be joined, or joined again, by what starts from now on.
+      --phase tunnel-key   store a new tunnel key in all secrets, if the old one may have leaked. It has no second
+                         valid value: running sessions continue, but cannot connect to processes started later.
 
   -g, --resource-group GROUP
   -n, --namespace NAMESPACE
-      --hc NAME          repeat for more
-      --key-vault VAULT  where create_relay.sh stored the connection strings
+      --hc NAME          repeatable
+      --key-vault VAULT  the Key Vault in which create_relay.sh stored the connection strings
       --phase PHASE      secondary, primary or tunnel-key
       --subscription NAME_OR_ID
       --dry-run          print what would be renewed and change nothing
-  -y, --yes              do not ask before a phase that can cut a session of somebody who still holds the old key
+  -y, --yes              do not ask for confirmation before a phase that can disconnect users of the old key
   -h, --help
 
 examples:
   rotate_keys.sh -g debug-rg -n contoso-debug --hc alice --key-vault contoso-kv --phase secondary
   rotate_keys.sh -g debug-rg -n contoso-debug --hc alice --key-vault contoso-kv --phase primary
 
-exit codes: 0 done, 1 az failed or the answer was no, 2 wrong command line, 3 unusable configuration, 4 not signed in or
-  not allowed, 5 no such namespace, hybrid connection or rule, 6 Azure cannot be reached or is too busy, 130 Ctrl-C
+exit codes: 0 success, 1 az failed or the answer was no, 2 invalid command line, 3 invalid configuration, 4 not signed in
+  or not permitted, 5 no such namespace, hybrid connection or rule, 6 Azure is unreachable or too busy, 130 Ctrl-C
 TEXT
 }
 
@@ -82,11 +82,11 @@ parse() {
   esac
 }
 
-# Reads everything of one hybrid connection before anything is changed: what is stored, and both rules' keys.
+# read_state HC: reads the stored secrets and both rules' keys of a hybrid connection, before anything is changed.
 LISTENERS=0
 read_state() {
   local hc=$1 kind count
-  hc_exists "$hc" || die 5 "namespace '$NAMESPACE' has no hybrid connection '$hc'" "create_relay.sh makes one"
+  hc_exists "$hc" || die 5 "namespace '$NAMESPACE' has no hybrid connection '$hc'" "create it with create_relay.sh"
   count=$(answer | sed -n 2p)
   if matches "$count" '^[0-9]+$'; then LISTENERS=$((LISTENERS + count)); fi
   if [ "$PHASE" = tunnel-key ] && read_secret "$hc" tunnel-key &&
@@ -96,7 +96,7 @@ read_state() {
   for kind in agent client; do
     if ! read_secret "$hc" "$kind" || ! keep_tunnel_key "$(folder "$hc" "$kind")/stored" "$WORK/$hc/$kind/tunnel-key"; then
       die 3 "Key Vault '$VAULT' has no complete connection string in '$(secret_name "$hc" "$kind")'" \
-        "run create_relay.sh with the same names: it completes what is missing"
+        "run create_relay.sh with the same names to create what is missing"
     fi
     rule_exists "$hc" "$(rule_of "$kind")" ||
       die 5 "hybrid connection '$hc' has no rule '$(rule_of "$kind")'" "run create_relay.sh with the same names"
@@ -104,19 +104,19 @@ read_state() {
   done
 }
 
-# holds HC KIND KEY: whether the stored string has this key of the rule.
+# holds HC KIND KEY: whether the stored connection string contains this key of the rule.
 holds() {
   local dir
   dir=$(folder "$1" "$2")
   without_tunnel_key "$dir/stored" | cmp -s - "$dir/$3"
 }
 
-# Phase secondary renews a key that nobody was given since the last rotation ended. The other two take a key away that
-# somebody may still hold: only people know whether the old jobs have ended. With no listener there is nothing to cut.
+# Phase secondary renews a key that no process has received since the last rotation. The other phases invalidate a key
+# that may be in use, so they ask: only people know if the old jobs have ended. Without listeners no session can break.
 ask() {
   if [ "$PHASE" = secondary ] || [ "$LISTENERS" -eq 0 ] || ! anything_to_do; then return 0; fi
-  note "$LISTENERS agent(s) are connected now; those that were started before the last phase would be cut"
-  confirm "Have all jobs and clients ended that were started before the last phase?"
+  note "$LISTENERS agent(s) are connected; those started before the last phase would be disconnected"
+  confirm "Have all jobs and clients that were started before the last phase ended?"
 }
 
 anything_to_do() {
@@ -136,7 +136,7 @@ renew_key() {
   changed renew "the $PHASE key of rule '$rule' on '$hc'"
   changed store "it in secret '$(secret_name "$hc" "$kind")'"
   [ -z "$DRY_RUN" ] || return 0
-  # The answer holds the new keys, so it is not wanted here: read_keys puts them where they belong.
+  # Discard the output, which contains the new keys; read_keys writes them to private files.
   rule_az 'keys renew' "$hc" "$rule" --key "$key" -o none || explain
   read_keys "$hc" "$kind"
   join "$dir/$PHASE" "$dir/tunnel-key" >"$dir/wanted"
@@ -162,7 +162,7 @@ renew_tunnel_key() {
 
 report() {
   if [ "$CHANGES" -eq 0 ]; then
-    say "nothing to change: the secrets hold the $PHASE keys already"
+    say "nothing to change: the secrets already contain the $PHASE keys"
     if [ "$PHASE" = primary ]; then
       say "A rotation starts with --phase secondary."
       return
@@ -173,12 +173,12 @@ report() {
   fi
   case "$PHASE" in
     secondary)
-      say "When everything has ended that was started before $(date -u '+%Y-%m-%d %H:%M UTC'), type:"
+      say "When all jobs and clients started before $(date -u '+%Y-%m-%d %H:%M UTC') have ended, run:"
       say "  $0 -g $GROUP -n $NAMESPACE --hc ${HCS// / --hc } --key-vault $VAULT" \
         "${SUBSCRIPTION:+--subscription \"$SUBSCRIPTION\" }--phase primary"
       ;;
-    primary) say "The rotation is complete. Wait in the same way before the next one." ;;
-    tunnel-key) say "Start the jobs and relay-clients that are to meet again: both sides must read the new key." ;;
+    primary) say "The rotation is complete. Before the next one, wait in the same way." ;;
+    tunnel-key) say "Restart the jobs and relay-clients: both sides must read the new key." ;;
   esac
 }
 

@@ -133,7 +133,7 @@ CASES = [
         CREATE,
         lambda azure: azure.change(namespaces={}, taken=["contoso-debug"]),
         3,
-        "is taken",
+        "is in use",
         "choose another",
     ),
     Case(
@@ -162,7 +162,7 @@ CASES = [
         "Relay namespace 'contoso-debug' was not found",
         "check both names",
     ),
-    Case("no hybrid connection", ROTATE, no_hc, 5, "has no hybrid connection 'alice'", "create_relay.sh makes one"),
+    Case("no hybrid connection", ROTATE, no_hc, 5, "has no hybrid connection 'alice'", "create it with create_relay.sh"),
     Case("no rule", ROTATE, no_rule, 5, "has no rule 'agent-listen'", "run create_relay.sh with the same names"),
     Case(
         "no secret", ROTATE, vault(secrets={}), 3, f"no complete connection string in '{AGENT}'", "run create_relay.sh"
@@ -173,15 +173,15 @@ CASES = [
         lambda azure: azure.refuse("GET", "/hybridConnections/", BROKEN),
         1,
         "'az relay hyco' failed ((BadRequest) The request is bad.)",
-        "nothing is done twice",
+        "completed steps are skipped",
     ),
     Case(
         "busy for long",
         CREATE,
         lambda azure: (azure.change_vault(secrets={}), azure.refuse("PUT", "/secrets/", CONFLICT, times=6)),
         6,
-        "Azure is still busy after 6 tries of 'keyvault secret'",
-        "nothing is done twice",
+        "Azure is still busy after 6 attempts of 'keyvault secret'",
+        "completed steps are skipped",
     ),
 ]
 
@@ -197,7 +197,7 @@ def test_refusal(deployed: AzureOverHttp, names: tuple[str, ...], case: Case) ->
     sentence, _, hint = last.partition(". hint: ")
     assert case.sentence in sentence
     assert case.hint in hint
-    assert [] == [line for line in done.err.splitlines()[:-1] if "trying again" not in line]
+    assert [] == [line for line in done.err.splitlines()[:-1] if "retrying" not in line]
 
 
 @pytest.mark.parametrize("script", [CREATE, ROTATE, DELETE])
@@ -224,7 +224,7 @@ def test_conflict_is_waited_out(azure: AzureOverHttp, names: tuple[str, ...]) ->
     azure.refuse("PUT", "/secrets/", CONFLICT, times=2)
     done = azure.run("create_relay.sh", *names, "--entra")
     assert 0 == done.code
-    assert 2 == done.err.count("trying again")
+    assert 2 == done.err.count("retrying")
 
 
 def test_unknown_vault_when_deleting(deployed: AzureOverHttp, names: tuple[str, ...]) -> None:

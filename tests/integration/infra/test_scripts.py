@@ -108,7 +108,7 @@ def test_bicep_without_compiler(azure: AzureOverHttp, names: Names) -> None:
     done = azure.run("create_relay.sh", *names, "--bicep")
     assert 3 == done.code
     assert "az has no Bicep compiler" in done.err
-    assert "or run this without --bicep" in done.err
+    assert "or omit --bicep" in done.err
 
 
 def test_rotation(deployed: AzureOverHttp, names: Names) -> None:
@@ -143,7 +143,7 @@ def test_delete_and_delete_again(deployed: AzureOverHttp, names: Names) -> None:
     assert {} == deployed.load()["namespaces"]
     assert {AGENT, CLIENT} == set(deployed.vault["deleted"])
     again = deployed.run("delete_relay.sh", *options)
-    assert (0, "nothing to delete: none of it exists\n") == (again.code, again.out)
+    assert (0, "nothing to delete: none of these resources exist\n") == (again.code, again.out)
 
 
 def test_deleted_secrets_come_back(deployed: AzureOverHttp, names: Names) -> None:
@@ -179,7 +179,7 @@ def test_access_policies(azure: AzureOverHttp, names: Names) -> None:
     refused = azure.run("create_relay.sh", *options)
     assert 3 == refused.code
     command = f"az keyvault set-policy -n contoso-kv --object-id {PRINCIPAL} --secret-permissions list get"
-    assert f"type: {command}; then run this again" in refused.err
+    assert f"run: {command}; then run this again" in refused.err
     assert before == azure.resources()
     assert 0 == azure.call_az(command).code
     done = azure.run("create_relay.sh", *options)

@@ -31,7 +31,7 @@ def test_second_run_has_nothing_to_do(deployed, names):
     deployed.run("delete_relay.sh", *names, "--yes")
     before = deployed.resources()
     result = deployed.run("delete_relay.sh", *names)
-    assert (0, "nothing to delete: none of it exists\n", "") == (result.code, result.out, result.err)
+    assert (0, "nothing to delete: none of these resources exist\n", "") == (result.code, result.out, result.err)
     assert before == deployed.resources()
 
 

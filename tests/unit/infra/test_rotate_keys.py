@@ -85,7 +85,7 @@ def test_asks_while_agents_are_connected(deployed, names, phase):
     result = rotate(deployed, names, phase)
     assert 2 == result.code
     assert "2 agent(s) are connected now" in result.err
-    assert "add --yes if you are sure" in result.err
+    assert "add --yes to continue without confirmation" in result.err
     assert before == deployed.resources()
     assert 0 == rotate(deployed, names, phase, "--yes").code
     assert before != deployed.resources()

@@ -75,7 +75,7 @@ def test_readme_has_every_option(azure, script):
         ),
         ("create_relay.sh", "-g g -n abcdef --hc a --key-vault kv1 -l west_1", "invalid Azure region: 'west_1'"),
         ("create_relay.sh", "--agent-principal me", "invalid principal for --agent-principal: 'me'"),
-        ("create_relay.sh", "-g g -n abcdef --hc a --key-vault kv1 --entra --bicep", "--entra does without them"),
+        ("create_relay.sh", "-g g -n abcdef --hc a --key-vault kv1 --entra --bicep", "cannot be used with --entra"),
         ("rotate_keys.sh", "-g g -n abcdef --hc a --key-vault kv1", "--phase is missing"),
         ("rotate_keys.sh", "-g g -n abcdef --hc a --key-vault kv1 --phase both", "not 'both'"),
         ("delete_relay.sh", "-g g -n abcdef", "there is nothing to delete"),
@@ -183,7 +183,7 @@ def test_waits_out_a_conflicting_write(azure, failures):
     azure.inject("relay hyco authorization-rule create", CONFLICT, times=failures)
     result = azure.run("create_relay.sh", *NAMES)
     assert 0 == result.code
-    assert f"trying again ({failures} of 5)" in result.err
+    assert f"retrying ({failures} of 5)" in result.err
     assert 2 + failures == azure.commands().count("relay hyco authorization-rule create")
 
 
