@@ -1,11 +1,11 @@
-"""Make the endpoint, then deploy to it; in between, give the endpoint's identity what it needs.
+"""Create the endpoint, then deploy to it. Between the two steps, give the endpoint's identity access to its secret.
 
-    python deploy.py endpoint                                                         make it, print its identity
+    python deploy.py endpoint                                                         create it, print its identity
     python deploy.py deployment                                                       an ordinary deployment
-    python deploy.py deployment --is-debug true --debug-relay-connection-name myhc    one that a debugger can attach to
-    python deploy.py deployment ... --dry-run                                         print it as YAML, contact nobody
+    python deploy.py deployment --is-debug true --debug-relay-connection-name myhc    one that can be debugged
+    python deploy.py deployment ... --dry-run                                         print it as YAML, stay offline
 
-The workspace is the one in config.json, which the studio offers for download.
+config.json, which you can download from the studio, selects the workspace.
 """
 
 import argparse
@@ -35,16 +35,16 @@ HERE = Path(__file__).resolve().parent
 IMAGE = HERE / "image"
 HOUR = 60 * 60
 LONGEST_REQUEST_MS = 180_000
-"""Azure ML's limit: a caller is answered with a time-out after three minutes, also while you look at variables."""
+"""Azure ML's limit: a request times out after three minutes, also while it is stopped at a breakpoint."""
 
 sys.path.append(str(HERE.parent / "shared"))
 from build_wheel import build_context, describe  # noqa: E402
 
-logging.getLogger("azure.ai.ml").setLevel(logging.ERROR)  # it warns of its own experimental classes
+logging.getLogger("azure.ai.ml").setLevel(logging.ERROR)  # it warns about its own experimental classes
 
 
 def main() -> int:
-    """Run what the command line asks for, and return the exit status."""
+    """Run the command, and return the exit status."""
     options = parse_arguments()
     ml_client = None if options.dry_run else connect()
     options.endpoint = options.endpoint or default_name(ml_client)
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def default_name(ml_client: "MLClient | None") -> str:
-    """Return a name for the endpoint: the same every time, and unique in the region, because the workspace is in it."""
+    """Return a name for the endpoint that is derived from the workspace, so it is stable, and unique in the region."""
     if ml_client is None:
         return "circle-dry-run"
     workspace = f"{ml_client.subscription_id}/{ml_client.resource_group_name}/{ml_client.workspace_name}"
@@ -70,7 +70,7 @@ def default_name(ml_client: "MLClient | None") -> str:
 
 
 def make_endpoint(ml_client: "MLClient", name: str) -> int:
-    """Make the endpoint if it is not there, and print the identity that its deployments will have."""
+    """Create the endpoint if it does not exist, and print the identity of its deployments."""
     from azure.core.exceptions import ResourceNotFoundError  # noqa: PLC0415 - it comes with the SDK
 
     try:
@@ -83,7 +83,7 @@ def make_endpoint(ml_client: "MLClient", name: str) -> int:
 
 
 def deploy(ml_client: "MLClient", deployment: ManagedOnlineDeployment) -> int:
-    """Deploy to an endpoint that is there, and print the address of the endpoint."""
+    """Deploy to an existing endpoint, and print its URL."""
     from azure.core.exceptions import ResourceNotFoundError  # noqa: PLC0415 - it comes with the SDK
 
     try:
@@ -101,7 +101,7 @@ def deploy(ml_client: "MLClient", deployment: ManagedOnlineDeployment) -> int:
 
 
 def connect() -> "MLClient":
-    """Return a client for the workspace that config.json names."""
+    """Return a client for the workspace in config.json."""
     from azure.ai.ml import MLClient  # noqa: PLC0415 - not needed for a dry run
     from azure.identity import DefaultAzureCredential  # noqa: PLC0415
 
@@ -111,20 +111,22 @@ def connect() -> "MLClient":
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["endpoint", "deployment"], help="the endpoint first")
+    parser.add_argument("what", choices=["endpoint", "deployment"], help="create the endpoint, or deploy to it")
     parser.add_argument("--is-debug", choices=["true", "false"], default="false", type=str.lower)
     parser.add_argument("--debug-relay-connection-name", metavar="NAME", help="your hybrid connection")
     parser.add_argument(
-        "--debug-port", type=int, default=5678, metavar="PORT", help="your launch.json names it (%(default)s)"
+        "--debug-port", type=int, default=5678, metavar="PORT", help="port in your launch.json (default: %(default)s)"
     )
     parser.add_argument(
         "--debug-relay-connection-string-secret", metavar="NAME", help="Key Vault secret with the connection string"
     )
     parser.add_argument("--key-vault-url", default=os.environ.get("KEY_VAULT_URL"), help="default: KEY_VAULT_URL")
     parser.add_argument(
-        "--endpoint", metavar="NAME", help="name of the endpoint, unique in the region (default: made of the workspace)"
+        "--endpoint", metavar="NAME", help="endpoint name, unique in the region (default: derived from the workspace)"
     )
-    parser.add_argument("--wheel", type=Path, metavar="FILE", help="relay-debug for the image (default: build it here)")
+    parser.add_argument(
+        "--wheel", type=Path, metavar="FILE", help="wheel of relay-debug for the image (default: build it)"
+    )
     parser.add_argument(
         "--dry-run", action="store_true", help="print the deployment and the build context of its image"
     )
@@ -133,12 +135,12 @@ def parse_arguments() -> argparse.Namespace:
     if options.is_debug and not options.debug_relay_connection_name:
         parser.error("a debug deployment needs --debug-relay-connection-name")
     if options.what == "endpoint" and options.dry_run:
-        parser.error("--dry-run prints a deployment; to make an endpoint contacts Azure")
+        parser.error("--dry-run is available for deployments only; creating an endpoint requires Azure")
     return options
 
 
 def build_deployment(options: argparse.Namespace, context: Path) -> ManagedOnlineDeployment:
-    """Return the deployment that the command line asks for, with an image from this build context."""
+    """Return the deployment for these options, with an image from this build context."""
     deployment = ManagedOnlineDeployment(
         name="debug" if options.is_debug else "blue",
         endpoint_name=options.endpoint,
@@ -154,21 +156,21 @@ def build_deployment(options: argparse.Namespace, context: Path) -> ManagedOnlin
 
 
 def prepare_debug_deployment(deployment: ManagedOnlineDeployment, options: argparse.Namespace) -> None:
-    """Let it offer its debugger, and let nobody end it while it stands at a breakpoint."""
+    """Enable debugging, and set timeouts such that the worker survives an hour at a breakpoint."""
     variables = {
         "RELAY_DEBUG": "true",
         "RELAY_DEBUG_CONNECTION_NAME": options.debug_relay_connection_name,
         "RELAY_DEBUG_PORT": str(options.debug_port),
         "RELAY_DEBUG_CONNECTION_STRING_SECRET": options.debug_relay_connection_string_secret,
         "KEY_VAULT_URL": options.key_vault_url,
-        "WORKER_COUNT": "1",  # a second worker would want the same port
-        "WORKER_TIMEOUT": str(HOUR),  # the server ends a worker that is silent for longer, by default after 5 minutes
+        "WORKER_COUNT": "1",  # a second worker would need the same port
+        "WORKER_TIMEOUT": str(HOUR),  # the server ends a worker that does not respond, by default after 5 minutes
     }
     deployment.environment_variables = {name: value for name, value in variables.items() if value}
     deployment.request_settings = OnlineRequestSettings(
         request_timeout_ms=LONGEST_REQUEST_MS, max_concurrent_requests_per_instance=1
     )
-    # A worker at a breakpoint answers no probe, and a container that fails its liveness probe is restarted.
+    # A worker at a breakpoint does not answer probes, and a container that fails its liveness probe is restarted.
     deployment.liveness_probe = ProbeSettings(period=60, timeout=2, failure_threshold=HOUR // 60, initial_delay=10)
 
 

@@ -1,9 +1,9 @@
-"""The pipeline's steps as processes of this machine: `submit.py --local`.
+"""Local run of the pipeline's steps as processes of this machine, for `submit.py --local`.
 
-As Azure ML does, it takes the REST body, fills inputs and outputs into each step's command, copies the step's code into
-a folder of its own and runs the command there: for PyTorch once per rank, with the variables that tell each its place;
-for a parallel step under a driver, of which `parallel_driver.py` is a stand-in. A debug run brings its own relay and
-relay-client, so the debugger takes the same way as it would through Azure.
+As Azure ML does, it reads the REST body, inserts inputs and outputs into each step's command, copies the step's code
+into a folder of its own and runs the command there: for PyTorch once per rank, with the environment variables for its
+rank; for a parallel step under a driver, for which `parallel_driver.py` is a stand-in. A debug run starts its own relay
+and relay-client, so the debugger uses the same path as through Azure.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def run_locally(body: dict, connection_name: str | None) -> int:
 
 
 def launch_json(steps: list[Step]) -> str:
-    """Return what an editor needs to attach to each step, and to all of them with one F5."""
+    """Return a launch.json to attach to each step, and to all of them with one F5."""
     configurations = [
         {
             "name": f"{step.name} ({step.ports[0]})",
@@ -90,7 +90,7 @@ def run_step(step: Step, folder: Path, environment: Mapping[str, str]) -> int:
 
 
 def command_of(step: Step, folder: Path) -> str:
-    """Return the command line that Azure ML would run, with folders of this machine."""
+    """Return the command line that Azure ML would run, with local folders."""
     outputs = {name: folder / step.name / name for name in step.outputs}
     for name, path in outputs.items():
         if step.outputs[name]["type"] == "uri_folder":
@@ -113,7 +113,7 @@ def command_of(step: Step, folder: Path) -> str:
 
 
 def places_of(step: Step) -> list[dict[str, str]]:
-    """Return the variables that tell each process of a step its place among the others."""
+    """Return the environment variables with the rank of each process of a step."""
     if step.is_parallel:
         return [{"AZ_BATCH_IS_CURRENT_NODE_MASTER": "true"}]
     if step.processes_per_node == 1:

@@ -1,7 +1,7 @@
 """A stand-in for Azure ML's driver of parallel steps, for `submit.py --local` only.
 
-It does what an entry script can see: `init()` once, `run()` for each mini-batch of files, `shutdown()` if there is one,
-the returned rows appended to one file. It is one process on one node, and it neither retries nor counts time.
+It calls `init()` once, `run()` for each mini-batch of files, and `shutdown()` if it is defined, and appends the
+returned rows to one file. It is a single process on one node, without retries and timeouts.
 """
 
 import argparse

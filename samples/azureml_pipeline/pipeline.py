@@ -1,4 +1,4 @@
-"""The pipeline: three steps, of the three kinds that Azure ML has, each with the four debugging arguments."""
+"""Definition of the pipeline: one step of each kind of Azure ML, each with the four debugging arguments."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 STEPS = HERE / "steps"
 IMAGE = HERE / "image"
 FIRST_PORT = 5678
-"""The three steps have this port and the next two; the ranks of `train` count on from the third."""
+"""Port of the first step; the others have the next two, and the ranks of `train` count up from the third."""
 
 OptionalText = Input(type="string", optional=True)
 

@@ -1,11 +1,11 @@
 """Submit the pipeline, print what would be submitted, or run its steps on this machine.
 
     python submit.py                                                          on Azure ML
-    python submit.py --is-debug true --debug-relay-connection-name myhc       the same, waiting for your debugger
-    python submit.py ... --dry-run                                            print what would be sent, contact nobody
-    python submit.py ... --local                                              run here, through a relay of its own
+    python submit.py --is-debug true --debug-relay-connection-name myhc       the same, waiting for a debugger
+    python submit.py ... --dry-run                                            print it and stay offline
+    python submit.py ... --local                                              on this machine, through a local relay
 
-The workspace is the one in config.json, which the studio offers for download.
+config.json, which you can download from the studio, selects the workspace.
 """
 
 import argparse
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
 from build_wheel import build_context, describe
 
-logging.getLogger("azure.ai.ml").setLevel(logging.ERROR)  # it warns of its own experimental classes
+logging.getLogger("azure.ai.ml").setLevel(logging.ERROR)  # it warns about its own experimental classes
 
 
 def main() -> int:
-    """Run what the command line asks for, and return the exit status."""
+    """Run the command, and return the exit status."""
     options = parse_arguments()
     if options.local:
-        body = rest_body(build_job(options, IMAGE))  # nothing is built: the steps run in this environment
+        body = rest_body(build_job(options, IMAGE))  # no image is built: the steps run in this environment
         return complain(body) or run_locally(body, options.debug_relay_connection_name if options.is_debug else None)
     with tempfile.TemporaryDirectory(prefix="image-") as folder:
         context = build_context(IMAGE, Path(folder), options.wheel)
@@ -66,7 +66,7 @@ def submit(options: argparse.Namespace, context: Path) -> int:
 
 
 def complain(body: dict) -> int:
-    """Print what is wrong with a job, and return the exit status."""
+    """Print the problems of a job, and return the exit status."""
     problems = find_problems(body)
     print(*problems, sep="\n", end="\n" if problems else "", file=sys.stderr)
     return 1 if problems else 0
@@ -87,7 +87,9 @@ def parse_arguments() -> argparse.Namespace:
         "--key-vault-url", default=os.environ.get("KEY_VAULT_URL"), help="default: KEY_VAULT_URL, then the workspace's"
     )
     parser.add_argument("--compute", default="cpu-cluster", metavar="NAME", help="a compute cluster (%(default)s)")
-    parser.add_argument("--wheel", type=Path, metavar="FILE", help="relay-debug for the image (default: build it here)")
+    parser.add_argument(
+        "--wheel", type=Path, metavar="FILE", help="wheel of relay-debug for the image (default: build it)"
+    )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--dry-run", action="store_true", help="print the REST body and the build context")
     how.add_argument("--local", action="store_true", help="run the steps on this machine")
@@ -99,7 +101,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def build_job(options: argparse.Namespace, context: Path) -> "PipelineJob":
-    """Return the pipeline job that the command line asks for, with an image from this build context."""
+    """Return the pipeline job for these options, with an image from this build context."""
     job = build_pipeline(
         compute=options.compute,
         first_port=options.debug_port,
@@ -122,7 +124,7 @@ submit.py: the job reads its secret from the workspace's own Key Vault, {url}
 
 
 def connect() -> "MLClient":
-    """Return a client for the workspace that config.json names."""
+    """Return a client for the workspace in config.json."""
     from azure.ai.ml import MLClient  # noqa: PLC0415 - neither this nor a login is needed to run locally
     from azure.identity import DefaultAzureCredential  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
-"""Find the square root of a number by Newton's method, slowly.
+"""Square root of a number by Newton's method, slowly.
 
-There is nothing about debugging in this file.
+This file contains no code for debugging.
 """
 
 import sys

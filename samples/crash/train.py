@@ -1,6 +1,6 @@
-"""Fit a line to the readings of a sensor, one of which is broken: the seventh step ends with an exception.
+"""Fit of a line to the readings of a sensor, one of which is invalid: the seventh step ends with an exception.
 
-There is nothing about debugging in this file.
+This file contains no code for debugging.
 """
 
 

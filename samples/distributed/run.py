@@ -1,10 +1,10 @@
-"""Train with four ranks behind a relay on this machine, and debug them with your editor, or let this script do it.
+"""Distributed training with four ranks through a relay on this machine, debugged by your editor or by this script.
 
-    python run.py                     every rank waits for you: F5 on `all ranks`
+    python run.py                     every rank waits for your debugger: F5 on `all ranks`
     python run.py --debug-ranks 3     only rank 3 waits; the others wait for rank 3, and can be debugged at any time
-    python run.py --check             attaches to every rank, and prints where it stands and what it knows
+    python run.py --check             attaches to every rank, and prints its position and some variables
 
-It needs torch. What it runs is `relay-agent run ... -- torchrun ... train.py`.
+It needs torch, and runs `relay-agent run ... -- torchrun ... train.py`.
 """
 
 import argparse
@@ -31,10 +31,10 @@ PATIENCE = 90.0
 
 
 def main() -> int:
-    """Run the job, and return its exit status, or 1 if `--check` saw something else than it should."""
+    """Run the job, and return its exit status, or 1 if `--check` failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--debug-ranks", default="all", metavar="LIST", help="ranks that wait (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=5678, help="of rank 0; rank n has n more (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=5678, help="logical port of rank 0 (default: %(default)s)")
     parser.add_argument("--check", action="store_true", help="debug the job without an editor")
     options = parser.parse_args()
     if importlib.util.find_spec("torch") is None:
@@ -45,18 +45,18 @@ def main() -> int:
     with behind_relay([*agent, "--debug-timeouts", "--", *torchrun], ports=f"{first}-{last}", cwd=HERE) as job:
         if options.check:
             try:
-                asyncio.run(look(first))
+                asyncio.run(check(first))
             except RelayDebugError as error:
                 print_error("run.py", error)
                 return 1
         return exit_status(job)
 
 
-async def look(first_port: int) -> None:
-    """Attach to all ranks, print one line about each, and let them go on.
+async def check(first_port: int) -> None:
+    """Attach to all ranks, print one line about each, and detach.
 
     Raises:
-        RelayDebugError: a rank is not there, or does not stop.
+        RelayDebugError: a rank cannot be reached, or does not stop.
     """
     async with contextlib.AsyncExitStack() as stack:
         clients = [
@@ -70,7 +70,7 @@ async def look(first_port: int) -> None:
 
 
 async def attach(client: DapClient) -> None:
-    """Attach as an editor does, with a conditional breakpoint where the ranks meet."""
+    """Attach as an editor does, with a conditional breakpoint at the collective operation."""
     sample = Sample(HERE)
     wanted = {str(sample.script): [{"line": sample.line_of(BREAKPOINT), "condition": CONDITION}]}
     mapping = {"localRoot": str(HERE), "remoteRoot": "."}
@@ -78,7 +78,7 @@ async def attach(client: DapClient) -> None:
 
 
 async def place_of(client: DapClient) -> str:
-    """Wait until a rank stands at the breakpoint, and say where that is and what it knows there."""
+    """Wait until a rank stops at the breakpoint; return its position and variables as one line."""
     stopped = await client.wait_for_event("stopped", within=PATIENCE)
     where = {"threadId": stopped["body"]["threadId"], "levels": 1}
     stack = await client.request("stackTrace", where, within=PATIENCE)
@@ -88,7 +88,7 @@ async def place_of(client: DapClient) -> str:
         arguments = {"expression": name, "frameId": top["id"], "context": "watch"}
         values[name] = (await client.request("evaluate", arguments, within=PATIENCE))["result"]
     place = f"{top['name']}, {Path(top['source']['path']).name}:{top['line']}"
-    return f"rank {values['rank']} stands in {place}: step = {values['step']}, loss = {values['loss']}"
+    return f"rank {values['rank']} stopped in {place}: step = {values['step']}, loss = {values['loss']}"
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Fit a plane to points with torch on CPUs; every rank has points of its own, and they meet in each step.
+"""Distributed fit of a plane to points with torch on CPUs; every rank has its own points.
 
     torchrun --standalone --nproc-per-node 4 train.py
 
-There is nothing about debugging in this file.
+This file contains no code for debugging.
 """
 
 import argparse
@@ -11,11 +11,11 @@ import torch
 import torch.distributed as dist
 
 PLANE = torch.tensor([2.0, -3.0, 0.5])
-"""What the ranks find out."""
+"""The weights that the ranks should find."""
 
 
 def main(steps: int) -> None:
-    """Train on all ranks, and let each print its loss."""
+    """Train on all ranks; each prints its loss."""
     dist.init_process_group("gloo")
     try:
         loss = train(steps)
@@ -40,14 +40,14 @@ def train_step(
     weights: torch.Tensor,
     points: torch.Tensor,
     heights: torch.Tensor,
-    rank: int,  # noqa: ARG001 - to be seen in the debugger, and for conditional breakpoints such as step == 3
+    rank: int,  # noqa: ARG001 - visible in the debugger, and for conditional breakpoints such as step == 3
     step: int,  # noqa: ARG001
 ) -> float:
-    """Move the weights down the gradient of all ranks' points, and return this rank's loss before."""
+    """Take one step of gradient descent on all ranks' points, and return this rank's loss before it."""
     error = points @ weights - heights
     loss = error.square().mean().item()
     gradient = points.T @ error / len(points)
-    dist.all_reduce(gradient)  # the ranks meet here
+    dist.all_reduce(gradient)  # collective operation
     weights -= gradient / dist.get_world_size()
     return loss
 

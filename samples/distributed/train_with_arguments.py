@@ -2,7 +2,7 @@
 
     torchrun ... train_with_arguments.py --is-debug true --debug-relay-connection-name myhc --debug-ranks 3
 
-Without those arguments it is the same training.
+Without those arguments nothing is debugged.
 """
 
 import argparse
@@ -17,5 +17,5 @@ if __name__ == "__main__":
     relay_agent.add_debug_arguments(parser)
     options = parser.parse_args()
 
-    relay_agent.start_remote_debugging_from_args()  # every rank calls it; those of --debug-ranks wait here
+    relay_agent.start_remote_debugging_from_args()  # every rank calls it; those in --debug-ranks wait here
     main(options.steps)

@@ -1,11 +1,11 @@
-"""A job that knows nothing of relay-debug: throw darts at a square, and count those inside its circle."""
+"""A job without any code for debugging: estimate pi from random points in a square."""
 
 import argparse
 import random
 
 
 def throw(count: int, rng: random.Random) -> int:
-    """Throw some darts, and return how many hit the circle."""
+    """Draw random points of the square, and return how many are inside the circle."""
     return sum(rng.random() ** 2 + rng.random() ** 2 < 1 for _ in range(count))
 
 

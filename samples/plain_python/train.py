@@ -1,4 +1,4 @@
-"""Train a small neural network to tell the inside of a circle from its outside, in plain Python.
+"""Training of a small neural network that separates the inside of a circle from its outside, in plain Python.
 
 An ordinary run:   python train.py
 A debug run:       python train.py --is-debug true --debug-relay-connection-name myhc --debug-port 5678

@@ -1,9 +1,10 @@
-"""Build the wheel of this checkout, for images: relay-debug is not on any package index.
+"""Builds the wheel of this checkout, for images: relay-debug is not on any package index.
 
-    python build_wheel.py FOLDER     puts the wheel there in place of older ones, and prints its name and SHA-256
+    python build_wheel.py FOLDER     writes the wheel, removes older ones, and prints its name and SHA-256
 
-`pip install` of a bare name in an image would run the code of whoever registers that name. An image therefore gets the
-package as a file, and `build_context` also pins the file's hash: the image has the wheel that was built here, or none.
+`pip install relay-debug` in an image would run the code of whoever registers that name on the index. So an image gets
+the package as a file, and `build_context` also pins the file's hash: only the wheel that was built here can be
+installed.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 IN_IMAGE = "/image"
-"""Where a Dockerfile with a `build_context` copies the context to."""
+"""The directory in the image to which a Dockerfile copies its `build_context`."""
 PINNED = "relay-debug.txt"
 """The requirements file that `build_context` adds."""
 
@@ -30,14 +31,14 @@ def main() -> int:
 
 
 def build_wheel(folder: Path) -> Path:
-    """Put the wheel of this checkout into a folder, in place of older ones, and return its path."""
+    """Build the wheel of this checkout into a folder, remove older ones, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("relay_debug-*.whl"):
         old.unlink()
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(CHECKOUT)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:
-        sys.exit(f"error: the wheel of {CHECKOUT} cannot be built; pip's output:\n{done.stdout}")
+        sys.exit(f"error: cannot build the wheel of {CHECKOUT}; pip's output:\n{done.stdout}")
     (wheel,) = folder.glob("relay_debug-*.whl")
     return wheel
 
@@ -48,7 +49,7 @@ def build_context(image: Path, folder: Path, wheel: Path | None = None) -> Path:
     Args:
         image: Folder with the Dockerfile.
         folder: An empty folder for the context.
-        wheel: A finished wheel; without it, that of this checkout is built.
+        wheel: An existing wheel; by default that of this checkout is built.
     """
     shutil.copytree(image, folder, dirs_exist_ok=True)
     wheel = build_wheel(folder) if wheel is None else Path(shutil.copy(wheel, folder))

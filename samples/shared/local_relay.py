@@ -1,9 +1,9 @@
-"""A relay and relay-client on this machine, for samples that are tried without Azure.
+"""Runs a command with a relay and relay-client on this machine, to try samples without Azure.
 
     python local_relay.py --ports 5678-5681 -- relay-agent run --hc myhc -- torchrun ... train.py
 
-starts both, runs the command with the variables that a job finds the relay with, and ends with the command's exit
-status. Everything is ended then, and on Ctrl-C.
+starts both, runs the command with the environment variables for that relay, and exits with the command's exit status.
+All programs are stopped then, and on Ctrl-C.
 """
 
 import argparse
@@ -25,11 +25,11 @@ HC = "myhc"
 START_TIMEOUT = 30.0
 """Seconds for the relay or relay-client to start; each takes one or two."""
 END_TIMEOUT = 5.0
-"""Seconds a program gets to end when it is asked to."""
+"""Seconds for a program to exit after SIGTERM."""
 
 
 class Relay(NamedTuple):
-    """The environment variables that lead to a relay."""
+    """The environment variables for programs that use a relay."""
 
     agent: dict[str, str]
     """For the job."""
@@ -46,7 +46,7 @@ def main() -> int:
     options = parser.parse_args()
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
-        parser.error("no command is given")
+        parser.error("no command given")
     with behind_relay(command, hc=options.hc, ports=options.ports) as job:
         return exit_status(job)
 
@@ -55,14 +55,14 @@ def main() -> int:
 def behind_relay(
     command: list[str], *, ports: str, hc: str = HC, cwd: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a job with a relay and relay-client of its own; all three are ended at the end of the block."""
+    """Run a job with its own relay and relay-client; all three are stopped at the end of the block."""
     end_in_order()
     with tempfile.TemporaryDirectory(prefix="relay-") as name, contextlib.ExitStack() as running:
         environment = clean_environment()
         relay = start_relay(Path(name), hc, ports, environment, running)
         variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in relay.client.items())
         print(
-            f"relay and relay-client run on this machine; debugger ports: {ports}. F5, or in another terminal:\n"
+            f"relay and relay-client are running on this machine; ports: {ports}. Press F5, or in another terminal:\n"
             f"    export {variables}\n"
             f"    relay-client --hc {hc} targets\n"
             f"The job: {shlex.join(command)}",
@@ -78,13 +78,13 @@ def exit_status(job: subprocess.Popen[bytes]) -> int:
 
 
 def end_in_order() -> None:
-    """Let SIGINT and SIGTERM raise SystemExit, so that what was started is ended."""
+    """Make SIGINT and SIGTERM raise SystemExit, so that all started programs are stopped."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))
 
 
 def clean_environment() -> dict[str, str]:
-    """Return this environment without settings for a relay, and with the programs beside this Python in front."""
+    """Return this environment without RELAY_ variables, and with this Python's scripts first in PATH."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("RELAY_")}
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
     return environment
@@ -96,11 +96,11 @@ def start_relay(
     """Start a relay with one hybrid connection, and relay-client for these ports.
 
     Args:
-        folder: For keys and logs.
-        name: Of the hybrid connection.
-        ports: As relay-client's `--ports`.
-        environment: Of both programs.
-        running: Ends them.
+        folder: The directory for keys and logs.
+        name: The name of the hybrid connection.
+        ports: The value of relay-client's `--ports`.
+        environment: The environment of both programs.
+        running: Stops them when it is closed.
     """
     files, ready, log = folder / "relay", folder / "ready.json", folder / "programs.log"
     relay = [sys.executable, "-m", "relay_server"]
@@ -124,7 +124,7 @@ def start_relay(
 def started(
     command: list[str], *, cwd: Path, env: Mapping[str, str], log: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a program in a process group of its own, and end the whole group at the end of the block."""
+    """Start a program in its own process group, and stop the whole group at the end of the block."""
     with contextlib.ExitStack() as files:
         output = files.enter_context(log.open("ab")) if log else None
         process = subprocess.Popen(
@@ -141,7 +141,7 @@ def started(
 
 
 def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    """Return when the program is ready; end with what it printed if it never will be."""
+    """Wait until the program is ready; exit with its output if it fails or takes too long."""
     deadline = time.monotonic() + START_TIMEOUT
     while not ready():
         if process.poll() is not None or time.monotonic() > deadline:
@@ -150,7 +150,7 @@ def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log:
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody uses."""
+    """Return a free port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -47,7 +47,7 @@ async def test_check():
     async with running(*CHECK, "--port", str(first), cwd=SAMPLE, env=environment()) as check:
         assert 0 == await check.finish()
     assert f"The job: {' '.join(CLUSTER)}\n" in check.output.replace(f" --port {first}", "")
-    place = f"stands in train_step, train.py:{line_of(SCRIPT, REDUCE)}: step = 3, loss = 0."
+    place = f"stopped in train_step, train.py:{line_of(SCRIPT, REDUCE)}: step = 3, loss = 0."
     for rank in range(4):
         assert f"\nrank {rank} {place}" in check.output
         assert f"\nrank {rank} {place}" in (SAMPLE / "README.md").read_text()

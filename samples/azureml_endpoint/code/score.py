@@ -1,4 +1,4 @@
-"""The scoring script of an online endpoint, which a debugger can attach to at any time.
+"""Scoring script of an online endpoint; a debugger can attach to it at any time.
 
 Azure ML's inference server calls `init` once in each worker and `run` for each request.
 """
@@ -21,24 +21,24 @@ def init() -> None:
 
 
 def run(raw_data: str) -> list[bool]:
-    """Say of each point whether it lies inside the circle."""
+    """Return for each point whether it is inside the circle."""
     points = json.loads(raw_data)["points"]
     return [is_inside(x, y) for x, y in points]
 
 
 def is_inside(x: float, y: float) -> bool:
-    """Ask the model about one point."""
+    """Classify one point with the model."""
     features = (x, y, x * x + y * y)
     score = model["bias"] + sum(weight * value for weight, value in zip(model["weights"], features, strict=True))
     return score > 0
 
 
 def start_remote_debugging() -> None:
-    """Let a debugger attach later, if the deployment's environment asks for it; requests are served meanwhile.
+    """Allow a debugger to attach later, if the deployment's environment enables that; do not wait for it.
 
-    An endpoint has no command line, so each argument of a job is a variable here.
+    An endpoint has no command line, so environment variables replace the arguments of a job.
     """
-    print(f"score.py lies in {Path(__file__).resolve().parent}", flush=True)  # the remoteRoot in launch.json
+    print(f"score.py is in {Path(__file__).resolve().parent}", flush=True)  # the remoteRoot in launch.json
     relay_agent.start_remote_debugging_from_args([
         "--is-debug", os.environ.get("RELAY_DEBUG", "false"),
         "--debug-relay-connection-name", os.environ.get("RELAY_DEBUG_CONNECTION_NAME", ""),

@@ -1,7 +1,7 @@
 """Step 2, a parallel component: add the squared radius to every point, one mini-batch of files at a time.
 
 Azure ML's driver imports this file on every node, calls `init` once in each process and `run` for each mini-batch. The
-arguments of the driver itself are on the same command line, so unknown ones are passed over.
+arguments of the driver are on the same command line, so unknown arguments are ignored.
 """
 
 import argparse
@@ -51,10 +51,10 @@ def featurize(path: Path) -> str:
 
 
 def is_first_node() -> bool | None:
-    """Whether this is the one node that debugs, because all nodes are given the same port; None if that is unknown.
+    """Whether this is the first node, which is the one to debug because all nodes have the same port; None if unknown.
 
-    Azure ML documents AZ_BATCH_IS_CURRENT_NODE_MASTER, in text, and `bool("false")` is True. Where it is missing the
-    other variables of Azure Batch and those of MPI name the node, and a single node is the first.
+    AZ_BATCH_IS_CURRENT_NODE_MASTER, which Azure ML documents, is the string "true" or "false" (and `bool("false")` is
+    True). If it is missing, other variables of Azure Batch or MPI identify the node, and a single node is the first.
     """
     master = os.environ.get("AZ_BATCH_IS_CURRENT_NODE_MASTER", "").strip().lower()
     if master in {"true", "false"}:

@@ -1,4 +1,4 @@
-"""Step 1, a plain command: draw points of a square, labelled by the circle in it, into CSV files."""
+"""Step 1, a command: write CSV files with random points of a square, labelled as inside or outside of a circle."""
 
 import argparse
 import csv

@@ -1,7 +1,7 @@
 """Step 3, distributed PyTorch: learn from the features which points lie inside the circle.
 
-Azure ML starts this file once per rank, on every node, and tells each its place through RANK and its companions;
-torchrun does the same.
+Azure ML starts this file once per rank, on every node, with RANK and related environment variables; torchrun does the
+same.
 """
 
 import argparse
@@ -27,8 +27,8 @@ def main() -> None:
     relay_agent.add_debug_arguments(parser)
     options = parser.parse_args()
 
-    # Rank 0 waits for its debugger, and the others for rank 0 in their next collective operation, which must not lose
-    # patience. They can be attached to at any time: rank n has the port of the step plus n.
+    # Rank 0 waits for its debugger, and the others for rank 0 in their next collective operation, which must not time
+    # out. A debugger can attach to them at any time: the logical port of rank n is that of the step plus n.
     relay_agent.start_remote_debugging_from_args()
     patience = timedelta(days=1) if options.is_debug else timedelta(minutes=10)
 
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def train(options: argparse.Namespace, device: torch.device) -> None:
-    """Descend the gradient of this rank's share of the files, averaged over all ranks."""
+    """Run gradient descent on this rank's share of the files, with gradients averaged over all ranks."""
     torch.manual_seed(7)
     inputs, labels = read_share(options.features, device)
     model = DistributedDataParallel(torch.nn.Linear(3, 1).to(device))
@@ -66,7 +66,7 @@ def train_step(
     """Take one step, and return this rank's loss before it."""
     optimizer.zero_grad()
     loss = torch.nn.functional.binary_cross_entropy_with_logits(model(inputs).flatten(), labels)
-    loss.backward()  # the ranks meet here
+    loss.backward()  # collective operation
     optimizer.step()
     return loss.item()
 
