@@ -1,5 +1,5 @@
-"""What `relay-agent run` puts in front of PYTHONPATH: every Python process of the job comes by here as it starts.
+"""Startup code for the Python processes of a job: `relay-agent run` puts this directory first in PYTHONPATH.
 
-The directory is an entry of `sys.path` for that moment, so a file here is a top-level module to those processes; hence
-the unlikely name of the one that is not `sitecustomize`.
+While a process starts, the directory is in `sys.path`, so its files are top-level modules there. Hence the unusual name
+of the module that `sitecustomize` imports.
 """

@@ -1,7 +1,7 @@
-"""Which Python processes of a job are not programs to debug, as their command lines show.
+"""Recognizes helper processes of a job, which are not debugged, by their command lines.
 
-Every Python process of a debug run asks this as it starts: launchers and compilers, DataLoader workers and package
-managers. They outnumber the ranks by far, so this module imports nothing but `sys`, which is always there.
+Every Python process of a debug run calls this when it starts, including launchers, compilers, DataLoader workers and
+package managers. These outnumber the ranks by far, so this module imports only `sys`, which costs nothing.
 """
 
 import sys
@@ -18,15 +18,15 @@ _PROGRAMS = frozenset(
         *("torchrun", "torchx", "accelerate", "accelerate-launch", "deepspeed", "ds", "dsr", "horovodrun", "ray"),
         *("composer", "colossalai", "fabric", "lightning", "orterun", "prterun", "prun"),
         *("mpiexec", "mpirun", "mpiexec.hydra", "mpiexec.mpich", "mpiexec.openmpi", "mpirun.mpich", "mpirun.openmpi"),
-        # Ourselves.
+        # This project and debugpy.
         *("relay-agent", "relay-client", "relay-server", "debugpy", "debugpy-adapter"),
-        # What the scripts around a training program call.
+        # Tools that scripts around a training program call.
         *("pip", "conda", "mamba", "poetry", "pdm", "hatch", "pipx", "virtualenv", "cmake", "ninja", "meson"),
         *("cython", "cythonize", "az", "aws", "gsutil", "gcloud", "kaggle", "wandb", "mlflow", "dvc", "tensorboard"),
         *("huggingface-cli", "hf", "gpustat", "nvitop", "jupyter", "jupyter-lab", "jupyter-notebook"),
     }
 )
-"""Commands, which have no suffix: `torchrun.py` is somebody's own file."""
+"""Commands, which have no suffix: a `torchrun.py` is a file of the job."""
 _MODULES = (
     "torch.distributed.run",
     "torch.distributed.launch",
@@ -58,28 +58,28 @@ _MODULES = (
     "notebook",
     "joblib.externals",
 )
-"""Modules of `python -m`, and files in their place; each stands for its submodules too."""
+"""Modules run with `python -m` or by path; their submodules are included."""
 _HOSTS = frozenset({"cProfile", "pdb", "profile", "runpy", "trace", "unittest"})
-"""The modules of the standard library that run somebody's program."""
+"""Modules of the standard library that run another program."""
 
 
 def is_off(mode: str) -> bool:
-    """Whether the text of RELAY_DEBUG means that nothing is to be debugged."""
+    """Whether a value of RELAY_DEBUG disables debugging."""
     return mode.strip().lower() in _OFF
 
 
 def helper_reason(orig_argv: list[str]) -> str | None:
-    """Return why the process with this command line is not a program to debug; None if it may be one.
+    """Return why the process with this command line is not to be debugged; None if it may be.
 
     Args:
-        orig_argv: `sys.orig_argv`: interpreter, its options, what it runs, and the arguments of that.
+        orig_argv: `sys.orig_argv`: interpreter, its options, and the program with its arguments.
     """
     kind, name = what_runs(orig_argv)
     if kind == "none":
-        return "it runs no file"
+        return "it does not run a file"
     if kind == "code":
         forked = "--multiprocessing-fork" in orig_argv or "multiprocessing" in name or "loky" in name
-        return MULTIPROCESSING if forked else "it runs a line of code (-c), in which no breakpoint can be set"
+        return MULTIPROCESSING if forked else "it runs code given with -c, where breakpoints cannot be set"
     if kind == "module":
         root = name.partition(".")[0]
         is_library = root in sys.stdlib_module_names and root not in _HOSTS
@@ -92,7 +92,7 @@ def helper_reason(orig_argv: list[str]) -> str | None:
 
 
 def what_runs(orig_argv: list[str]) -> tuple[str, str]:
-    """Return what Python runs, as its own command line parser reads it: kind and name.
+    """Return kind and name of the program that Python runs, parsed as Python does.
 
     The kinds are "script", "module", "code" and "none". See https://docs.python.org/3/using/cmdline.html.
     """
@@ -116,7 +116,7 @@ def what_runs(orig_argv: list[str]) -> tuple[str, str]:
 
 
 def _as_module(path: str) -> str:
-    """Return the dotted name of an installed file, or "": `.../site-packages/a/b.py` is `a.b`."""
+    """Return the module name of an installed file, or "": `.../site-packages/a/b.py` is `a.b`."""
     for root in ("/site-packages/", "/dist-packages/"):
         if root in path:
             dotted = path.rpartition(root)[2].replace("/", ".")

@@ -1,6 +1,6 @@
-"""Which processes of a `relay-agent run` job register as targets, and how their children find that out.
+"""Decides which processes of a `relay-agent run` job register as targets.
 
-RELAY_DEBUG_REGISTERED   set by a process that has registered: its pid and rank, for its children to see
+RELAY_DEBUG_REGISTERED   set by a registered process for its children: its pid and rank
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _LIBRARY = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 
 def should_register(environ: Mapping[str, str], orig_argv: list[str], pid: int) -> str | None:
-    """Return why a process is not a target of its own, or None if it is one and registers.
+    """Return why a process does not register as a target, or None if it does.
 
-    What a rank starts inherits the rank's variables, and is a helper of that rank. What a registered process starts
-    with a rank of its own (Lightning, a launcher written by hand) is a target. So is what a registered process turns
-    into by exec: it has the same pid.
+    A child of a rank that inherits the rank's variables is a helper of that rank. A child of a registered process with
+    a different rank (started by Lightning or a custom launcher) is a target. So is a program that replaces a registered
+    process (exec): it has the same pid.
 
     Args:
-        environ: Of the process.
+        environ: The environment of the process.
         orig_argv: Its `sys.orig_argv`.
         pid: Its process id.
     """
@@ -47,11 +47,11 @@ def should_register(environ: Mapping[str, str], orig_argv: list[str], pid: int) 
 
 
 def register_environment(environ: Mapping[str, str], pid: int) -> dict[str, str]:
-    """Return the variable that a process sets as it registers."""
+    """Return the environment variable that a process sets when it registers."""
     return {REGISTERED: f"{pid} {_name(environ)}"}
 
 
 def _name(environ: Mapping[str, str]) -> str:
-    """Return what distinguishes ranks, and one rank's restarts."""
+    """Return a name that is different for each rank and each restart of a rank."""
     identity = identify(environ)
     return f"{identity.launcher}, {identity.label}, restart {identity.restart} of {identity.run_id}"

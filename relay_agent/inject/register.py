@@ -1,4 +1,4 @@
-"""Registers a process of a `relay-agent run` job: decided in `sitecustomize`, done just before its program begins."""
+"""Registration of a process of a `relay-agent run` job, just before its program starts; called by `sitecustomize`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from relay_core.errors import RelayDebugError
 __all__ = ["register_process"]
 
 _done = False
-"""Whether `register_process` has run: with two installations on PYTHONPATH it is called twice."""
+"""True if `register_process` has run: with two installations on PYTHONPATH it is called twice."""
 
 
 def register_process(*, is_child: bool) -> None:
-    """Let this process register before its program begins, if that is one to debug; some wait then for a debugger.
+    """Register this process before its program starts, if it is to be debugged; some ranks then wait for a debugger.
 
-    Nothing is raised, for nobody could do more than report it.
+    Errors are reported on stderr and not raised.
 
     Args:
-        is_child: Whether it is a child of multiprocessing: it may be a rank whose peers are held, but no target.
+        is_child: True for a child of multiprocessing: it is not a target, but its timeouts are raised, because it may
+            be a rank whose peers are held.
     """
-    global _done  # noqa: PLW0603 - see there
+    global _done  # noqa: PLW0603 - see its docstring
     if _done:
         return
     _done = True
@@ -45,39 +46,39 @@ def register_process(*, is_child: bool) -> None:
             call_before_program(lambda: _start(settings))
     except RelayDebugError as error:
         report_failure(error)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the job is worth more than its debugger
+    except Exception as error:  # noqa: BLE001 - no error of the debugger may end the job
         report_failure(f"{type(error).__name__}: {error}")
 
 
 def _raise_timeouts(settings: DebugSettings) -> None:
-    """Raise them even where no debugger can come: a peer may be held."""
+    """Raise the timeouts of collective operations, also if debugging is impossible here: a peer may be held."""
     if settings.timeouts is not None:
-        from relay_agent.collective_timeouts import raise_timeouts  # noqa: PLC0415 - if asked for
+        from relay_agent.collective_timeouts import raise_timeouts  # noqa: PLC0415 - only if needed
 
         raise_timeouts(settings.timeouts)
 
 
 def _start(settings: DebugSettings) -> None:
-    """Register, and wait; a process that is asked to end here ends at once."""
+    """Register and wait for a debugger; exit immediately on SystemExit and KeyboardInterrupt."""
     try:
-        from relay_agent.api import start_debugging  # noqa: PLC0415 - as late as the rest of what is needed then
+        from relay_agent.api import start_debugging  # noqa: PLC0415 - its imports are needed only now
 
         start_debugging(settings)
-    except SystemExit as wish:
-        _leave(wish)
+    except SystemExit as request:
+        _exit(request)
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # shells look at how an interrupted program ends
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # shells check that an interrupted program died of the signal
         os.kill(os.getpid(), signal.SIGINT)
     except Exception as error:  # noqa: BLE001 - as above
         report_failure(f"{type(error).__name__}: {error}")
 
 
-def _leave(wish: SystemExit) -> NoReturn:
-    """End with the wished status: where no program runs yet, Python would take SystemExit for a failed import."""
-    if isinstance(wish.code, str):
-        write_line(wish.code)
-    atexit._run_exitfuncs()  # noqa: SLF001 - this process leaves its agent there
+def _exit(request: SystemExit) -> NoReturn:
+    """Exit with the requested status. Before the program starts, Python would treat SystemExit as a failed import."""
+    if isinstance(request.code, str):
+        write_line(request.code)
+    atexit._run_exitfuncs()  # noqa: SLF001 - an exit function deregisters this process from its agent
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    os._exit(wish.code if isinstance(wish.code, int) else int(wish.code is not None))
+    os._exit(request.code if isinstance(request.code, int) else int(request.code is not None))

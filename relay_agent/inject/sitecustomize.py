@@ -1,10 +1,10 @@
-"""Run by every Python process of a `relay-agent run` job as it starts, before its program.
+"""Startup hook of every Python process of a `relay-agent run` job; Python runs it before the program.
 
-First comes the `sitecustomize` that the process would have had without us; then, if the process may be a program to
-debug, the rest of relay_agent. All others have been kept for the time of one small import. Whatever goes wrong becomes
-a line on stderr: the job is worth more than its debugger.
+It first runs the `sitecustomize` that the process would have without relay-debug, and then registers the process if
+that is to be debugged. Other processes are delayed by one small import only. Errors are printed to stderr and never end
+the job.
 
-This file is read by other Pythons too, of tools that the job calls: it must compile on any Python 3.
+The job may also run tools with other Python versions, so this file must compile on any Python 3.
 """
 
 import os
@@ -12,7 +12,7 @@ import sys
 
 
 def _chain() -> None:
-    """Import the next `sitecustomize` on the path in this one's place; its errors are `site`'s to report, as ever."""
+    """Import the next `sitecustomize` on the path in place of this one; `site` reports its errors as usual."""
     here = os.path.dirname(__file__)  # noqa: PTH120 - pathlib costs more than all of this
     sys.path[:] = [entry for entry in sys.path if entry != here]
     ours = sys.modules.pop(__name__)
@@ -22,49 +22,50 @@ def _chain() -> None:
         if error.name != __name__:
             raise
     finally:
-        sys.modules.setdefault(__name__, ours)  # the import that brought us here looks for it
+        sys.modules.setdefault(__name__, ours)  # the import of this file expects it there
 
 
-def _why_not() -> "str | None":
-    """Return why this process is not a program to debug; None if it may be one, as far as a first look shows."""
+def _helper_reason() -> "str | None":
+    """Return why this process is not to be debugged; None if it may be, according to its command line."""
     mode = os.environ.get("RELAY_DEBUG", "")
     if not mode or sys.version_info < (3, 10):
         return "off"
-    # Beside this file, which is on the path until `_chain`.
+    # In this directory, which is in `sys.path` until `_chain`.
     from _relay_debug_programs import helper_reason, is_off  # type: ignore[import-not-found]  # noqa: PLC0415
 
     return "off" if is_off(mode) else helper_reason(sys.orig_argv)
 
 
-def _register(why_not: "str | None") -> None:
-    is_child = bool(why_not) and "multiprocessing" in str(why_not) and "RELAY_DEBUG_TIMEOUTS" in os.environ
-    if why_not is not None and not is_child:
+def _register(reason: "str | None") -> None:
+    is_child = bool(reason) and "multiprocessing" in str(reason) and "RELAY_DEBUG_TIMEOUTS" in os.environ
+    if reason is not None and not is_child:
         return
     try:
-        from relay_agent.inject.register import register_process  # noqa: PLC0415 - for programs to debug only
-    except Exception as error:  # noqa: BLE001 - in a Python that we know nothing of
-        _say("{} is without relay-debug, so this process cannot be debugged: {}".format(sys.executable, error))  # noqa: UP032 - for old Pythons
+        from relay_agent.inject.register import register_process  # noqa: PLC0415 - only in processes to debug
+    except Exception as error:  # noqa: BLE001 - this may be any Python, with any packages
+        message = "{} does not have relay-debug installed, so this process cannot be debugged: {}"
+        _report(message.format(sys.executable, error))
     else:
         register_process(is_child=is_child)
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     if sys.stderr is not None:
         sys.stderr.write("relay-agent: " + text + "\n")
 
 
 def _run() -> None:
     try:
-        why_not = _why_not()
-    except Exception as error:  # noqa: BLE001 - a file is missing, say
-        why_not = "broken"
-        _say("this process cannot be debugged: {}".format(error))  # noqa: UP032 - for old Pythons
+        reason = _helper_reason()
+    except Exception as error:  # noqa: BLE001 - a file is missing, for example
+        reason = "broken"
+        _report("this process cannot be debugged: {}".format(error))  # noqa: UP032 - for old Pythons
     try:
         _chain()
     except Exception:
-        _register(why_not)
+        _register(reason)
         raise
-    _register(why_not)
+    _register(reason)
 
 
 if __name__ == "sitecustomize":

@@ -1,12 +1,12 @@
-"""The moment when Python is complete and its program has not begun.
+"""Hook that runs a function after Python has initialized and before its program starts.
 
-`sitecustomize` is too early for whatever takes time: `site` is still being imported, and a thread that imports it, as
-debugpy's does, would wait until the main thread has returned from there. A process that waits for its debugger inside
-`sitecustomize` waits without end.
+`sitecustomize` is too early to wait for a debugger: `site` is still being imported, so a thread that imports `site`, as
+debugpy's does, blocks until the main thread has returned from there. A process that waited for its debugger inside
+`sitecustomize` would wait without limit.
 
-Python has no callback for the right moment, but before it runs anything it asks two questions, while no lock of the
-import system is held (Modules/main.c). Is a script perhaps a directory or an archive? The hooks of `sys.path_hooks`
-answer that. Where is the code of such a thing, or of a module? That is what functions of `runpy` find out.
+Python has no callback for the right moment. But before it runs a program it calls two extension points, while it holds
+no import lock (Modules/main.c): it calls the hooks in `sys.path_hooks` to find out if a script is a directory or an
+archive, and for those, and for modules, it calls functions of `runpy` to find the code.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from relay_agent.inject._relay_debug_programs import what_runs
 __all__ = ["call_before_program"]
 
 _SEARCHES = ("_get_module_details", "_get_main_module_details")
-"""What `runpy._run_module_as_main`, which Python calls, calls first: for `-m`, and for a directory or an archive."""
+"""The functions that `runpy._run_module_as_main` calls first: for `-m`, and for a directory or an archive."""
 
 
 def call_before_program(act: Callable[[], None]) -> None:
-    """Have a function called in the main thread just before the program of this process begins, once.
+    """Call a function in the main thread, once, just before the program of this process starts.
 
     Args:
-        act: It had better not raise anything: Python would report that as a program that cannot be found.
+        act: It should not raise: Python would report that as a program that was not found.
     """
     kind, name = what_runs(sys.orig_argv)
     gate = _Gate(act, os.path.abspath(name))  # noqa: PTH100 - pathlib costs 10 ms here
@@ -39,7 +39,7 @@ def call_before_program(act: Callable[[], None]) -> None:
 
 
 class _Gate:
-    """Stands where Python looks for the program, and has nothing to offer itself."""
+    """A path hook and a wrapper for functions of `runpy`; it calls `act` and then lets Python continue."""
 
     def __init__(self, act: Callable[[], None], script: str) -> None:
         self._act = act
@@ -48,17 +48,18 @@ class _Gate:
         self._opened = False
 
     def __call__(self, path: str) -> Any:  # None, which typeshed does not allow a hook to return
-        """Be asked, as a path hook, whether there is something to import from a path."""
+        """Handle a call as path hook: call `act` for the script, and report that no path importer exists."""
         if os.path.abspath(path) == self._script:  # noqa: PTH100 - as above
             is_last = self._is_last()
             self._open()
             if is_last:
-                return None  # means no, too; a debugger that is attached by now would show an exception as uncaught
+                # None means the same as ImportError, which a debugger that is now attached would show as uncaught.
+                return None
         raise ImportError
 
     def guard_runpy(self) -> None:
-        """Be asked when `runpy` looks for the program."""
-        import runpy  # noqa: PLC0415 - as Python will do
+        """Wrap the functions of `runpy` that search for the program."""
+        import runpy  # noqa: PLC0415 - Python imports it anyway in this case
 
         for name in _SEARCHES:
             self._searches[name] = getattr(runpy, name)
@@ -72,11 +73,11 @@ class _Gate:
         return search
 
     def _is_last(self) -> bool:
-        """Whether no other hook is asked after this one."""
+        """Whether this is the last path hook."""
         return sys.path_hooks[-1:] == [self]
 
     def _open(self) -> None:
-        if self._is_last():  # Python counts the hooks before it calls them: no other place can be emptied
+        if self._is_last():  # Python reads the number of hooks before it calls them, so only the last can be removed
             sys.path_hooks.pop()
         for name, search in self._searches.items():
             setattr(sys.modules["runpy"], name, search)

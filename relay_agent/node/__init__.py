@@ -1,10 +1,10 @@
-"""The node: its one agent process, and how the node's processes find, start and talk to it.
+"""The node's agent process, and how the processes of the node find it, start it and communicate with it.
 
-directory     where they meet: a lock and a socket in a directory that only this user can enter
-protocol      the messages between the two: JSON lines
-connect       the job's side: connect to the node's agent, or start it
-client        the job's side: the registration of a process, and its answers to the agent
-server        the agent's side: from the first process to the last
-processes     the agent's side: what it knows about each process, as targets for clients
-process_exit  the agent's side: learns that a process has ended
+directory     the lock and the socket, in a directory that only this user can access
+protocol      the messages between process and agent: JSON lines
+connect       process side: connect to the node's agent, or start it
+client        process side: registration, and responses to the agent's requests
+server        agent side: accepts processes, and runs from the first registration to the last exit
+processes     agent side: the registered processes, as targets for clients
+process_exit  agent side: notification when a process has exited
 """

@@ -1,8 +1,8 @@
-"""The job's side of the connection between a process and its node's agent.
+"""Process side of the connection between a process of the job and its node's agent.
 
-A helper thread keeps the connection to the agent and answers its requests: it starts debugpy when a debugger
-connects, restores full speed when it has left, and reports what every thread does. Until then it sleeps in `recv` and
-debugpy is not even imported. If the agent dies, the thread connects to the next one, or starts it.
+A helper thread keeps the connection to the agent and handles its requests: it starts debugpy when a debugger
+connects, restores full speed when the debugger has disconnected, and reports the stacks of all threads. Until then it
+blocks in `recv`, and debugpy is not imported. If the agent exits, the thread connects to the next one, or starts it.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ from relay_core.errors import RelayDebugError
 __all__ = ["NodeClient"]
 
 LEAVE_TIMEOUT = 2.0
-"""Seconds a process that ends gives its agent to deliver the last bytes: a container dies with its job."""
+"""Seconds that an exiting process waits for its agent to send the last bytes, because a container ends with its job."""
 REAP_TIMEOUT = 1.0
-"""Seconds for an agent that has hung up to be gone."""
+"""Seconds for an agent to exit after it has closed the connection."""
 REJOIN_LIMIT = 5
-"""Agents that may die under one process before it continues without one."""
+"""Number of agents that may exit unexpectedly before the process continues without one."""
 REJOIN_SPREAD = 0.5
-"""Seconds over which the ranks of a node come back, so that not all of them run for the lock."""
+"""Seconds over which the ranks of a node spread their reconnections, so that they do not all compete for the lock."""
 
 
 class NodeClient:
     """The registration of this process.
 
     Args:
-        access: What the agent needs in order to listen; see `relay_agent.node.server`.
-        target: What clients see of this process: port, rank, world, pid, script and so on.
-        forwards: Ports on this machine that clients may reach besides.
-        answers: What the agent may ask for, by name: each is called in the helper thread with the agent's message and
-            returns the fields of the answer. One that raises a RelayDebugError answers with that.
-        on_failure: Called in the helper thread, with the reason, once no debugger can come any more.
+        access: Settings and credentials for the agent's listener; see `relay_agent.node.server`.
+        target: The announcement of this process: port, rank, world, pid, script and so on.
+        forwards: Further ports on this machine that clients may reach.
+        answers: Request handlers by name. Each is called in the helper thread with the agent's message and returns the
+            fields of the answer, or raises RelayDebugError.
+        on_failure: Called in the helper thread, with the reason, when no debugger can attach any more.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class NodeClient:
         on_failure: Callable[[RelayDebugError], None] = lambda _failure: None,
     ) -> None:
         self.hopeless = threading.Event()
-        """Set when no debugger can come any more; `failure` is then the reason."""
+        """Set when no debugger can attach any more; `failure` is then the reason."""
         self.listening = threading.Event()
         """Set when the relay has accepted the agent."""
         self.registered = threading.Event()
-        """Set when the agent has this process on its list, or never will."""
+        """Set when the agent has registered this process, or if that has failed."""
         self.failure: RelayDebugError | None = None
         self.agent_pid = 0
-        """The agent's process, once this one is registered."""
+        """Process id of the agent, after the registration."""
         self._access = access
         self._target = target.copy()
         self._forwards = forwards
@@ -86,13 +86,13 @@ class NodeClient:
         self._owner = os.getpid()
         self._sending = threading.Lock()
         self._gate = threading.Lock()
-        """Held while an agent is started; taken for good when this process ends."""
+        """Held while an agent is being started; acquired permanently when this process exits."""
         self._connection: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._leaving = False
         self._done = threading.Event()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)
+            os.register_at_fork(after_in_child=self._drop_connection)
         _HelperThread(target=self._live, name="relay-agent", daemon=True).start()
         atexit.register(self.leave)
 
@@ -106,11 +106,11 @@ class NodeClient:
         return os.getpid() == self._owner
 
     def set_state(self, state: str, detail: str = "", until: float | None = None) -> None:
-        """Announce to the agent, and so to the clients, what this process does, and until when (Unix time)."""
+        """Announce a state of this process to the agent, and so to the clients; `until` is Unix time."""
         self.prepare_state(state, detail, until)()
 
     def prepare_state(self, state: str, detail: str = "", until: float | None = None) -> Callable[[], None]:
-        """Return a function that announces it later, without running code in which a debugger could stop."""
+        """Return a function that announces a state, without executing code in which a debugger could stop."""
         change: StateChange = {"state": state, "detail": detail, "until": until}
         line = encode(change)
 
@@ -121,16 +121,16 @@ class NodeClient:
         return announce
 
     def leave(self) -> None:
-        """Say goodbye, and give the agent a moment to deliver the last bytes; in a forked child this does nothing."""
+        """Deregister, and wait until the agent has delivered the last bytes; in a forked child this does nothing."""
         if not self.is_mine or self._leaving:
             return
         self._leaving = True
-        self._gate.acquire(timeout=LEAVE_TIMEOUT)  # an agent that is being started is started; no other will be
+        self._gate.acquire(timeout=LEAVE_TIMEOUT)  # lets a start in progress complete, and prevents any other
         if self._send({"leave": True}):
             self._done.wait(LEAVE_TIMEOUT)
         if self._process is not None:
             self._process.poll()
-            self._process.returncode = 0  # it may outlive this process, and Python need not warn about that
+            self._process.returncode = 0  # it may outlive this process; this prevents Python's ResourceWarning
 
     # The helper thread:
 
@@ -141,7 +141,7 @@ class NodeClient:
                 self._serve(NodeDirectory.of(self._access))
                 if self.hopeless.is_set() or self._leaving:
                     return
-            self._give_up(RelayDebugError("its agent process ended again and again"))
+            self._give_up(RelayDebugError("its agent process exited repeatedly"))
         except RelayDebugError as error:
             self._give_up(error)
         except Exception as error:  # noqa: BLE001 - a thread of the job must not end with a traceback
@@ -150,7 +150,7 @@ class NodeClient:
             self._done.set()
 
     def _serve(self, directory: NodeDirectory) -> None:
-        """Stay with one agent until it ends."""
+        """Register with one agent, and handle its messages until it exits."""
         connection, process = connect_or_start(directory, self._gate)
         if process is not None:
             self._process = process
@@ -159,9 +159,9 @@ class NodeClient:
                 "register": self._target,
                 "access": self._access,
                 "forwards": self._forwards,
-                "dump": _offer_dump(directory),
+                "dump": _register_dump(directory),
             }
-            with self._sending:  # nothing may come before the registration
+            with self._sending:  # the registration must be the first message
                 connection.sendall(encode(registration))
                 self._connection = connection
             with contextlib.suppress(OSError):
@@ -193,10 +193,10 @@ class NodeClient:
         answer = self._answers.get(message["ask"])
         fields: AnswerFields
         try:
-            fields = {"error": "this process does not know how"} if answer is None else answer(message)
+            fields = {"error": "not supported by this process"} if answer is None else answer(message)
         except RelayDebugError as error:
             fields = {"error": error.sentence, "hint": error.hint}
-        except Exception as error:  # noqa: BLE001 - the agent waits, and the thread must live on
+        except Exception as error:  # noqa: BLE001 - the agent is waiting for an answer, and the thread must continue
             fields = {"error": f"{type(error).__name__}: {error}"}
         self._send({"answer": message["id"], **fields})
 
@@ -210,7 +210,7 @@ class NodeClient:
         return self._send_line(encode(message))
 
     def _send_line(self, line: bytes) -> bool:
-        """Send if there is an agent; a later one gets everything with the registration."""
+        """Send a message if an agent is connected; a later agent gets the current state with the registration."""
         with self._sending:
             if self._connection is None:
                 return False
@@ -220,27 +220,31 @@ class NodeClient:
                 return False
             return True
 
-    def _forget(self) -> None:
-        """In a forked child: the connection is the parent's, and its end must be visible when the parent ends."""
+    def _drop_connection(self) -> None:
+        """In a forked child: close the parent's connection, so that the agent sees its end when the parent exits."""
         connection, self._connection = self._connection, None
         self._sending = threading.Lock()
         self._process = None
         if connection is not None:
-            os.close(connection.detach())  # its reader would keep a mere close from happening
+            os.close(connection.detach())  # `close` would have no effect while the file object of `makefile` is open
 
 
-def _offer_dump(directory: NodeDirectory) -> DumpRecord | None:
-    """Return how the agent can have this process's stacks while C code holds the GIL; None if that is impossible."""
+def _register_dump(directory: NodeDirectory) -> DumpRecord | None:
+    """Let the agent request this process's stacks by signal, also while C code holds the GIL; None if impossible."""
     path = directory.root / f"{directory.name}-{os.getpid()}.stacks"
     try:
         number = register_dump(path)
-    except (OSError, RuntimeError, ValueError):  # a full disk; a job that replaced or closed what faulthandler needs
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+    ):  # the disk is full, or the job has closed a file that faulthandler needs
         return None
     return None if number is None else {"path": str(path), "signal": number}
 
 
 class _HelperThread(threading.Thread):
-    """A thread that pydevd neither traces, stops nor shows."""
+    """A thread that pydevd does not trace, stop or show; it recognizes such threads by these attributes."""
 
     pydev_do_not_trace = True
     is_pydev_daemon_thread = True

@@ -1,13 +1,13 @@
-"""How a process reaches the node's agent: it connects, or starts the agent if there is none.
+"""Connection of a process to its node's agent, which it starts if there is none.
 
     connect --------> connected
-       | nobody there
-    lock ---- taken: an agent starts or leaves; look again
-       | got it
-    bind the socket, start the agent, give it both, connect
+       | no listener
+    lock ---- held: an agent is starting or exiting; retry
+       | acquired
+    bind the socket, start the agent, pass it both, connect
 
-The agent inherits the lock, so it is held exactly as long as the agent lives, and a socket that is bound already: who
-comes while it is still importing waits in the socket's queue.
+The agent inherits the lock, so the lock is held exactly as long as the agent runs. It also inherits the socket, which
+is already listening: processes that connect while the agent is still importing wait in the socket's backlog.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from relay_core.errors import ConfigurationError, RelayUnreachable
 __all__ = ["STARTER_VARIABLE", "connect_or_start"]
 
 PATIENCE = 15.0
-"""Seconds for an agent that is leaving to be gone, or for one that another process starts to be there."""
-LOOK_INTERVAL = 0.05
+"""Seconds to wait for an exiting agent, or for one that another process is starting."""
+RETRY_INTERVAL = 0.05
 BACKLOG = 1024
-"""Processes that may queue up: all ranks of a node start at the same moment."""
+"""Connections that the socket queues: all ranks of a node start at the same time."""
 STARTER_VARIABLE = "RELAY_AGENT_STARTER"
-"""Set in the agent's own environment: the process that started it, which may have ended before it registers."""
+"""Set in the agent's environment: pid of the process that started it, which may exit before it registers."""
 
 
 def connect_or_start(
     directory: NodeDirectory, gate: threading.Lock
 ) -> tuple[socket.socket, subprocess.Popen[bytes] | None]:
-    """Return a connection to the node's agent, and the agent's process if it was started for it.
+    """Return a connection to the node's agent, and the agent's process if this call has started it.
 
     Args:
-        directory: Where it is met.
-        gate: Held while an agent is started, which must not be left half done; who takes it for good, because this
-            process ends, keeps agents from being started.
+        directory: The directory of the agent's socket and lock.
+        gate: Held while an agent is being started. An exiting process acquires it permanently, which lets a start in
+            progress complete and prevents others.
 
     Raises:
         ConfigurationError: no agent can be started here.
-        RelayUnreachable: an agent is there and does not let anybody in.
+        RelayUnreachable: an agent is running but does not accept connections.
     """
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -60,12 +60,12 @@ def connect_or_start(
         if process is not None and (connection := _connect(directory)):
             return connection, process
         if time.monotonic() > deadline:
-            raise RelayUnreachable("the node's agent process does not answer", hint="look for its last words above")
-        time.sleep(LOOK_INTERVAL)
+            raise RelayUnreachable("the node's agent process is not responding", hint="see its log lines above")
+        time.sleep(RETRY_INTERVAL)
 
 
 def _connect(directory: NodeDirectory) -> socket.socket | None:
-    """Return a connection to the agent; None if nobody is there, or a directory in which nobody can be."""
+    """Return a connection to the agent; None if no agent is listening or the directory does not exist."""
     with contextlib.ExitStack() as at_failure:
         connection = at_failure.enter_context(socket.socket(socket.AF_UNIX))
         try:
@@ -78,7 +78,7 @@ def _connect(directory: NodeDirectory) -> socket.socket | None:
 
 
 def _start_if_alone(directory: NodeDirectory) -> subprocess.Popen[bytes] | None:
-    """Start the agent unless there is one."""
+    """Start the agent unless one holds the lock."""
     lock = directory.try_lock()
     if lock is None:
         return None
@@ -94,7 +94,7 @@ def _start_if_alone(directory: NodeDirectory) -> subprocess.Popen[bytes] | None:
 def _start(directory: NodeDirectory, lock: int) -> subprocess.Popen[bytes]:
     """Start the agent; the caller holds the lock."""
     if not sys.executable:
-        raise ConfigurationError("this Python is embedded and has no executable that could run the agent")
+        raise ConfigurationError("cannot start the agent: this Python is embedded and has no executable")
     directory.socket_path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(directory.socket_path))
@@ -112,23 +112,23 @@ def _start(directory: NodeDirectory, lock: int) -> subprocess.Popen[bytes]:
                 return subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,  # the job's is its own
+                    stdout=subprocess.DEVNULL,  # stdout is for the output of the job
                     pass_fds=descriptors,
                     env=_environment(),
                     start_new_session=True,
                 )
         except OSError as error:
-            raise ConfigurationError(f"the agent process cannot be started: {error}") from error
+            raise ConfigurationError(f"cannot start the agent process: {error}") from error
 
 
 def _unpatched_by_pydevd() -> contextlib.AbstractContextManager[Any]:
-    """Keep a debugger that is already active from making the agent a process to debug."""
+    """Prevent an active debugger from attaching to the agent as a child process."""
     monkey = sys.modules.get("_pydev_bundle.pydev_monkey")
     return monkey.skip_subprocess_arg_patch() if monkey is not None else contextlib.nullcontext()
 
 
 def _environment() -> dict[str, str]:
-    """Return the job's environment, in which `-m relay_agent` finds this very package and not a file of the job."""
+    """Return the job's environment, changed such that `-m relay_agent` runs this package and not a file of the job."""
     environment = dict(os.environ, PYTHONSAFEPATH="1", **{STARTER_VARIABLE: str(os.getpid())})
     root = Path(__file__).resolve().parent.parent.parent
     if root.name not in {"site-packages", "dist-packages"}:

@@ -1,4 +1,4 @@
-"""The processes that have registered with the node's agent: each is a connection, and a target for clients."""
+"""Table of the processes that have registered with the node's agent; each is a target for clients."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from relay_core.errors import ConfigurationError, ConnectionLost, RelayDebugErro
 __all__ = ["ProcessTable", "RegisteredProcess"]
 
 ARM_TIMEOUT = 30.0
-"""Seconds a process may take to start debugpy: 0.3 s, unless it holds the GIL in C code."""
+"""Seconds for a process to start debugpy, which usually takes 0.3 s, but longer while C code holds the GIL."""
 STACKS_TIMEOUT = 10.0
-"""Seconds; `stacks_of` gives up on it earlier."""
+"""Seconds; `stacks_of` stops waiting earlier."""
 
 logger = logging.getLogger(__name__)
 
 
 class RegisteredProcess:
-    """One process that registered.
+    """One registered process.
 
     Args:
-        writer: The connection to it.
-        pid: As this process sees it.
+        writer: The connection to the process.
+        pid: Its process id in the agent's pid namespace.
         record: The fields of its registration.
     """
 
@@ -55,14 +55,14 @@ class RegisteredProcess:
     def __init__(self, writer: asyncio.StreamWriter, pid: int, record: TargetRecord) -> None:
         self.pid = pid
         self.info = replace(TargetInfo.parse(record) or TargetInfo(record["port"]), pid=pid)
-        """What clients see of it."""
+        """Its announcement."""
         self.node_rank = record.get("node_rank")
         self.run = record.get("run") or ""
         self.forwards: list[int] = []
         self.dump: Dump | None = None
-        """How it can be asked for its stacks by signal."""
+        """How to request its stacks by signal, if possible."""
         self._writer = writer
-        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._pending: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
 
     def __repr__(self) -> str:
@@ -73,20 +73,20 @@ class RegisteredProcess:
 
     @property
     def label(self) -> str:
-        """How it is named in messages to users."""
+        """Its name in messages to users."""
         return f"pid {self.pid}, {self.info.script}" if self.info.script else f"pid {self.pid}"
 
     @property
     def logical_port(self) -> int:
-        """The number that users write in `--ports` and launch.json."""
+        """The number for this process in `--ports` and launch.json."""
         return self.info.port
 
     def describe(self) -> TargetInfo:
-        """Return what is announced about it."""
+        """Return its announcement."""
         return self.info
 
     def set_state(self, change: StateChange) -> None:
-        """Store a state that the process has sent."""
+        """Update the announcement with a state that the process has sent."""
         self.info = replace(
             self.info,
             state=State(change["state"]),
@@ -96,10 +96,10 @@ class RegisteredProcess:
         )
 
     async def locate(self) -> tuple[str, int]:
-        """Have the process start debugpy, or take it up again, and return where that listens.
+        """Have the process start debugpy, or resume tracing, and return the address that debugpy listens on.
 
         Raises:
-            RelayDebugError: debugpy did not start, or the process does not answer.
+            RelayDebugError: debugpy did not start, or the process did not answer.
         """
         answer = await self.ask("arm", within=ARM_TIMEOUT)
         return "127.0.0.1", answer["port"]
@@ -108,12 +108,12 @@ class RegisteredProcess:
         """Have the process's debugger connect to a port of this machine.
 
         Raises:
-            RelayDebugError: it cannot.
+            RelayDebugError: the process could not connect, or did not answer.
         """
         await self.ask("connect", {"port": port}, within=ARM_TIMEOUT)
 
     async def stacks(self, *, with_locals: bool) -> ProcessStacks:
-        """Return what the threads of the process are doing."""
+        """Return the stacks of all threads of the process."""
 
         async def ask() -> list[ThreadStack]:
             answer = await self.ask("stacks", {"locals": with_locals}, within=STACKS_TIMEOUT)
@@ -123,64 +123,64 @@ class RegisteredProcess:
         return found._replace(port=self.logical_port, rank=self.info.rank)
 
     def detached(self) -> None:
-        """Let the process run at full speed again: its debugger has left."""
+        """Let the process run at full speed again, because its debugger has disconnected."""
         self.send({"ask": "release", "id": 0})
 
     async def ask(self, what: str, arguments: AskFields | None = None, *, within: float) -> Answer:
-        """Ask the process for something and return its answer.
+        """Send the process a request and return its answer.
 
         Raises:
-            ConnectionLost: it has ended, or does not answer within so many seconds.
-            RelayDebugError: it answers that it cannot.
+            ConnectionLost: the process has exited, or did not answer within `within` seconds.
+            RelayDebugError: the process answered with an error.
         """
         if self._writer.is_closing():
-            raise TargetGone(f"{self} has ended")
+            raise TargetGone(f"{self} has exited")
         number = next(self._numbers)
-        answered = self._asked[number] = asyncio.get_running_loop().create_future()
+        answered = self._pending[number] = asyncio.get_running_loop().create_future()
         self.send({"ask": what, "id": number, **(arguments or AskFields())})
         try:
             async with timeout(within):
                 answer: Answer = await answered
         except TIMEOUT_ERRORS:
             raise ConnectionLost(
-                f"{self} does not answer within {within:g} s",
-                hint="it may be stuck in C code; look with 'relay-client stacks'",
+                f"{self} did not answer within {within:g} s",
+                hint="it may be stuck in C code; see 'relay-client stacks'",
             ) from None
         finally:
-            self._asked.pop(number, None)
+            self._pending.pop(number, None)
         if "error" in answer:
             raise RelayDebugError(answer["error"], hint=answer.get("hint", ""))
         return answer
 
     def answer_received(self, answer: Answer) -> None:
-        """Hand an answer to whoever waits for it."""
-        asked = self._asked.get(answer["answer"])
-        if asked is not None and not asked.done():
-            asked.set_result(answer)
+        """Complete the request that this is the answer to; ignore it if the request has timed out."""
+        pending = self._pending.get(answer["answer"])
+        if pending is not None and not pending.done():
+            pending.set_result(answer)
 
     def exited(self) -> None:
-        """Fail what still waits for an answer: the process has ended."""
-        for asked in self._asked.values():
-            if not asked.done():
-                asked.set_exception(TargetGone(f"{self} has ended"))
+        """Fail all pending requests, because the process has exited."""
+        for pending in self._pending.values():
+            if not pending.done():
+                pending.set_exception(TargetGone(f"{self} has exited"))
         self._writer.close()
 
     def send(self, message: Message) -> None:
-        """Send the process a message, unless it has gone."""
+        """Send the process a message, unless the connection is closed."""
         if not self._writer.is_closing():
             self._writer.write(encode(message))
 
 
 class ProcessTable:
-    """All processes of the node, as the agent's catalog."""
+    """All registered processes of the node; the agent's `TargetProvider`."""
 
     def __init__(self) -> None:
         self.on_change: Callable[[], None] = lambda: None
-        """Called when something that is announced to clients has changed."""
+        """Called when the announcement has changed."""
         self.any = asyncio.Event()
-        """Set once a process has registered; `access` is then what it sent."""
+        """Set when the first process has registered; `access` then has its settings."""
         self.none_left = asyncio.Event()
-        """Set when the last one has left."""
+        """Set when the last process has left."""
         self.access: Access = {}
         self._processes: dict[int, RegisteredProcess] = {}
         self._listener_state: Message | None = None
@@ -194,7 +194,7 @@ class ProcessTable:
     # For the agent, as a TargetProvider:
 
     def find(self, port: int) -> RegisteredProcess | PortTarget | None:
-        """Return the process that has a logical port, or the forward that some process allows."""
+        """Return the process with this logical port, or a forwarded port that a process has registered."""
         if port not in self._processes and port in self._forwards():
             return PortTarget(port, port)
         return self._processes.get(port)
@@ -204,7 +204,7 @@ class ProcessTable:
         return [process for _, process in sorted(self._processes.items())]
 
     def describe(self, agent: AgentInfo) -> AgentInfo:
-        """Return the announcement with what the processes have in common."""
+        """Return the announcement, completed with forwards, node rank and run from the processes."""
         first = next(iter(self._processes.values()), None)
         return replace(
             agent,
@@ -217,31 +217,31 @@ class ProcessTable:
         return {port for process in self._processes.values() for port in process.forwards}
 
     async def answer(self, request: Wake | Stacks) -> Ready | NodeStacks:
-        """Wake a process, or collect the stacks of all."""
+        """Start debugpy in a process, or collect the stacks of all processes."""
         if isinstance(request, Stacks):
-            asked = (process.stacks(with_locals=request.locals) for process in self.targets())
-            return NodeStacks(tuple(await asyncio.gather(*asked)))
+            responses = (process.stacks(with_locals=request.locals) for process in self.targets())
+            return NodeStacks(tuple(await asyncio.gather(*responses)))
         process = self._processes.get(request.port)
         if process is None:
-            raise ConfigurationError(f"nothing here has port {request.port}")
+            raise ConfigurationError(f"no process here has port {request.port}")
         await process.locate()
         return Ready()
 
     def status_received(self, status: ClientStatus) -> None:
-        """Write to the job's log that a client has seen two agents claim one port."""
+        """Write conflicts that a client has seen, two agents claiming one port, to the job's log."""
         for conflict in status.conflicts:
             if (process := self._processes.get(conflict.port)) is not None:
                 process.send(
                     {
                         "notice": f"port {conflict.port} is claimed twice: {conflict.kept_by} keeps it, "
-                        f"{conflict.refused} is not reached; give one job another --debug-port"
+                        f"{conflict.refused} cannot be reached; give one job another --debug-port"
                     }
                 )
 
     # For the server:
 
     def admit(self, process: RegisteredProcess, message: Registration) -> bool:
-        """Add a process, unless its port is taken; a conflict is reported to both processes."""
+        """Add a process and return True; if its port is in use, inform both processes and return False."""
         port = process.logical_port
         self.access = self.access or message.get("access", {})
         self.any.set()
@@ -249,11 +249,11 @@ class ProcessTable:
         if holder is not None:
             process.send(
                 {
-                    "refused": f"port {port} is taken by {holder.label} on this node",
+                    "refused": f"port {port} is in use by {holder.label} on this node",
                     "hint": "give this process another --debug-port",
                 }
             )
-            holder.send({"notice": f"port {port} was claimed by {process.label} as well and refused"})
+            holder.send({"notice": f"port {port} was also claimed by {process.label}, which was refused"})
             return False
         process.forwards = [port for port in message.get("forwards", []) if isinstance(port, int)]
         if dump := message.get("dump"):
@@ -267,7 +267,7 @@ class ProcessTable:
         return True
 
     def remove(self, process: RegisteredProcess) -> None:
-        """Remove a process."""
+        """Remove a process and its stack dump."""
         if self._processes.get(process.logical_port) is process:
             del self._processes[process.logical_port]
             if process.dump is not None:
@@ -277,7 +277,7 @@ class ProcessTable:
             self.none_left.set()
 
     def broadcast(self, message: Message) -> None:
-        """Send every process, and those that register later, the state of the agent's listener."""
+        """Send the state of the agent's listener to every process, also to those that register later."""
         self._listener_state = message
         for process in self._processes.values():
             process.send(message)

@@ -9,8 +9,8 @@
                                                          {"notice": TEXT}
                                                          {"done": true}                          after a "leave"
 
-The socket lies where only this user can reach it, so connection strings may pass. Unknown fields are skipped: agent and
-process may be of different versions when a job's environment is replaced under a running agent.
+Only this user can access the socket, so messages may contain connection strings. Unknown fields are ignored: agent and
+process can have different versions if a job's environment is replaced while an agent is running.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ __all__ = [
 ]
 
 MAX_LINE = 4 * 1024 * 1024
-"""Bytes; the stacks of a process with a thousand threads fit."""
+"""Bytes: enough for the stacks of a process with a thousand threads."""
 
 Access = dict[str, Any]
-"""What the agent needs in order to listen: the fields of `relay_core.auth.AccessSettings`, and `ca_file`."""
+"""Settings for the agent's listener: the fields of `relay_core.auth.AccessSettings`, and `ca_file`."""
 
 
 class TargetRecord(TypedDict, total=False):
-    """A process, as `relay_core.agent_api.announcement.TargetInfo` parses it, and what it knows of its node.
+    """The announcement of a process, as `relay_core.agent_api.announcement.TargetInfo` parses it, and data of its node.
 
-    A job writes this record and not the dataclass, whose import would cost it 10 ms.
+    A job uses this record instead of the dataclass, because importing that takes 10 ms.
     """
 
     port: int
@@ -62,7 +62,7 @@ class TargetRecord(TypedDict, total=False):
 
 
 class DumpRecord(TypedDict):
-    """How a process can be asked for its stacks by signal; see `relay_agent.stacks.out_of_process.Dump`."""
+    """How to request the stacks of a process by signal; see `relay_agent.stacks.out_of_process.Dump`."""
 
     path: str
     signal: int
@@ -83,7 +83,7 @@ class Registration(TypedDict):
 
 @final
 class StateChange(TypedDict):
-    """What the process is doing from now on."""
+    """A new state of the process."""
 
     state: str
     detail: str
@@ -92,10 +92,10 @@ class StateChange(TypedDict):
 
 
 class AnswerFields(TypedDict, total=False):
-    """What a process answers: `port` to `arm`, `threads` to `stacks`, or why it cannot."""
+    """The fields of an answer: `port` to `arm`, `threads` to `stacks`, or `error` and `hint`."""
 
     port: int
-    """Where debugpy's adapter listens."""
+    """The port that debugpy's adapter listens on."""
     threads: Sequence[object]
     """As `relay_core.agent_api.stacks.ThreadStack` encodes them."""
     error: str
@@ -104,14 +104,14 @@ class AnswerFields(TypedDict, total=False):
 
 @final
 class Answer(AnswerFields):
-    """The answer to an `Ask`, by its number."""
+    """The answer to the `Ask` with this number."""
 
     answer: int
 
 
 @final
 class Leave(TypedDict):
-    """The process ends; the agent answers `Done` when its debugger has read the last bytes."""
+    """The process is about to exit; the agent answers `Done` when the debugger has received the last bytes."""
 
     leave: Literal[True]
 
@@ -121,17 +121,17 @@ class Leave(TypedDict):
 
 @final
 class Registered(TypedDict):
-    """The process can be debugged."""
+    """The registration was accepted."""
 
     registered: int
-    """Its logical port."""
+    """The logical port of the process."""
     agent: int
     """Process id of the agent."""
 
 
 @final
 class Refused(TypedDict):
-    """Another process has the port; the socket then ends."""
+    """The registration was refused, because another process has the port; the agent then closes the connection."""
 
     refused: str
     hint: str
@@ -141,14 +141,14 @@ class AskFields(TypedDict, total=False):
     """The arguments of an `Ask`."""
 
     locals: bool
-    """For `stacks`: whether variables are wanted too."""
+    """For `stacks`: whether to include local variables."""
     port: int
-    """For `connect`: where the editor is reached."""
+    """For `connect`: the port of this machine to connect to."""
 
 
 @final
 class Ask(AskFields):
-    """A request to the process. Only `release` needs no answer."""
+    """A request to the process. All but `release` require an answer."""
 
     ask: str
     """`arm`, `release`, `stacks` or `connect`."""
@@ -157,14 +157,14 @@ class Ask(AskFields):
 
 @final
 class Listening(TypedDict):
-    """The relay has accepted the agent."""
+    """The agent is listening on the hybrid connection."""
 
     listening: Literal[True]
 
 
 @final
 class Failed(TypedDict):
-    """The agent cannot listen, and ends."""
+    """The agent cannot listen, and exits."""
 
     failed: str
     hint: str
@@ -179,7 +179,7 @@ class Notice(TypedDict):
 
 @final
 class Done(TypedDict):
-    """The process may end."""
+    """The answer to `Leave`: the process can exit."""
 
     done: Literal[True]
 
@@ -188,14 +188,14 @@ Message = Registration | StateChange | Answer | Leave | Registered | Refused | A
 
 
 def encode(message: Message) -> bytes:
-    """Return a message as a line."""
+    """Encode a message as a line of JSON."""
     return json.dumps(message, separators=(",", ":"), default=str).encode() + b"\n"
 
 
 def decode(line: bytes) -> Message:
-    """Read a line; anything but a JSON object becomes an empty message, which is ignored.
+    """Decode a line; anything but a JSON object is returned as an empty message, which the callers ignore.
 
-    The fields are not checked: only processes of this user can write to the socket.
+    The fields are not validated, because only processes of this user can write to the socket.
     """
     try:
         message = json.loads(line)

@@ -1,9 +1,9 @@
-"""The node's agent, from the first process that registers to the last one that leaves.
+"""Server of the node's agent process: runs from the registration of the first process to the exit of the last one.
 
-    start (lock and socket inherited) --> first process --> credentials --> listening --> last process left --> goodbye
+    start (lock and socket inherited) --> first process --> credentials --> listening --> last process left --> exit
 
-It never ends a job: processes that lose their agent continue, and an agent that cannot listen sends them the reason
-and exits.
+It never ends a job: processes continue if their agent exits, and an agent that cannot listen sends them the reason and
+exits.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from relay_core.net.tls import client_tls
 __all__ = ["serve_node"]
 
 FIRST_PROCESS_TIMEOUT = 30.0
-"""Seconds for the process that started this one to register; it does so at once, unless it has ended."""
+"""Seconds for the process that started this agent to register; it does so immediately, unless it has exited."""
 QUEUE_TIME = 1.0
-"""Seconds for the processes in the socket's queue to register."""
+"""Seconds for the processes in the socket's backlog to register."""
 DRAIN_TIMEOUT = 1.5
-"""Seconds that a process which leaves waits for what its debugger still has to read."""
+"""Seconds that an exiting process waits until its debugger has received the last bytes."""
 _CREDENTIALS = struct.Struct("3i")
 """struct ucred of SO_PEERCRED: pid, uid, gid (unix(7))."""
 
@@ -46,12 +46,12 @@ async def serve_node(root: Path, name: str, listener: int, lock: int) -> None:
 
     Args:
         root: The node's directory.
-        name: Of this agent in it.
-        listener: Descriptor of the socket, bound and listening.
-        lock: Descriptor that holds the lock.
+        name: The name of this agent in the directory.
+        listener: File descriptor of the listening socket.
+        lock: File descriptor that holds the lock.
 
     Raises:
-        RelayDebugError: listening on the hybrid connection is impossible; the processes have been sent the reason.
+        RelayDebugError: the agent cannot listen on the hybrid connection; it has sent the processes the reason.
     """
     directory = NodeDirectory(root, name)
     processes = ProcessTable()
@@ -66,7 +66,7 @@ async def serve_node(root: Path, name: str, listener: int, lock: int) -> None:
             await first_completed(serving, leaving)
             directory.sweep()
             directory.clean()
-            os.close(lock)  # the next process starts the next agent, while this one ends its sessions
+            os.close(lock)  # so that a new process can start a new agent while this one closes its sessions
             server.close()
             if serving.done() and (error := serving.result()) is not None:
                 raise error
@@ -81,7 +81,7 @@ async def _until_unneeded(processes: ProcessTable) -> None:
 
 
 async def _until_starter_gone() -> None:
-    """Return when the starter has ended, and the processes in the socket's queue have registered."""
+    """Return when the process that started this agent has exited and those in the backlog had time to register."""
     starter = os.environ.get(STARTER_VARIABLE, "")
     if not starter.isdecimal():
         await asyncio.Event().wait()
@@ -90,7 +90,7 @@ async def _until_starter_gone() -> None:
 
 
 async def _serve_clients(processes: ProcessTable, node_server: _NodeServer) -> RelayDebugError | None:
-    """Listen with the access that the first process sends; return what made that impossible."""
+    """Run the agent with the settings of the first process; return the error that ended it."""
     await processes.any.wait()
     settings = AccessSettings(**processes.access)
     try:
@@ -122,7 +122,7 @@ class _NodeServer:
         self._connections = TaskSet()
 
     async def close(self) -> None:
-        """Close all connections that are still open."""
+        """Close all open connections."""
         await self._connections.cancel_all()
 
     def accept_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -130,7 +130,7 @@ class _NodeServer:
         self._connections.spawn(self._serve(reader, writer), name="process")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one process until it leaves, closes its connection or is killed."""
+        """Serve one process until it leaves, closes its connection or exits."""
         try:
             message = await _next_message(reader)
             if message is None or "register" not in message or "port" not in message["register"]:
@@ -165,12 +165,14 @@ class _NodeServer:
                 return
 
     async def _drain_before_exit(self, process: RegisteredProcess) -> None:
-        """Answer a "leave" once the process's debugger has read the last bytes; the last one by ending this agent."""
+        """Answer `Leave` when the debugger has received the last bytes; after the last process, end the agent."""
         if self.agent is not None:
             await self.agent.drain(process, within=DRAIN_TIMEOUT)
         self._processes.remove(process)
         if not len(self._processes) and self.agent is not None:
-            await asyncio.Event().wait()  # the agent first closes its sessions; its end then closes this connection
+            # `none_left` ends the agent, which first closes its sessions and then this connection. The process waits
+            # for that instead of `Done`, because a container may end with its last process.
+            await asyncio.Event().wait()
         process.send({"done": True})
 
 
@@ -180,18 +182,18 @@ async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[Message]:
 
 
 async def _next_message(reader: asyncio.StreamReader) -> Message | None:
-    """Return the next message with something in it, or None at the end."""
+    """Return the next non-empty message, or None at the end of the connection."""
     try:
         while line := await reader.readline():
             if message := decode(line):
                 return message
-    except (OSError, ValueError):  # it was killed, or sends a line without an end
+    except (OSError, ValueError):  # the process was killed, or a line exceeds MAX_LINE
         pass
     return None
 
 
 def _peer_pid(writer: asyncio.StreamWriter) -> int:
-    """Return the process at the other end as the kernel knows it; 0 where that is unknown (macOS)."""
+    """Return the process id of the peer as the kernel reports it; 0 where it does not (macOS)."""
     connection: socket.socket = writer.get_extra_info("socket")
     if not hasattr(socket, "SO_PEERCRED"):
         return 0

@@ -129,7 +129,7 @@ async def test_a_port_that_is_not_offered_is_refused(relay: LocalRelay, caplog: 
             with pytest.raises(ConnectionLost, match=f"this agent does not serve {target}"):
                 await stream.read()
         await still_untouched(path, client)
-    assert "refused a connection to 22: not on this agent's list" in caplog.text
+    assert "refused a connection to 22: not served by this agent" in caplog.text
 
 
 async def test_garbage_costs_its_own_transport_only(relay: LocalRelay) -> None:

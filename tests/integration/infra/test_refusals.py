@@ -162,7 +162,9 @@ CASES = [
         "Relay namespace 'contoso-debug' was not found",
         "check both names",
     ),
-    Case("no hybrid connection", ROTATE, no_hc, 5, "has no hybrid connection 'alice'", "create it with create_relay.sh"),
+    Case(
+        "no hybrid connection", ROTATE, no_hc, 5, "has no hybrid connection 'alice'", "create it with create_relay.sh"
+    ),
     Case("no rule", ROTATE, no_rule, 5, "has no rule 'agent-listen'", "run create_relay.sh with the same names"),
     Case(
         "no secret", ROTATE, vault(secrets={}), 3, f"no complete connection string in '{AGENT}'", "run create_relay.sh"

@@ -153,7 +153,7 @@ async def test_a_dead_target_is_explained() -> None:
     async with local_server(echo) as (port, _):
         pass
     await ours.write(INITIALIZE)
-    with pytest.raises(ConnectionLost, match="nothing answers on 127.0.0.1"):
+    with pytest.raises(ConnectionLost, match="nothing is listening on 127.0.0.1"):
         await serve_stream(PortTarget(1, port), theirs, Traffic())
     with pytest.raises(ConnectionLost):
         await ours.read()

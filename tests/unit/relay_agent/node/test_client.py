@@ -95,12 +95,12 @@ async def test_port_that_is_taken(relay, node):
         assert await one.line() == "None"
         async with job(code, **environment) as two:
             assert await two.line() == (
-                f"port 5678 is taken by pid {one.pid}, train.py on this node. "
+                f"port 5678 is in use by pid {one.pid}, train.py on this node. "
                 "hint: give this process another --debug-port"
             )
             await two.finish()
         _, _, err = await one.finish()
-        assert f"relay-agent: port 5678 was claimed by pid {two.pid}, train.py as well and refused" in err
+        assert f"relay-agent: port 5678 was also claimed by pid {two.pid}, train.py, which was refused" in err
 
 
 async def test_agent_that_is_killed(relay, node):
@@ -186,7 +186,7 @@ async def test_what_the_agent_asks_for(relay, node):
     assert ast.literal_eval(out[0]) == [
         {"answer": "one", "got": "one"},
         {"answer": "two", "error": "ZeroDivisionError: division by zero"},
-        {"answer": "three", "error": "this process does not know how"},
+        {"answer": "three", "error": "not supported by this process"},
     ]
 
 
@@ -217,7 +217,7 @@ async def test_files_of_the_job_do_not_get_in_the_way(tmp_path, node):
     ("executable", "sentence"),
     [
         ("", "has no executable that could run the agent"),
-        ("/nonexistent/python", "the agent process cannot be started"),
+        ("/nonexistent/python", "cannot start the agent process"),
     ],
 )
 async def test_python_that_cannot_be_started(node, executable, sentence):

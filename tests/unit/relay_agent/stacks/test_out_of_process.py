@@ -219,7 +219,7 @@ async def test_helper_thread_that_refuses(tmp_path, no_py_spy):
     """An error of the helper thread, and a file of the dump that is gone or no dump, are reasons and no crash."""
 
     async def refuse():
-        raise out_of_process.RelayDebugError("this process does not know how")
+        raise out_of_process.RelayDebugError("not supported by this process")
 
     path = tmp_path / "dump"
     for text, reason in [(None, "No such file"), ("", "Expecting value"), ("{}\n", "descriptor"), ("[]\n", "indices")]:
@@ -227,7 +227,7 @@ async def test_helper_thread_that_refuses(tmp_path, no_py_spy):
             path.write_text(text)
         found = await stacks_of(os.getpid(), refuse, Dump(path, signal.SIGUSR2))
         assert found.how == "none"
-        assert found.error.startswith("this process does not know how; faulthandler: ")
+        assert found.error.startswith("not supported by this process; faulthandler: ")
         assert reason in found.error
 
 
