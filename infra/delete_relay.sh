@@ -65,7 +65,7 @@ parse() {
     esac
   done
   check_names
-  [ -n "$HCS$NAMESPACE_TOO" ] || usage_error "nothing to delete is given: add --hc, or --namespace-too"
+  [ -n "$HCS$NAMESPACE_TOO" ] || usage_error "nothing to delete: give --hc NAME or --namespace-too"
 }
 
 # Finds what exists: writes one line per resource to $WORK/doomed, and marker files for delete_hc.

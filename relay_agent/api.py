@@ -1,6 +1,6 @@
-"""What a job calls: it brings an agent and a debugger together, waits, and never lets the job suffer for it.
+"""Public functions for jobs: make the process debuggable, wait for a debugger, and stop at breakpoints.
 
-Everything that goes wrong here is told on stderr and answered with False.
+Errors never end the job: they are printed to stderr, and the functions return False.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ __all__ = ["breakpoint", "start_debugging", "start_remote_debugging", "start_rem
 
 
 def start_remote_debugging_from_args(argv: Sequence[str] | None = None) -> bool:
-    """Start debugging if the command line asks for it, and return whether a debugger is attached.
+    """Start debugging if the command line has `--is-debug`, and return whether a debugger is attached.
 
     Args:
-        argv: The job's arguments, by default `sys.argv[1:]`. They are not changed, and arguments that are not about
-            debugging are passed over: see `relay_agent.settings.arguments`.
+        argv: The job's arguments, by default `sys.argv[1:]`. They are not changed, and other arguments are ignored; see
+            `relay_agent.settings.arguments`.
     """
     try:
         settings = parse_step_arguments(argv)
     except RelayDebugError as error:
-        return _go_on(error)
+        return _continue_without_debugger(error)
     return settings is not None and start_debugging(settings)
 
 
@@ -56,28 +56,28 @@ def start_remote_debugging(
     debug_relay_connection_string_secret: str | None = None,
     debugpy_connect_timeout: float | None = None,
 ) -> bool:
-    """Make this process debuggable from afar, and return whether a debugger is attached.
+    """Make this process remotely debuggable, and return whether a debugger is attached.
 
-    What is not given here the agent looks for in its environment, which is the job's: RELAY_CONNECTION_STRING,
-    RELAY_CONNECTION_STRING_FILE, KEY_VAULT_URL, RELAY_NAMESPACE and others, see `relay_core.auth.sources`.
+    For settings that are not given, the agent uses the environment of the job: RELAY_CONNECTION_STRING,
+    RELAY_CONNECTION_STRING_FILE, KEY_VAULT_URL, RELAY_NAMESPACE and others; see `relay_core.auth.sources`.
 
     Args:
-        debug_relay_connection_name: Hybrid connection.
-        debug_port: The port that your launch.json names for rank 0; rank n has n more. It is a name for this process,
-            not a port that is opened.
-        wait: Seconds to wait for the debugger; 0 continues at once, and a debugger can attach at any time.
-        debug_ranks: Ranks that wait, e.g. "0,3-5", "all", "none"; the others continue at once.
-        rank: This process's rank, where the environment does not tell it.
+        debug_relay_connection_name: Name of the hybrid connection.
+        debug_port: Logical port of rank 0, as in your launch.json; rank n has n more. It identifies this process; no
+            socket uses it here.
+        wait: Seconds to wait for the debugger; 0 does not wait, but a debugger can attach at any time.
+        debug_ranks: Ranks that wait, such as "0,3-5", "all" or "none"; the others continue immediately.
+        rank: Rank of this process, if the environment does not define it.
         connection_string: Connection string with the Listen right.
-        connection_string_file: File that holds it, readable by its owner only.
-        key_vault: Key Vault that named secrets are in.
-        namespace: Relay namespace, for tokens of Entra ID instead of a connection string.
-        identity: The only Entra identity to ask, such as "managed".
-        tunnel_key_file: File that holds the tunnel key, readable by its owner only.
+        connection_string_file: File with the connection string, readable by its owner only.
+        key_vault: Key Vault that contains the secrets.
+        namespace: Relay namespace, for Entra ID tokens instead of a connection string.
+        identity: The only Entra identity to use, such as "managed".
+        tunnel_key_file: File with the tunnel key, readable by its owner only.
         tunnel_key_secret: Name of a Key Vault secret with the tunnel key.
-        ca_file: Certificate authority of a relay of your own, PEM.
-        debug_relay_connection_string_secret: Name of a Key Vault secret with the connection string; the agent
-            reads it, and this process never sees it.
+        ca_file: PEM file with the certificate authority of your own relay.
+        debug_relay_connection_string_secret: Name of a Key Vault secret with the connection string. The agent reads it;
+            it is not loaded into this process.
         debugpy_connect_timeout: Older name of `wait`.
     """
     access = AccessSettings(
@@ -102,13 +102,13 @@ def start_remote_debugging(
 
 
 def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool:
-    """Make this process debuggable; let it wait if it is one of those that do; return whether a debugger is attached.
+    """Make this process debuggable, wait for a debugger if its rank is selected, and return whether one is attached.
 
     Raises:
-        SystemExit: no debugger attached in time, and the settings end the process then (status 14).
+        SystemExit: no debugger attached in time and `abort_on_timeout` is set (status 14).
     """
     try:
-        from relay_agent.debuggee.process import begin  # noqa: PLC0415 - a run that is not debugged need not pay for it
+        from relay_agent.debuggee.process import begin  # noqa: PLC0415 - not needed in runs without debugging
         from relay_agent.settings.rank_selection import parse_ranks  # noqa: PLC0415
 
         process = begin(settings, rank=rank)
@@ -116,24 +116,24 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
         if process.wait_and_log(settings.wait if waits else 0):
             return True
     except RelayDebugError as error:
-        return _go_on(error)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the job is worth more than its debugger
-        return _go_on(RelayDebugError(f"{type(error).__name__}: {error}"))
+        return _continue_without_debugger(error)
+    except Exception as error:  # noqa: BLE001 - no error of the debugger may end the job
+        return _continue_without_debugger(RelayDebugError(f"{type(error).__name__}: {error}"))
     if waits and settings.abort_on_timeout and settings.wait > 0:
         process.log("no debugger attached in time; exiting (--debug-on-timeout abort)")
         sys.exit(TimedOut.exit_code)
     return False
 
 
-def breakpoint(  # noqa: A001 - the name is the point: it is Python's breakpoint(), from afar
+def breakpoint(  # noqa: A001 - intended: a remote version of Python's breakpoint()
     *, rank: int | str | None = None, when: bool = True, hold: float = DEFAULT_HOLD
 ) -> None:
-    """Stop here in the debugger; wait for one if none is attached. Does nothing in a run that is not debugged.
+    """Stop here in the debugger; wait for one if none is attached. Does nothing in a run without debugging.
 
     Args:
-        rank: Only in this rank, or in these ("0,3-5"); by default in every rank that comes here.
-        when: Only if this holds.
-        hold: Seconds to wait for a debugger; then the job continues.
+        rank: Stop only in this rank or these ranks ("0,3-5"); by default in every rank.
+        when: Stop only if this is true.
+        hold: Seconds to wait for a debugger before the job continues.
     """
     if not when:
         return
@@ -146,20 +146,20 @@ def breakpoint(  # noqa: A001 - the name is the point: it is Python's breakpoint
 
         if rank is not None and not parse_ranks(str(rank)).includes(process.identity):
             return
-        frame: FrameType = sys._getframe(1)  # noqa: SLF001 - the caller's frame is where to stop
+        frame: FrameType = sys._getframe(1)  # noqa: SLF001 - the frame to stop in is the caller's
         place = f"breakpoint() at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"  # noqa: PTH119
         if not debugger.is_attached():
             process.log(f"{place}: waiting up to {hold:g} s for a debugger on {process.where}")
         if process.wait(hold, detail=place):
             debugger.break_at(frame)
     except RelayDebugError as error:
-        _go_on(error)
+        _continue_without_debugger(error)
     except Exception as error:  # noqa: BLE001 - as above
-        _go_on(RelayDebugError(f"{type(error).__name__}: {error}"))
+        _continue_without_debugger(RelayDebugError(f"{type(error).__name__}: {error}"))
 
 
 def _process_if_debugged() -> DebuggedProcess | None:
-    """Return this process's part in the debug run; begin it if the command line asks for one."""
+    """Return the state of this process in a debug run, creating it if the command line has `--is-debug`; or None."""
     debugging = sys.modules.get("relay_agent.debuggee.process")
     if debugging is not None and (process := debugging.current()) is not None:
         return process  # type: ignore[no-any-return]  # of the module that is imported below
@@ -173,10 +173,10 @@ def _process_if_debugged() -> DebuggedProcess | None:
 
 @functools.cache
 def _settings_of_command_line() -> DebugSettings | None:
-    """Return what the command line asks for; it is read once, as a breakpoint() may be in a hot loop."""
+    """Return the settings of the command line; cached, because breakpoint() may be called in a hot loop."""
     return parse_step_arguments()
 
 
-def _go_on(error: RelayDebugError) -> bool:
+def _continue_without_debugger(error: RelayDebugError) -> bool:
     report_failure(error)
     return False

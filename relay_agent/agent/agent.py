@@ -1,4 +1,4 @@
-"""The agent: listens on a hybrid connection and connects the clients that come to its targets."""
+"""The agent: listens on a hybrid connection and connects clients to its targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataclasses import replace
 from relay_agent.agent.attachments import Attachments
 from relay_agent.agent.dial import serve_stream
 from relay_agent.agent.port_targets import PortTarget, PortTargets
-from relay_agent.agent.reverse import dial_back
+from relay_agent.agent.reverse import connect_to_editor
 from relay_agent.agent.targets import Target, TargetGone, TargetProvider
 from relay_core.agent_api.announcement import AgentId, AgentInfo
 from relay_core.agent_api.metadata import ClientStatus, StreamMetadata
@@ -42,12 +42,12 @@ from relay_core.tunnel.outcomes import ResetCode, Role
 __all__ = ["Agent"]
 
 UPGRADE_REQUIRED = 426
-"""Upgrade Required (RFC 9110, 15.5.22): the sender does not speak the tunnel."""
+"""Upgrade Required (RFC 9110, 15.5.22): the sender does not use the tunnel protocol."""
 ANONYMOUS = "somebody"
-"""A client that does not announce its user."""
+"""Name of a client that does not announce its user."""
 DRAIN_TIMEOUT = 1.5
-"""Seconds that connections may still take when the agent ends: debugpy's last words to the editor are among them. The
-job waits 2 s for its agent."""
+"""Seconds for open connections to finish when the agent exits, so that debugpy's last events reach the editor. The job
+waits 2 s for its agent."""
 
 logger = logging.getLogger(__name__)
 
@@ -57,13 +57,13 @@ class Agent:
 
     Args:
         endpoint: The hybrid connection.
-        credential: Must carry the Listen right.
-        targets: What clients may reach; nothing else on this machine is reachable through it.
-        tunnel_key: 32 bytes shared with the clients, or None for tunnels in the clear.
+        credential: Must grant the Listen right.
+        targets: The targets that clients can reach; nothing else on this machine is reachable through the agent.
+        tunnel_key: 32 bytes shared with the clients, or None for unencrypted tunnels.
         tls: Defaults to the system's authorities and `RELAY_CA_FILE`.
-        settings: Limits and timers of the tunnels; by default those of the environment.
-        grace: How long a client that has lost its connection may stay away; likewise.
-        on_listening: Called each time the control channel is up.
+        settings: Limits and timers of the tunnels; by default from the environment.
+        grace: How long sessions without a connection are kept; by default from the environment.
+        on_listening: Called each time the control channel is connected.
     """
 
     def __init__(
@@ -100,27 +100,28 @@ class Agent:
         )
         self._connections = TaskSet()
         self._beginning: set[str] = set()
-        """Clients whose first transport is being set up or in use: probes in parallel must not begin two sessions."""
-        self._told = ""
+        """Clients whose first transport is being set up or in use: parallel probes must not start two sessions."""
+        self._last_logged = ""
+        """The last warning about the listener."""
 
     def __repr__(self) -> str:
         return f"<Agent {self._listener!r} {self._provider!r}>"
 
     def publish(self) -> None:
-        """Announce to the clients what there is now."""
+        """Send the current announcement to all clients."""
         self._tunnels.send_status(self._announcement().encode())
 
     async def drain(self, target: Target, *, within: float) -> None:
-        """Wait, but no longer than so many seconds, until no client is connected to a target."""
+        """Wait up to `within` seconds until no client is connected to a target."""
         with contextlib.suppress(*TIMEOUT_ERRORS):
             async with timeout(within):
                 await self._holders.until_free(target)
 
     async def run(self) -> None:
-        """Serve until cancelled; connections then get a moment to end by themselves.
+        """Serve until cancelled, and then wait briefly for open connections to finish.
 
         Raises:
-            RelayDebugError: listening has become impossible, and why.
+            RelayDebugError: the agent cannot listen any more.
         """
         if not self._encrypted:
             logger.warning(NO_TUNNEL_KEY)
@@ -128,31 +129,31 @@ class Agent:
             try:
                 async with self._listener:
                     async for offer in self._listener:
-                        self._connections.spawn(self._meet(offer), name=f"offer {offer.id}")
+                        self._connections.spawn(self._handle_offer(offer), name=f"offer {offer.id}")
             finally:
-                await self._drain()
-                await self._tunnels.close("the job or its agent has ended")
+                await self._drain_before_exit()
+                await self._tunnels.close("the job or its agent has exited")
 
-    async def _drain(self) -> None:
-        """Wait, but not for long, until no connection is in use."""
+    async def _drain_before_exit(self) -> None:
+        """Wait up to `DRAIN_TIMEOUT` seconds until no connection is open."""
         deadline = asyncio.get_running_loop().time() + DRAIN_TIMEOUT
         while self._tunnels.streams and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - bounded, once
             await asyncio.sleep(0.05)
 
-    async def _meet(self, offer: Offer) -> None:
-        """Use what a sender offers as a transport, or refuse it."""
+    async def _handle_offer(self, offer: Offer) -> None:
+        """Accept a sender as a transport, or reject it."""
         header = TunnelHeader.parse(offer.header(TUNNEL_HEADER))
         if header is None:
-            await offer.reject(UPGRADE_REQUIRED, "this agent speaks the relay-debug tunnel; connect with relay-client")
+            await offer.reject(UPGRADE_REQUIRED, "this agent accepts relay-client connections only")
             return
         agent_id = self._listener.listener_id
         if header.agent not in {None, agent_id}:
-            await offer.reject(MISDIRECTED, misdirected("this is another agent", agent_id))
+            await offer.reject(MISDIRECTED, misdirected("this is a different agent", agent_id))
             return
         if header.agent is not None:
             await self._attach(offer)
         elif header.client in self._beginning or self._tunnels.has_session_of(header.client):
-            await offer.reject(MISDIRECTED, misdirected("this client is connected here already", agent_id))
+            await offer.reject(MISDIRECTED, misdirected("this client is already connected here", agent_id))
         else:
             self._beginning.add(header.client)
             try:
@@ -161,13 +162,13 @@ class Agent:
                 self._beginning.discard(header.client)
 
     async def _attach(self, offer: Offer) -> None:
-        """Use what a sender offers as a transport for as long as it lasts."""
+        """Accept an offer and use it as a transport until it closes."""
         try:
             await self._tunnels.serve(await offer.accept())
         except ConnectionLost as lost:
-            logger.info("a client could not be served: %s", lost.sentence)
+            logger.info("cannot serve a client: %s", lost.sentence)
         except RelayDebugError as error:
-            logger.warning("a client could not be served: %s", error)
+            logger.warning("cannot serve a client: %s", error)
 
     def _announcement(self) -> AgentInfo:
         targets = tuple(
@@ -177,17 +178,17 @@ class Agent:
         return self._provider.describe(replace(self._info, targets=targets))
 
     def _open(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
-        """Connect a client to a target, or answer its request."""
+        """Connect a client to a target, or respond to its request."""
         metadata = StreamMetadata.parse(event.metadata)
-        user, ask_ahead = metadata.user or ANONYMOUS, metadata.prefetch
+        user, prefetch = metadata.user or ANONYMOUS, metadata.prefetch
         if isinstance(event.target, str) and (request := parse_request(event.target)):
             driver.accept(stream)
-            answering = self._answer(request, stream, driver, user, ask_ahead=ask_ahead)
-            self._connections.spawn(answering, name=f"request {event.target}")
+            responding = self._respond(request, stream, driver, user, prefetch=prefetch)
+            self._connections.spawn(responding, name=f"request {event.target}")
             return
         target = self._provider.find(event.target) if isinstance(event.target, int) else None
         if target is None:
-            logger.warning("refused a connection to %s: not on this agent's list", event.target)
+            logger.warning("refused a connection to %s: not served by this agent", event.target)
             driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this agent does not serve {event.target}")
             return
         if held := self._holders.refusal(target, driver, user):
@@ -195,17 +196,17 @@ class Agent:
             driver.refuse(stream, ResetCode.HELD, held)
             return
         driver.accept(stream)
-        serving = self._serve(target, stream, driver, user, ask_ahead=ask_ahead)
+        serving = self._serve(target, stream, driver, user, prefetch=prefetch)
         self._connections.spawn(serving, name=f"port {target}")
 
     async def _serve(
-        self, target: Target, stream: SessionStream, driver: SessionDriver, user: str, *, ask_ahead: bool
+        self, target: Target, stream: SessionStream, driver: SessionDriver, user: str, *, prefetch: bool
     ) -> None:
         traffic = Traffic()
         logger.info("port %s: connected", target)
         try:
             async with self._holders.holding(target, driver, user):
-                await serve_stream(target, stream, traffic, ask_ahead=ask_ahead)
+                await serve_stream(target, stream, traffic, prefetch=prefetch)
         except ProtocolError as error:
             logger.warning("port %s: refused: %s", target, error)
         except TargetGone as gone:
@@ -213,56 +214,56 @@ class Agent:
             logger.info("port %s: %s", target, gone.sentence)
         except ConnectionLost as lost:
             stream.abort(lost.sentence)
-            logger.info("port %s: ended: %s", target, lost.sentence)
+            logger.info("port %s: connection lost: %s", target, lost.sentence)
         except RelayDebugError as error:
             logger.warning("port %s: %s", target, error)
         else:
             logger.info("port %s: closed (%d bytes in, %d out)", target, traffic.received, traffic.sent)
 
-    async def _answer(
-        self, request: Request, stream: SessionStream, driver: SessionDriver, user: str, *, ask_ahead: bool
+    async def _respond(
+        self, request: Request, stream: SessionStream, driver: SessionDriver, user: str, *, prefetch: bool
     ) -> None:
-        """Answer a request: one JSON object, then the end."""
+        """Send the response to a request, one JSON object, and close the stream."""
         try:
             if isinstance(request, Listen):
-                await self._dial_back(request.port, stream, driver, user, ask_ahead=ask_ahead)
+                await self._connect_to_editor(request.port, stream, driver, user, prefetch=prefetch)
                 return
-            answer = (await self._provider.answer(request)).encode()
+            response = (await self._provider.answer(request)).encode()
         except RelayDebugError as error:
             if not isinstance(error, ConnectionLost):
                 logger.warning("%s for %s: %s", request.encode(), user, error)
-            answer = Failure(error.sentence, error.hint).encode()
+            response = Failure(error.sentence, error.hint).encode()
         with contextlib.suppress(ConnectionLost):
-            await stream.write(json.dumps(answer).encode())
+            await stream.write(json.dumps(response).encode())
             await stream.close()
 
-    async def _dial_back(
-        self, port: int, stream: SessionStream, driver: SessionDriver, user: str, *, ask_ahead: bool
+    async def _connect_to_editor(
+        self, port: int, stream: SessionStream, driver: SessionDriver, user: str, *, prefetch: bool
     ) -> None:
-        """Have a target's debugger connect to the client's editor for as long as the client keeps `stream`."""
+        """Have a target's debugger connect to the client's listening editor, until the client closes `stream`."""
         target = self._provider.find(port)
         if target is None:
             raise ConfigurationError(f"this agent does not serve {port}")
         if held := self._holders.refusal(target, driver, user):
             raise ConfigurationError(f"port {port} is {held}")
         async with self._holders.holding(target, driver, user):
-            await dial_back(port, target.connect_to, driver, stream, ask_ahead=ask_ahead)
+            await connect_to_editor(port, target.connect_to, driver, stream, prefetch=prefetch)
 
     def _show_state(self, state: ListenerState, error: RelayDebugError | None) -> None:
         if state is ListenerState.LISTENING:
             ports = ", ".join(str(target.logical_port) for target in self._provider.targets())
             logger.info("listening on '%s' (namespace %s), port %s", self._endpoint.path, self._endpoint.host, ports)
-            self._told = ""
-            self.publish()  # with the generation
+            self._last_logged = ""
+            self.publish()  # with the new generation
             self._on_listening()
         elif error is not None:
             self._info = replace(self._info, generation=self._info.generation + 1)
             if state is ListenerState.WAITING:
-                self._show_trouble(error)
+                self._log_error(error)
 
-    def _show_trouble(self, error: RelayDebugError) -> None:
-        """Say what is wrong once, and again only when it is something else."""
+    def _log_error(self, error: RelayDebugError) -> None:
+        """Log why the agent is not listening, unless the last warning was the same."""
         text = str(error)
-        if text != self._told:
-            logger.warning("not listening, trying again: %s", text)
-            self._told = text
+        if text != self._last_logged:
+            logger.warning("not listening, retrying: %s", text)
+            self._last_logged = text

@@ -1,9 +1,9 @@
-"""How an agent connects a client's stream to a target.
+"""Connection of a client's stream to a target.
 
-debugpy's adapter must not be dialled without need: one connect-and-close ends its accept thread permanently, and every
-later attach hangs (microsoft/debugpy#1308). So nothing is dialled for a client that has already gone. For a client
-whose first bytes are `Content-Length:`, debugpy's greeting is read before anything can close the connection
-(`relay_core.dap.adapter_greeting`). A target that is known to speak DAP is dialled for such clients only.
+A connection to debugpy's adapter that is closed early ends the adapter's accept thread permanently, and every later
+attach hangs (microsoft/debugpy#1308). So the agent does not connect for a client that has already disconnected. For a
+client whose first bytes are `Content-Length:`, the connection stays open until debugpy has sent its greeting
+(`relay_core.dap.adapter_greeting`). For other clients the agent does not connect to targets that are known to use DAP.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from relay_core.net.streams.stream import ByteStream, PeerStream
 __all__ = ["ClientStream", "serve_stream"]
 
 FIRST_BYTES_TIMEOUT = 30.0
-"""Seconds a debugger may take to send its first request; VS Code sends it at once."""
+"""Seconds for a debug client to send its first request; VS Code sends it immediately."""
 SERVER_FIRST_DELAY = 0.3
-"""Seconds of silence after which a client is taken to wait for the server to speak first (ssh, databases)."""
+"""Seconds without data after which the client's protocol is assumed to be one where the server sends first (ssh)."""
 CONNECT_TIMEOUT = 10.0
 DEBUGGER_PATIENCE = 20.0
-"""Seconds for a debug adapter to start listening: an editor may be there before the job (`relay-agent serve --dap`)."""
+"""Seconds for a debug adapter to start listening: an editor may connect before the job (`relay-agent serve --dap`)."""
 DIAL_INTERVAL = 0.2
 
 
 class ClientStream(ByteStream, PeerStream, Protocol):
-    """A client's stream: its first bytes are read before anything is dialled, the others are pushed."""
+    """A client's stream: its first bytes are read before the connection to the target, the others are pushed."""
 
 
-async def serve_stream(target: Target, stream: ClientStream, traffic: Traffic, *, ask_ahead: bool = False) -> None:
-    """Carry one client's stream to `target` and back until both have ended.
+async def serve_stream(target: Target, stream: ClientStream, traffic: Traffic, *, prefetch: bool = False) -> None:
+    """Connect a client's stream to a target, and carry bytes until both have ended.
 
     Args:
-        target: What is dialled.
-        stream: The client's.
-        traffic: Counts what is carried.
-        ask_ahead: Whether the client supports prefetch.
+        target: The target to connect to.
+        stream: The client's stream.
+        traffic: Receives the byte counts.
+        prefetch: Whether the client supports prefetch.
 
     Raises:
-        ProtocolError: the client of a DAP target does not speak DAP; nothing was dialled.
-        ConnectionLost: either side broke, or the target does not answer.
-        TargetGone: the target has just ended; the stream is left to the caller to refuse.
-        RelayDebugError: the target cannot be woken.
+        ProtocolError: the client of a DAP target does not use DAP; no connection to the target was made.
+        ConnectionLost: one side was lost, or the target is not listening.
+        TargetGone: the target has just exited; the caller must abort the stream.
+        RelayDebugError: the target's debugger could not be started.
     """
     try:
         first = await _first_bytes(stream, patience=FIRST_BYTES_TIMEOUT if target.dap_only else SERVER_FIRST_DELAY)
         is_dap = first.startswith(HEADER_START)
         if target.dap_only and not is_dap:
-            raise ProtocolError("a client does not speak the debug adapter protocol; debugpy was not disturbed")
+            raise ProtocolError("a client does not speak the debug adapter protocol; it was not passed on to debugpy")
         local = await _dial(target, patience=DEBUGGER_PATIENCE if target.dap_only else 0.0)
     except TargetGone:
         raise
@@ -65,16 +65,16 @@ async def serve_stream(target: Target, stream: ClientStream, traffic: Traffic, *
         stream.abort(error.sentence if isinstance(error, RelayDebugError) else "")
         raise
     layers: list[Layer] = [GreetingGuard(asyncio.get_running_loop().time())] if is_dap else []
-    if ask_ahead:
+    if prefetch:
         layers.append(PrefetchLayer())
     await carry_bytes(local, stream, layers, traffic=traffic, first=first)
 
 
 async def _first_bytes(stream: ByteStream, *, patience: float) -> bytes:
-    """Return enough bytes to recognise a debugger, or what came within `patience` seconds.
+    """Return enough bytes to recognize DAP, or the bytes that arrived within `patience` seconds.
 
     Raises:
-        ConnectionLost: the client left before it sent anything.
+        ConnectionLost: the client disconnected before sending anything.
     """
     received = b""
     try:
@@ -82,15 +82,15 @@ async def _first_bytes(stream: ByteStream, *, patience: float) -> bytes:
             while len(received) < len(HEADER_START) and HEADER_START.startswith(received):
                 chunk = await stream.read()
                 if not chunk:
-                    raise ConnectionLost("the client left before it sent anything", code=1000)
+                    raise ConnectionLost("the client disconnected before sending anything", code=1000)
                 received += chunk
     except TIMEOUT_ERRORS:
-        pass  # a client that waits for the server to speak
+        pass  # the client waits for the server to send first
     return received
 
 
 async def _dial(target: Target, *, patience: float) -> LocalEndpoint:
-    """Connect; a port that refuses is tried again for `patience` seconds."""
+    """Connect to a target; if its port refuses connections, retry for `patience` seconds."""
     host, port = await target.locate()
     deadline = asyncio.get_running_loop().time() + patience
     try:
@@ -104,6 +104,6 @@ async def _dial(target: Target, *, patience: float) -> LocalEndpoint:
                 await asyncio.sleep(DIAL_INTERVAL)
     except (OSError, *TIMEOUT_ERRORS):
         raise ConnectionLost(
-            f"nothing answers on {host}:{port}",
-            hint="the program that listens there has ended or has not started yet",
+            f"nothing is listening on {host}:{port}",
+            hint="the program has exited or has not started yet",
         ) from None

@@ -1,9 +1,9 @@
-"""The other direction: the editor listens on the laptop (`"listen"` in launch.json), and the job dials it.
+"""Reverse connections: the editor listens on the laptop (`"listen"` in launch.json), and the job connects to it.
 
-    job: debugpy.connect(127.0.0.1:P) --> agent: P, any free port --> stream that the agent opens --> client --> editor
+    job: debugpy.connect(127.0.0.1:P) --> agent: P, any free port --> stream opened by the agent --> client --> editor
 
-Some teams have such configurations from the azure-debug-relay package. The client asks for it with a stream to
-`listen/<port>`, which both sides keep open for as long as it is wanted.
+Some teams have such configurations for the azure-debug-relay package. The client requests it with a stream to
+`listen/<port>`, and closes that stream to end it.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from relay_core.net.streams.bridge import carry_bytes
 from relay_core.net.streams.endpoint import LocalEndpoint, listen_local
 from relay_core.net.tasks import TaskSet
 
-__all__ = ["dial_back"]
+__all__ = ["connect_to_editor"]
 
 logger = logging.getLogger(__name__)
 
 
-async def dial_back(
+async def connect_to_editor(
     logical_port: int,
     connect: Callable[[int], Awaitable[object]],
     driver: SessionDriver,
     stream: SessionStream,
     *,
-    ask_ahead: bool,
+    prefetch: bool,
 ) -> None:
-    """Have the job connect to the client's editor until the client ends `stream`.
+    """Have the job's debugger connect to the client's editor, until the client closes `stream`.
 
     Args:
-        logical_port: What the client knows the job by.
+        logical_port: The logical port of the job.
         connect: Makes the job's debugger connect to a port of this machine.
         driver: The client's session.
-        stream: The client's wish.
-        ask_ahead: Whether the client uses what is prefetched for its editor.
+        stream: The stream of the client's request; it receives the response.
+        prefetch: Whether the client supports prefetch.
 
     Raises:
-        RelayDebugError: the job cannot; the client has been told nothing yet.
-        ConnectionLost: the client has gone.
+        RelayDebugError: the job cannot connect; no response has been sent yet.
+        ConnectionLost: the client has disconnected.
     """
     async with TaskSet() as connections:
 
         def accepted(local: LocalEndpoint) -> None:
-            carrying = _carry(logical_port, driver, local, ask_ahead=ask_ahead)
-            connections.spawn(carrying, name=f"dial back {logical_port}")
+            carrying = _carry(logical_port, driver, local, prefetch=prefetch)
+            connections.spawn(carrying, name=f"reverse connection {logical_port}")
 
         server = await listen_local(accepted, "127.0.0.1", 0)
         try:
@@ -64,10 +64,10 @@ async def dial_back(
             server.close()
 
 
-async def _carry(logical_port: int, driver: SessionDriver, local: LocalEndpoint, *, ask_ahead: bool) -> None:
+async def _carry(logical_port: int, driver: SessionDriver, local: LocalEndpoint, *, prefetch: bool) -> None:
     try:
-        stream = driver.open(logical_port, StreamMetadata(prefetch=ask_ahead).encode())
-        await carry_bytes(local, stream, [PrefetchLayer()] if ask_ahead else [])
+        stream = driver.open(logical_port, StreamMetadata(prefetch=prefetch).encode())
+        await carry_bytes(local, stream, [PrefetchLayer()] if prefetch else [])
     except ConnectionLost as lost:
         local.abort()
-        logger.info("port %s: the editor's side ended: %s", logical_port, lost.reason or lost.sentence)
+        logger.info("port %s: the editor disconnected: %s", logical_port, lost.reason or lost.sentence)

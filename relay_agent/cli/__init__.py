@@ -1,6 +1,7 @@
-"""The `relay-agent` command: one module per subcommand. Only this package prints.
+"""The `relay-agent` command, with one module per subcommand. Only this package prints.
 
-Modules of this package import what a command needs when it runs: `relay-agent run` must not wait for asyncio and TLS.
+The modules import the dependencies of a command when it runs, so that `relay-agent run` does not import asyncio and
+TLS.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the commands share."""
+"""Definitions shared by the commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public n
 
 
 def explain(arguments: argparse.Namespace) -> int:
-    """Do what `--explain-auth` asks for, and return the exit status."""
+    """Run `--explain-auth`: print which credentials would be used, and return the exit status."""
     from relay_core.net.tls import client_tls
     from relay_core.program.explain import explain_auth
 

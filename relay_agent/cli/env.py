@@ -1,4 +1,4 @@
-"""`relay-agent env`: which rank the environment of a process stands for."""
+"""`relay-agent env`: prints the rank that the environment of a process defines."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "env",
-        help="print which rank this environment stands for, and why",
-        description="Prints which launcher's variables decide about the rank of a process started here.",
+        help="print the rank that this environment defines, and why",
+        description="Prints the rank of a process started in this environment, and the launcher whose variables "
+        "define it.",
     )
     parser.add_argument(
         "--port",
@@ -31,7 +32,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the rank and what decides about it."""
+    """Print the rank and the variables that define it."""
     from relay_agent.ranks.identity import explain
 
     print(*explain(os.environ, arguments.port), sep="\n")

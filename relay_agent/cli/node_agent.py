@@ -1,4 +1,4 @@
-"""`relay-agent node-agent`: the agent process of a node, which `relay_agent.node.connect` starts from a job."""
+"""`relay-agent node-agent`: the agent process of a node; `relay_agent.node.connect` starts it from a job."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ COMMAND = "node-agent"
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
-    """Add the command; without a help text it is not listed in `relay-agent --help`."""
+    """Add the command, without a help text, so that `relay-agent --help` does not list it."""
     parser = commands.add_parser(
         COMMAND,
-        aliases=["attend"],  # its older name: a job that is running may start the agent of a newer installation
-        description="Used by relay_agent inside a job, which passes two descriptors on.",
+        aliases=["attend"],  # its older name: a running job may start the agent of a newer installation
+        description="Started by relay_agent in a job, which passes two file descriptors.",
     )
     parser.add_argument("root", type=Path, help="directory of the node")
     parser.add_argument("name", help="name of this agent in the directory")
-    parser.add_argument("listener", type=int, help="descriptor of the socket that the node's processes connect to")
-    parser.add_argument("lock", type=int, help="descriptor that holds the agent's lock")
+    parser.add_argument("listener", type=int, help="file descriptor of the socket for the node's processes")
+    parser.add_argument("lock", type=int, help="file descriptor that holds the agent's lock")
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve the node until its last process has left."""
+    """Run the node's agent until its last process has exited."""
     import asyncio
 
     from relay_agent.node.server import serve_node

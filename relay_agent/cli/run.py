@@ -1,8 +1,8 @@
-"""`relay-agent run -- COMMAND...`: the command, made debuggable without a change of its code.
+"""`relay-agent run -- COMMAND...`: runs a command that can be debugged without changes to its code.
 
-This process replaces itself with the command (exec), so exit status, signals, stdin and stdout are the command's own.
-What changes is its environment: the settings (`relay_agent.settings.environment`), and a directory at the beginning of
-PYTHONPATH whose `sitecustomize` reads them in every Python process of the job.
+This process replaces itself with the command (exec), so exit status, signals, stdin and stdout are those of the
+command. Only the environment is changed: it gets the settings (`relay_agent.settings.environment`), and PYTHONPATH
+starts with a directory whose `sitecustomize` reads them in every Python process of the job.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from relay_core.values import read_flag
 __all__ = ["add_parser", "job_environment", "run"]
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
-"""Exit statuses of a shell for a command that it cannot start (POSIX, Shell Command Language, 2.8.2)."""
+"""Exit statuses that shells use for a command that cannot be started (POSIX, Shell Command Language, 2.8.2)."""
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -51,13 +51,13 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         _add_option(parser, setting)
     add_access_options(parser)
     parser.add_argument(
-        "program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run, such as torchrun ..."
+        "program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command to run, such as torchrun ..."
     )
     parser.set_defaults(command=run, typed={})
 
 
 def _add_option(parser: argparse.ArgumentParser, setting: Setting) -> None:
-    """Add a setting's option; a flag takes no value here, because the command may follow it."""
+    """Add the option of a setting. Flags take no value here, because the command could be mistaken for the value."""
     names = [setting.option, *([setting.alias] if setting.alias else [])]
     shown = f"{setting.help} (default: {setting.default})" if setting.default and not setting.is_flag else setting.help
     options: dict[str, Any] = {"nargs": 0} if setting.is_flag else {"metavar": setting.metavar}
@@ -68,7 +68,7 @@ def _add_option(parser: argparse.ArgumentParser, setting: Setting) -> None:
 
 
 class _StoreAction(argparse.Action):
-    """Keeps the text of a setting, and the name of the option as it was typed, for errors."""
+    """Stores the text of a setting, and the name of the option as it was typed, for error messages."""
 
     def __init__(self, *arguments: Any, setting: Setting, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -84,7 +84,7 @@ class _StoreAction(argparse.Action):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replace this process with the command; it returns for `--explain-auth` only.
+    """Replace this process with the command; return only for `--explain-auth`.
 
     Raises:
         UsageError: an option or a variable is invalid, or the command is missing.
@@ -98,10 +98,10 @@ def _execute(arguments: argparse.Namespace) -> NoReturn:
     environ = job_environment(arguments, os.environ)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and what is ignored stays so through exec
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores these signals, and exec would preserve that
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
-        os.execvpe(program[0], program, environ)  # noqa: S606 - what the user typed, word for word
+        os.execvpe(program[0], program, environ)  # noqa: S606 - exactly the command that the user typed
     except OSError as error:
         failure, status = _explain(error, program, environ)
     print_error(PROGRAM, failure)
@@ -109,12 +109,12 @@ def _execute(arguments: argparse.Namespace) -> NoReturn:
 
 
 def _program(rest: list[str]) -> list[str]:
-    """Return the command, which `--` may introduce."""
+    """Return the command, which may follow `--`."""
     program = rest[1:] if rest[:1] == ["--"] else rest
     if not program:
         raise UsageError("no command given", hint="for example: relay-agent run --hc myhc -- python train.py")
     if program is rest and "--" in rest and read_flag(program[0]) is not None:
-        # `--debug-on-crash true -- python train.py`, as a job's own command line would have it, would run /bin/true.
+        # On a job's own command line flags have values: `--debug-on-crash true -- python train.py` would run /bin/true.
         raise UsageError(
             f"the command would be '{program[0]}'",
             hint="flags of relay-agent run take no value, as in: --debug-on-crash -- python train.py",
@@ -123,7 +123,7 @@ def _program(rest: list[str]) -> list[str]:
 
 
 def job_environment(arguments: argparse.Namespace, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the command; with RELAY_DEBUG=off it is the given one.
+    """Return the environment of the command; with RELAY_DEBUG=off it is `environ` unchanged.
 
     Raises:
         UsageError: an option or a variable is invalid.
@@ -146,7 +146,7 @@ def job_environment(arguments: argparse.Namespace, environ: Mapping[str, str]) -
 
 
 def _access(arguments: argparse.Namespace) -> dict[str, str | None]:
-    """Return the credential settings of the command line; the job may change its directory, so paths are absolute."""
+    """Return the credential settings of the command line, with absolute paths because the job may change directory."""
     given = access_settings(arguments)._asdict()
     found = {CONNECTION_STRING_VARIABLE: given["connection_string"]}
     for option in ACCESS_OPTIONS:
@@ -157,14 +157,14 @@ def _access(arguments: argparse.Namespace) -> dict[str, str | None]:
 
 
 def _hybrid_connection(settings: DebugSettings, connection_string: str | None, environ: Mapping[str, str]) -> str:
-    """Return the name, which may be in the connection string; the processes of the job do not read that."""
+    """Return the name of the hybrid connection; read it from the connection string, because the job does not."""
     from relay_core.auth import find_connection_string
 
     access = settings.access
     name = access.hc
     if name is None and not (access.namespace or access.connection_string_secret):
         file = access.connection_string_file
-        with contextlib.suppress(ConfigurationError):  # the agent will say what is wrong with it
+        with contextlib.suppress(ConfigurationError):  # the agent will report the error
             name = find_connection_string(text=connection_string, file=file, environ=environ).entity_path
     if name is None:
         raise UsageError("no hybrid connection given", hint=f"add --hc NAME, or set {HC}")
@@ -172,7 +172,7 @@ def _hybrid_connection(settings: DebugSettings, connection_string: str | None, e
 
 
 def _explain(error: OSError, program: Sequence[str], environ: Mapping[str, str]) -> tuple[RelayDebugError, int]:
-    """Return why the command cannot be started, and the exit status that a shell would have."""
+    """Return why the command cannot be started, and the exit status that a shell would return."""
     name = program[0]
     found = shutil.which(name, mode=os.F_OK, path=environ.get("PATH"))
     hint = f"try: relay-agent run -- python {name}" if name.endswith(".py") else ""

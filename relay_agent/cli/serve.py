@@ -1,4 +1,4 @@
-"""`relay-agent serve`: offers ports of this machine to clients."""
+"""`relay-agent serve`: makes ports of this machine available to clients."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "serve",
-        help="offer local ports to clients until stopped",
-        description="Offers ports of this machine, and only those, to the clients of one hybrid connection.",
+        help="make local ports available to clients until stopped",
+        description="Makes the given ports of this machine, and no others, available to the clients of a hybrid "
+        "connection.",
         epilog="The connection string comes from --connection-string-file, RELAY_CONNECTION_STRING, "
         "RELAY_CONNECTION_STRING_FILE or a Key Vault secret, and needs the Listen right; with --namespace the identity "
         "needs the role Azure Relay Listener.",
@@ -26,10 +27,12 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         action="append",
         default=[],
         metavar="PORT[:LOCAL]",
-        help="port to offer; clients name PORT, the program listens on 127.0.0.1:LOCAL (default: PORT); repeatable",
+        help="port to serve: clients use PORT, the program listens on 127.0.0.1:LOCAL (default: PORT); repeatable",
     )
     parser.add_argument(
-        "--dap", action="store_true", help="treat the ports as debugpy's: connect debuggers only, and never probe them"
+        "--dap",
+        action="store_true",
+        help="treat the ports as debugpy's: accept debug clients only, and never probe them",
     )
     add_access_options(parser)
     parser.set_defaults(command=run)

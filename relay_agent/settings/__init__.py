@@ -1,1 +1,1 @@
-"""How a process is to be debugged: one model, read from a call, from arguments and from the environment."""
+"""Debug settings: one model and one table, read from a function call, from arguments and from the environment."""

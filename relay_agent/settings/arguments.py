@@ -5,8 +5,8 @@
     --debug-relay-connection-string-secret NAME   Key Vault secret that holds the connection string
     --debug-port PORT ...                         the rows of `relay_agent.settings.table`
 
-Pipelines pass every value as text, so "False", "none" and "" are ordinary values here. The arguments share the command
-line with the job's own: nothing in this module exits, prints or removes anything from it.
+Pipelines pass all values as text, so "False", "none" and "" are valid values. The job parses the same command line, so
+nothing in this module exits, prints or removes arguments.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ __all__ = ["JoinAction", "add_debug_arguments", "parse_step_arguments"]
 
 
 def add_debug_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let a parser that refuses unknown arguments accept the debugging arguments.
+    """Add the debugging arguments to a job's parser, which would otherwise reject them as unknown.
 
-    `start_remote_debugging_from_args` reads them on its own. In the parser's result the flags are bool and the others
-    are text.
+    The job can ignore their values: `start_remote_debugging_from_args` parses the command line separately. In the
+    parser's result, flags are bool and the others are str.
     """
     _add_arguments(parser, flag=lambda text: read_flag(text) is True)
 
 
 def parse_step_arguments(argv: Sequence[str] | None = None) -> DebugSettings | None:
-    """Return the settings in `argv` (default: `sys.argv[1:]`), whatever else it holds; None in an ordinary run.
+    """Return the settings in `argv` (default: `sys.argv[1:]`), ignoring other arguments; None if this is no debug run.
 
-    Values other than `--is-debug` are looked at in a debug run only: they cannot hurt another one.
+    Without `--is-debug` the other values are not parsed, so invalid ones do no harm.
 
     Raises:
         UsageError: a value is invalid.
@@ -57,7 +57,7 @@ def parse_step_arguments(argv: Sequence[str] | None = None) -> DebugSettings | N
 
 
 class JoinAction(argparse.Action):
-    """Joins the values of a repeated option to one list, as if they had been written with commas."""
+    """Joins the values of a repeated option with commas."""
 
     def __call__(self, _parser: object, namespace: argparse.Namespace, values: Any, _option: object = None) -> None:
         """Add one value."""
@@ -66,14 +66,14 @@ class JoinAction(argparse.Action):
 
 
 class _QuietParser(argparse.ArgumentParser):
-    """A parser that raises where argparse prints the usage and ends the process."""
+    """A parser that raises UsageError instead of printing the usage and exiting."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"invalid debugging arguments: {message}")
 
 
 def _add_arguments(parser: argparse.ArgumentParser, *, flag: Callable[[str], object]) -> None:
-    """Define the options; every value is optional text, so that argparse itself finds nothing to refuse."""
+    """Add the options; every value is optional text, so that argparse itself reports no errors."""
     group = parser.add_argument_group("remote debugging")
 
     def add(option: str, metavar: str, text: str, *, default: str = "", bare: object = "", **options: Any) -> None:

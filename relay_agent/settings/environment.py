@@ -1,15 +1,15 @@
-"""The environment variables in which the settings of `relay-agent run` reach its job; people may set them by hand, too.
+"""Environment variables that pass the settings of `relay-agent run` to its job; users can also set them directly.
 
-    RELAY_DEBUG              off (or nothing), on-demand: no rank waits, or wait (1, true, yes, on)
+    RELAY_DEBUG              off (or empty), on-demand (no rank waits), or wait (1, true, yes, on)
     RELAY_DEBUG_PORT ...     the rows of `relay_agent.settings.table`
-    RELAY_DEBUG_HC ...       the rows of `relay_core.access_settings`, but for connection strings
+    RELAY_DEBUG_HC ...       the rows of `relay_core.access_settings`, except connection strings
 
-Explicit options take precedence over environment variables (`relay_core.auth.access`), in the processes of the job too;
-hence variables of their own for what the options of `relay-agent run` name. They hold names and paths: a connection
-string travels in RELAY_CONNECTION_STRING, and nowhere else.
+Explicit options take precedence over environment variables (`relay_core.auth.access`), in the processes of the job too.
+So the options of `relay-agent run` have variables of their own. These contain names and paths only: a connection string
+is passed in RELAY_CONNECTION_STRING, and in no other variable.
 
-In an OpenPAI job the names of its paipdb tool are understood where ours are absent: DEBUG_TIMEOUT is how long to wait,
-and DEBUG_PORT_NAME the label of a reserved port list, whose first port in task 0 is that of rank 0.
+In an OpenPAI job the variables of its paipdb tool are used as defaults: DEBUG_TIMEOUT is the time to wait, and
+DEBUG_PORT_NAME the label of a reserved port list, whose first port in task 0 is that of rank 0.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ ACCESS_VARIABLES = {
     for option in ACCESS_OPTIONS
     if option.field != "connection_string"
 }
-"""The variable of each field of `AccessSettings` that is not a secret."""
+"""The variables of all fields of `AccessSettings` that are not secrets."""
 HC = ACCESS_VARIABLES["hc"]
 
 
 def from_environment(
     environ: Mapping[str, str], *, name_of: Callable[[Setting], str] = lambda setting: setting.variable
 ) -> DebugSettings | None:
-    """Return the settings that this environment describes; None if nothing is to be debugged.
+    """Return the settings in an environment; None if debugging is off.
 
     Args:
-        environ: As a process has it.
-        name_of: What to call a setting in an error: its variable, unless an option has set that.
+        environ: The environment of a process.
+        name_of: Returns the name of a setting for error messages; by default its variable.
 
     Raises:
         UsageError: a value is invalid.
@@ -67,13 +67,13 @@ def _access(environ: Mapping[str, str]) -> AccessSettings:
 
 
 def _of_openpai(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what a job of OpenPAI sets for its own debugger; invalid values count as absent.
+    """Return the settings that an OpenPAI job has for its own debugger; invalid values are ignored.
 
     The names are those of contrib/debug-tools in microsoft/pai.
     """
     role = environ.get("PAI_CURRENT_TASK_ROLE_NAME", "")
     label = environ.get("DEBUG_PORT_NAME", "")
-    # Of task 0, in every task, so that rank n has n more everywhere; nothing listens on it.
+    # All tasks use the port of task 0, so that rank n has n more everywhere; nothing listens on it.
     port = environ.get(f"PAI_PORT_LIST_{role}_0_{label}", "").partition(",")[0].strip()
     wait = environ.get("DEBUG_TIMEOUT", "").strip() if role else ""
     found = {"port": port} if is_port_text(port) else {}

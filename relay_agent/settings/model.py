@@ -1,4 +1,4 @@
-"""How a process is to be debugged, whether a call, the command line or the environment sets it."""
+"""Debug settings of a run, independent of their source: a function call, the command line or the environment."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from relay_core.access_settings import AccessSettings
 __all__ = ["DEFAULT_HOLD", "DEFAULT_PORT", "DEFAULT_TIMEOUTS", "DEFAULT_WAIT", "DebugSettings"]
 
 DEFAULT_PORT = 5678
-"""debugpy's customary port, and what `launch.json` files name."""
+"""debugpy's usual port, which most `launch.json` files have."""
 DEFAULT_WAIT = 600.0
-"""Seconds a job waits for its debugger: long enough to press F5, short enough for a forgotten debug run."""
+"""Seconds that a job waits for its debugger: long enough to press F5, short enough for a forgotten debug run."""
 DEFAULT_HOLD = 1800.0
-"""Seconds a process that crashed waits for somebody to look at it."""
+"""Seconds that a crashed process waits for a debugger."""
 
 DEFAULT_TIMEOUTS = 86400.0
-"""Seconds a rank may keep its peers waiting when watchdogs are raised: longer than anybody sits at a breakpoint."""
+"""Seconds for raised timeouts of collective operations: longer than a debugging session at a breakpoint."""
 
 
 class DebugSettings(NamedTuple):
     """One run's settings, the same for all its processes; `relay_agent.settings.table` names their sources."""
 
     access: AccessSettings = AccessSettings()
-    """What the agent needs in order to listen; it looks up in its environment what is not set here."""
+    """Settings for the agent's listener; for unset fields the agent uses its environment."""
     port: int = DEFAULT_PORT
-    """Logical port of rank 0; that of rank n is n more."""
+    """Logical port of rank 0; rank n has n more."""
     ranks: str = "0"
     """Which ranks wait for a debugger, in the grammar of `relay_agent.settings.rank_selection`; the others are debugged
     on demand."""
     wait: float = DEFAULT_WAIT
     """Seconds; 0 means that no rank waits."""
     abort_on_timeout: bool = False
-    """Whether a process to which no debugger attached in time exits."""
+    """Whether a process exits if no debugger attaches in time."""
     on_crash: bool = False
-    """Whether the first uncaught exception holds its process."""
+    """Whether a process is held at its first uncaught exception."""
     hold: float = DEFAULT_HOLD
     """Seconds that a crashed process, or one at `relay_agent.breakpoint()`, waits for a debugger."""
     timeouts: float | None = None
-    """Seconds to which the timeouts of collective communication are raised; None leaves them alone."""
+    """Seconds to which the timeouts of collective communication are raised; None leaves them unchanged."""
     forwards: tuple[int, ...] = ()
-    """Ports on this machine that clients may reach besides the debuggers."""
+    """Further ports on this machine that clients may reach."""
     follow_children: bool = False
-    """Whether a debugger is offered child processes too."""
+    """Whether child processes are offered to the debugger too."""
 
     def __repr__(self) -> str:
         return f"<DebugSettings '{self.access.hc}' port {self.port} ranks {self.ranks}>"

@@ -1,11 +1,11 @@
-"""Which ranks of a job wait for a debugger: the value of `--debug-ranks`.
+"""Grammar of `--debug-ranks`, which selects the ranks of a job that wait for a debugger.
 
     good:  0        the first rank (the default)
            0,3-5    these four
            all      every rank
-           master   the first rank, by the name that it has elsewhere
+           master   the first rank, as other tools call it
            none     no rank: all are on demand
-    bad:   5-3      (start above end)    -1, 1.5, last, "" (not numbers)
+    bad:   5-3      (start greater than end)    -1, 1.5, last, "" (not numbers)
 
 A rank that is not selected can still be debugged on demand.
 """
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_RANKS", "RankSelection", "parse_ranks"]
 
 DEFAULT_RANKS = "0"
-"""One process to attach to, as in a job that is not distributed; the others are a click away and cost nothing."""
+"""One process to attach to, as in a job without ranks; the others can be attached to on demand."""
 
 
 class RankSelection(NamedTuple):
-    """A set of ranks, as large as a text can name."""
+    """A set of ranks, stored as ranges because a text can name billions of them."""
 
     ranges: tuple[tuple[int, int], ...] = ()
-    """First and last rank of each range, ascending and with gaps between them."""
+    """First and last rank of each range, ascending, neither overlapping nor adjacent."""
     every: bool = False
-    """Whether all ranks are selected, however many there are."""
+    """Whether all ranks are selected."""
 
     def includes(self, identity: ProcessIdentity) -> bool:
         """Return whether this process is selected."""
@@ -44,7 +44,7 @@ class RankSelection(NamedTuple):
 
 
 def parse_ranks(text: str = DEFAULT_RANKS) -> RankSelection:
-    """Return the ranks that `text` names.
+    """Return the ranks that a text selects.
 
     Raises:
         UsageError: the text does not follow the grammar.

@@ -1,13 +1,13 @@
-"""Every setting of a debug run, once: what it is called in each place, how its text is read, and its default.
+"""Table of all settings of a debug run: names, parser and default of each.
 
     a job's command line      --debug-wait 10m           relay_agent.settings.arguments
     `relay-agent run`         --debug-wait 10m           relay_agent.cli.run; --wait is an alias
     the environment           RELAY_DEBUG_WAIT=10m       relay_agent.settings.environment
 
-All three hand their texts to `read_settings`, so a text means the same wherever it is written. An empty text is absent:
-a pipeline passes an input that has no value as "". The page docs/reference/settings.md is made from this table.
+All three use `read_settings`, so a value has the same meaning in each. An empty value counts as absent, because a
+pipeline passes "" for an input without a value. docs/reference/settings.md is generated from this table.
 
-Credentials are the table `relay_core.access_settings.ACCESS_OPTIONS`.
+The settings for credentials are in the table `relay_core.access_settings.ACCESS_OPTIONS`.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from relay_core.values import named, parse_duration, parse_flag, parse_port
 __all__ = ["MAX_TIMEOUTS", "SETTINGS", "Setting", "read_settings"]
 
 MAX_TIMEOUTS = 20 * 24 * 3600.0
-"""Seconds; torch passes timeouts to poll(2), which counts milliseconds in an int: 24 days at most."""
+"""Seconds. torch passes timeouts to poll(2) as milliseconds in an int, so the limit is 24 days."""
 
 
 class Setting(NamedTuple):
     """One row of the table."""
 
     field: str
-    """Of `DebugSettings`."""
+    """Name of the field of `DebugSettings`."""
     option: str
-    """Of a job's command line and of `relay-agent run`."""
+    """Option of a job's command line and of `relay-agent run`."""
     variable: str
     metavar: str
     parse: Callable[[str], object]
     default: str
-    """As users would write it; "" if the setting is off unless it is given."""
+    """The default as users would write it; "" if the setting is off by default."""
     help: str
     alias: str | None = None
-    """Older, shorter name of the option; of `relay-agent run` only, since a job may have an option of that name."""
+    """Older, shorter name of the option, for `relay-agent run` only: a job may have its own option of that name."""
     bare: str | None = None
-    """What the option means without a value; None if it needs one."""
+    """The value that the option has without a value; None if it requires one."""
 
     @property
     def is_flag(self) -> bool:
-        """Whether it is either on or off."""
+        """Whether the setting is a boolean."""
         return self.parse is parse_flag
 
     @property
@@ -55,16 +55,16 @@ class Setting(NamedTuple):
 
     @property
     def destination(self) -> str:
-        """The option's name in a parser's result."""
+        """The name of the option's attribute in a parser's result."""
         return self.option[2:].replace("-", "_")
 
 
 def read_settings(texts: Mapping[str, str | None], name_of: Callable[[Setting], str]) -> dict[str, Any]:
-    """Return the values of the settings that are given.
+    """Parse the settings that have a value, and return them by field.
 
     Args:
-        texts: By field; one that is missing, None or empty is absent.
-        name_of: What to call a setting in an error: the option or the variable that it came from.
+        texts: The values as text, by field; missing, None and empty ones are skipped.
+        name_of: Returns the name of a setting for error messages: its option or its variable.
 
     Raises:
         UsageError: a text is invalid.
@@ -90,14 +90,14 @@ def _parse_ranks(text: str) -> str:
 
 
 def _parse_policy(text: str) -> bool:
-    """Return whether the process exits when no debugger attached in time."""
+    """Return True for "abort": the process exits if no debugger attaches in time."""
     if text.lower() not in {"continue", "abort"}:
         raise UsageError(f"neither continue nor abort: '{text}'", hint="use continue or abort")
     return text.lower() == "abort"
 
 
 def _parse_timeouts(text: str) -> float | None:
-    """Return seconds that poll(2) can count; None for a pipeline's placeholder "none", and for 0."""
+    """Return seconds, limited to MAX_TIMEOUTS; None for 0 and for "none", which pipelines pass as a placeholder."""
     return None if text.lower() == "none" else min(parse_duration(text), MAX_TIMEOUTS) or None
 
 

@@ -79,7 +79,7 @@ async def test_relay_that_is_down(tls_directory: Path, tmp_path: Path) -> None:
         pass
     finished = await run_script(relay, tmp_path, "print('ran')\n", "--wait", "3")
     assert (0, "ran\n") == (finished.status, finished.stdout)
-    assert 1 == finished.stderr.count("not listening, trying again: ")
+    assert 1 == finished.stderr.count("not listening, retrying: ")
     assert 1 == finished.stderr.count("connection refused")
 
 
@@ -110,7 +110,7 @@ async def test_relay_that_comes_later(relay: LocalRelay, tmp_path: Path) -> None
     script.write_text(LOOP)
     await relay.server.stop()
     async with running_job(relay, script, "--port", str(port), "--debug-ranks", "none") as job:
-        await job.line("not listening, trying again: ")
+        await job.line("not listening, retrying: ")
         await relay.server.start()
         async with (
             running_client(relay, tmp_path, "--ports", str(port)),

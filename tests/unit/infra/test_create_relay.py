@@ -258,7 +258,7 @@ def test_name_is_taken(azure, names):
     azure.change(taken=["contoso-debug"])
     result = azure.run("create_relay.sh", *names)
     assert 3 == result.code
-    assert "the name 'contoso-debug' is taken" in result.err
+    assert "the name 'contoso-debug' is in use" in result.err
 
 
 def test_provider_is_not_registered(azure, names):

@@ -78,7 +78,7 @@ def test_readme_has_every_option(azure, script):
         ("create_relay.sh", "-g g -n abcdef --hc a --key-vault kv1 --entra --bicep", "cannot be used with --entra"),
         ("rotate_keys.sh", "-g g -n abcdef --hc a --key-vault kv1", "--phase is missing"),
         ("rotate_keys.sh", "-g g -n abcdef --hc a --key-vault kv1 --phase both", "not 'both'"),
-        ("delete_relay.sh", "-g g -n abcdef", "there is nothing to delete"),
+        ("delete_relay.sh", "-g g -n abcdef", "nothing to delete: give --hc"),
     ],
 )
 def test_bad_command_line(azure, script, arguments, sentence):
@@ -192,7 +192,7 @@ def test_gives_up_on_a_busy_azure(azure):
     azure.inject("relay hyco authorization-rule create", CONFLICT, times=6, skip=1)
     result = azure.run("create_relay.sh", *NAMES)
     assert 6 == result.code
-    assert "still busy after 6 tries" in result.err
+    assert "still busy after 6 attempts" in result.err
     assert 0 == azure.run("create_relay.sh", *NAMES).code
     assert {"relay-alice-agent", "relay-alice-client"} == set(azure.vault["secrets"])
 

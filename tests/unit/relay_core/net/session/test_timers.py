@@ -35,5 +35,5 @@ def test_nonsense_is_refused(name: str, text: str) -> None:
 
 def test_an_answer_needs_time() -> None:
     """A connection cannot be called dead before the other side was asked."""
-    with pytest.raises(ConfigurationError, match="not longer than RELAY_PING_AFTER"):
+    with pytest.raises(ConfigurationError, match="must be longer than RELAY_PING_AFTER"):
         tunnel_settings({"RELAY_DEAD_AFTER": "5"}, grace=7.0)
