@@ -163,7 +163,7 @@ async def test_an_agent_waits_for_a_relay_that_is_down(tls_directory: Path) -> N
         env = {"RELAY_CONNECTION_STRING": relay.connection_string("listen"), "RELAY_CA_FILE": str(relay.ca_file)}
         await relay.server.stop()
         async with program("relay_agent", "serve", "--port", "5678", env=env) as agent:
-            await agent.line("not listening, trying again")
+            await agent.line("not listening, retrying")
             await relay.server.start()
             await agent.line("listening on 'myhc'")
             assert 1 == agent.stderr.count("trying again")
