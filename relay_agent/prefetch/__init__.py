@@ -1,1 +1,1 @@
-"""DAP requests that are answered before the editor sends them."""
+"""Agent and job side of prefetch: DAP requests that are sent to debugpy before the editor sends them."""

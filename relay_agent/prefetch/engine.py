@@ -1,6 +1,7 @@
-"""Which questions of a plan are asked at a stop, and what the client is told of them; see `relay_core.dap.prefetch`.
+"""State machine of prefetch at a stop, sans-IO: decides which requests to send to debugpy and what to send the client.
 
-Nothing here reads or sends: who has debugpy's messages says what they are, and sends what is returned.
+The protocol is in `relay_core.dap.prefetch`. The agent's layer and the job's hook in pydevd both use this class: they
+report debugpy's messages to it, and send what it returns.
 """
 
 from __future__ import annotations
@@ -11,166 +12,169 @@ from dataclasses import dataclass, field
 from relay_core.dap.messages import Event, Request, Response
 from relay_core.dap.prefetch import MAX_PREFETCH_SET, PREFETCH_EVENT, RequestTemplate, Stop
 
-__all__ = ["FIRST_SEQ", "LONG", "PATIENCE", "SLOW", "Asking", "Said"]
+__all__ = ["COSTLY_LIMIT", "FIRST_SEQ", "LARGE", "SLOW", "PrefetchEngine", "PrefetchOutput"]
 
 FIRST_SEQ = 1_000_000_000
-"""No editor sends so many requests, so none of its numbers is one of ours."""
+"""Sequence numbers of prefetch requests start here, where they cannot collide with those of an editor."""
 SLOW = 0.1
-"""Seconds for an answer. Most take 1 ms, but the text of variables may take long to make, and somebody who steps on
-would wait for it."""
-LONG = 64 * 1024
-"""Bytes of an answer. VS Code's are some 3 KiB; longer ones are not worth sending before somebody wants them."""
-PATIENCE = 3
-"""Answers, slow or long, one after the other, to a question that is not asked ahead any more then."""
+"""Seconds for a response. Most take 1 ms, but formatting the values of variables may take long, and delays a user who
+steps again."""
+LARGE = 64 * 1024
+"""Bytes of a response. VS Code's requests have responses of about 3 KiB; larger ones are sent only when requested."""
+COSTLY_LIMIT = 3
+"""A request whose response is slow or large this many times in a row is no longer prefetched."""
 
 
 @dataclass(frozen=True)
-class Said:
-    """What is to be sent now.
+class PrefetchOutput:
+    """Messages to send now.
 
     Attributes:
-        requests: To debugpy.
-        news: To the client, if there is any.
+        requests: Requests for debugpy.
+        event: A prefetch event for the client, or None.
     """
 
     requests: list[Request]
-    news: Event | None
+    event: Event | None
 
 
-class Asking:
-    """One debugger's connection; everything may be called from any thread."""
+class PrefetchEngine:
+    """Prefetch for the connection of one debugger. All methods can be called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._plan: list[_Planned] = []
-        self._round: _Round | None = None
+        self._set: list[_SetEntry] = []
+        self._stop: _StopState | None = None
+        """The current stop; None while the process may be running."""
         self._seq = FIRST_SEQ
-        self._asked: dict[int, _Asked] = {}
-        """What has not been answered, by number."""
+        self._pending: dict[int, _PendingRequest] = {}
+        """Requests without a response, by sequence number."""
 
     def __repr__(self) -> str:
-        return f"<Asking plan={len(self._plan)} asked={len(self._asked)}>"
+        return f"<PrefetchEngine set={len(self._set)} pending={len(self._pending)}>"
 
     @property
     def is_waiting(self) -> bool:
-        """Whether answers are to come."""
-        return bool(self._asked)
+        """Whether prefetch requests are waiting for responses."""
+        return bool(self._pending)
 
-    def has_asked(self, response: Response) -> bool:
-        """Whether a response is the answer to one of these questions."""
-        return response["request_seq"] in self._asked
+    def has_requested(self, response: Response) -> bool:
+        """Whether a response belongs to a prefetch request."""
+        return response["request_seq"] in self._pending
 
-    def plan(self, questions: object) -> None:
-        """Take the client's plan; what is no question is left out."""
-        found = [RequestTemplate.parse(question) for question in questions] if isinstance(questions, list) else []
+    def replace_set(self, templates: object) -> None:
+        """Use a new prefetch set; invalid templates are ignored."""
+        found = [RequestTemplate.parse(template) for template in templates] if isinstance(templates, list) else []
         with self._lock:
-            self._plan = [_Planned(question) for question in found if question][:MAX_PREFETCH_SET]
+            self._set = [_SetEntry(template) for template in found if template][:MAX_PREFETCH_SET]
 
-    def stopped(self, thread: int, after: int, now: float) -> Said:
-        """A thread has stopped: the last round has ended, a new one begins.
+    def begin_stop(self, thread: int, after: int, now: float) -> PrefetchOutput:
+        """Start prefetching for a new stop.
 
         Args:
-            thread: Its id.
-            after: Number of the editor's last request before it that may change something.
-            now: Seconds of any clock.
+            thread: Id of the stopped thread.
+            after: Sequence number of the editor's last request before the stop that may change something.
+            now: Seconds of a monotonic clock.
         """
         with self._lock:
-            questions = [planned for planned in self._plan if planned.costly < PATIENCE]
-            self._round = round_ = _Round(Stop(thread), questions, after)
-            return self._say(round_, now)
+            entries = [entry for entry in self._set if entry.costly < COSTLY_LIMIT]
+            self._stop = stop = _StopState(Stop(thread), entries, after)
+            return self._output(stop, now)
 
-    def end_round(self) -> None:
-        """Ask and tell nothing new about this stop, because the process may go on."""
+    def end_stop(self) -> None:
+        """Send no more requests for the current stop, and announce none, because the process may resume."""
         with self._lock:
-            self._round = None
+            self._stop = None
 
-    def answered(self, response: Response, size: int, now: float) -> Said:
-        """Take the answer to one of these questions, of `size` bytes."""
+    def response_received(self, response: Response, size: int, now: float) -> PrefetchOutput:
+        """Handle the response, of `size` bytes, to a prefetch request."""
         with self._lock:
-            asked = self._asked.pop(response["request_seq"])
-            costly = now - asked.at > SLOW or size > LONG
-            asked.planned.costly = asked.planned.costly + 1 if costly else 0
-            round_, request = asked.round, asked.request
-            round_.answers.append(response)
-            round_.size += size
+            pending = self._pending.pop(response["request_seq"])
+            is_costly = now - pending.sent_at > SLOW or size > LARGE
+            pending.entry.costly = pending.entry.costly + 1 if is_costly else 0
+            stop, request = pending.stop, pending.request
+            stop.responses.append(response)
+            stop.size += size
             if response.get("success") is True:
-                round_.stop.learn(request["command"], request["arguments"], response.get("body"))
+                stop.ids.learn(request["command"], request["arguments"], response.get("body"))
             else:
-                round_.questions.clear()  # the process has gone on
-            return self._say(round_, now)
+                stop.remaining.clear()  # the process has resumed
+            return self._output(stop, now)
 
-    def _say(self, round_: _Round, now: float) -> Said:
-        requests = self._ask(round_, now) if round_ is self._round else []
-        return Said(requests, self._tell(round_))
+    def _output(self, stop: _StopState, now: float) -> PrefetchOutput:
+        requests = self._next_requests(stop, now) if stop is self._stop else []
+        return PrefetchOutput(requests, self._next_event(stop))
 
-    def _ask(self, round_: _Round, now: float) -> list[Request]:
-        """Return requests for all that can be asked now."""
+    def _next_requests(self, stop: _StopState, now: float) -> list[Request]:
+        """Return the requests whose ids are known by now."""
         requests: list[Request] = []
-        for planned in list(round_.questions):
-            arguments = round_.stop.arguments(planned.question)
+        for entry in list(stop.remaining):
+            arguments = stop.ids.arguments(entry.template)
             if arguments is not None:
-                round_.questions.remove(planned)
+                stop.remaining.remove(entry)
                 self._seq += 1
-                command = planned.question.command
+                command = entry.template.command
                 request: Request = {"seq": self._seq, "type": "request", "command": command, "arguments": arguments}
-                self._asked[self._seq] = _Asked(round_, planned, request, now)
+                self._pending[self._seq] = _PendingRequest(stop, entry, request, now)
                 requests.append(request)
-        round_.untold += requests
+        stop.unannounced += requests
         return requests
 
-    def _tell(self, round_: _Round) -> Event | None:
-        """Return what the client is to be told now.
+    def _next_event(self, stop: _StopState) -> Event | None:
+        """Return the next event for the client, or None.
 
-        Each message is work for debugpy's neighbours, so answers that come within a moment are told together: all but
-        the variables, whose text may take long to make.
+        Each event is work for the adapter and the editor, so responses that arrive within a short time share an event.
+        Only `variables` is not waited for, because formatting the values may take long.
         """
-        asked: list[Request] = []
-        if round_ is self._round:
-            under_way = (asked.request["command"] for asked in self._asked.values() if asked.round is round_)
-            if round_.answers and round_.size <= LONG and any(command != "variables" for command in under_way):
+        announced: list[Request] = []
+        if stop is self._stop:
+            in_progress = (pending.request["command"] for pending in self._pending.values() if pending.stop is stop)
+            if stop.responses and stop.size <= LARGE and any(command != "variables" for command in in_progress):
                 return None
-            asked, round_.untold = round_.untold, []
-        never_told = {request["seq"] for request in round_.untold}
-        answered = [response for response in round_.answers if response["request_seq"] not in never_told]
-        round_.answers, round_.size = [], 0
-        if not (asked or answered):
+            announced, stop.unannounced = stop.unannounced, []
+        # After the stop has ended, no requests are announced any more, and so their responses are useless to the
+        # client.
+        never_announced = {request["seq"] for request in stop.unannounced}
+        responses = [response for response in stop.responses if response["request_seq"] not in never_announced]
+        stop.responses, stop.size = [], 0
+        if not (announced or responses):
             return None
-        body = {"after": round_.after, "asked": asked, "answered": answered}
+        body = {"after": stop.after, "asked": announced, "answered": responses}
         return {"seq": 0, "type": "event", "event": PREFETCH_EVENT, "body": body}
 
 
 @dataclass(eq=False)
-class _Planned:
-    """A question of the plan."""
+class _SetEntry:
+    """A template of the prefetch set."""
 
-    question: RequestTemplate
+    template: RequestTemplate
     costly: int = 0
-    """Answers to it that were slow or long, since the last that was not."""
+    """Number of slow or large responses in a row."""
 
 
 @dataclass(eq=False)
-class _Round:
-    """One stop."""
+class _StopState:
+    """The progress of prefetching at one stop."""
 
-    stop: Stop
-    questions: list[_Planned]
-    """What has not been asked."""
+    ids: Stop
+    """The ids of thread, frame and scopes, as far as they are known."""
+    remaining: list[_SetEntry]
+    """Entries whose requests were not sent yet."""
     after: int
-    """Number of the editor's last request before it that may change something."""
-    untold: list[Request] = field(default_factory=list)
-    """Requests that the client has not been told of."""
-    answers: list[Response] = field(default_factory=list)
-    """Answers that it has not been told."""
+    """Sequence number of the editor's last request before the stop that may change something."""
+    unannounced: list[Request] = field(default_factory=list)
+    """Requests that were not in an event yet."""
+    responses: list[Response] = field(default_factory=list)
+    """Responses that were not in an event yet."""
     size: int = 0
-    """Of those answers, in bytes."""
+    """Total size of these responses in bytes."""
 
 
 @dataclass(eq=False)
-class _Asked:
-    """A request under way."""
+class _PendingRequest:
+    """A request without a response."""
 
-    round: _Round
-    planned: _Planned
+    stop: _StopState
+    entry: _SetEntry
     request: Request
-    at: float
-    """When it was made."""
+    sent_at: float

@@ -1,13 +1,13 @@
-"""The agent's layer for prefetching (`relay_core.dap.prefetch`), in the stream of one debugger.
+"""The agent's prefetch layer, between debugpy and the stream of one debugger; see `relay_core.dap.prefetch`.
 
-It sends debugpy the requests of the client's prefetch set; or, beside a process that prefetches itself
-(`relay_agent.prefetch.pydevd`), it hands the set down and passes the results on. Nothing that editor and debugpy send
-each other is delayed, dropped or changed.
+It sends debugpy the requests of the client's prefetch set. If the process prefetches (`relay_agent.prefetch.pydevd`),
+it instead passes the set on to the process, and the prefetch events to the client. It neither delays, drops nor changes
+the messages between editor and debugpy.
 """
 
 from __future__ import annotations
 
-from relay_agent.prefetch.engine import Asking, Said
+from relay_agent.prefetch.engine import PrefetchEngine, PrefetchOutput
 from relay_core.dap import prefetch
 from relay_core.dap.framing import MAX_BODY, encode
 from relay_core.dap.messages import Arguments, Request
@@ -18,40 +18,40 @@ from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, T
 __all__ = ["PrefetchLayer"]
 
 _EVENTS = (b'"stopped"', b'"%b"' % prefetch.IN_PROCESS.encode())
-"""Events that mean something here, as they stand in JSON."""
+"""The events that this layer handles, as JSON strings."""
 
 
 class PrefetchLayer(Layer):
-    """One debugger's connection: debugpy is the local program, the client is the peer."""
+    """The layer of one debugger's connection: debugpy is the local program, the client is the peer."""
 
     def __init__(self) -> None:
         self._from_editor = MessageSplitter()
         self._from_debugger = MessageSplitter()
-        self._asking = Asking()
-        self._job_asks = False
-        """Whether the process has said that it prefetches itself."""
-        self._new_plan: Arguments = {}
-        """The prefetch set, if a process that prefetches itself does not have it yet."""
+        self._engine = PrefetchEngine()
+        self._in_process = False
+        """Whether the process has announced that it prefetches."""
+        self._new_set: Arguments = {}
+        """The prefetch set, if it was not passed on to the process yet."""
         self._after = 0
-        """Number of the last request of the editor that may change something."""
+        """Sequence number of the editor's last request that may change something."""
 
     def __repr__(self) -> str:
-        return f"<PrefetchLayer {'by the job' if self._job_asks else self._asking!r}>"
+        return f"<PrefetchLayer {'in process' if self._in_process else self._engine!r}>"
 
-    def receive_peer(self, data: bytes, now: float) -> list[Output]:  # noqa: ARG002 - nothing here takes time
-        """Take bytes of the client; return those for debugpy."""
+    def receive_peer(self, data: bytes, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
+        """Handle bytes of the client; return those for debugpy."""
         onward: list[bytes] = []
         for piece in self._from_editor.feed(data):
             request = parse(piece.body, "request")
             if request and request["command"] == prefetch.PREFETCH_SET:
-                self._new_plan = arguments_of(request)
-                self._asking.plan(self._new_plan.get("questions"))
+                self._new_set = arguments_of(request)
+                self._engine.replace_set(self._new_set.get("questions"))
                 continue
             if request is None or not prefetch.is_read_only(request):
                 self._after = request["seq"] if request else 0
-                self._asking.end_round()  # the editor may let the process go on
-            if self._job_asks and request and request["command"] in prefetch.RESUMING:
-                onward.append(encode(self._with_plan(request)))
+                self._engine.end_stop()  # the request may resume the process
+            if self._in_process and request and request["command"] in prefetch.RESUMING:
+                onward.append(encode(self._with_prefetch_set(request)))
             else:
                 onward.append(piece.raw)
         if self._from_editor.is_foreign and self._from_debugger.is_untouched:
@@ -59,61 +59,61 @@ class PrefetchLayer(Layer):
         return [ToLocal(b"".join(onward))] if onward else []
 
     def receive_local(self, data: bytes, now: float) -> list[Output]:
-        """Take bytes of debugpy; return those for the client, and requests for debugpy."""
+        """Handle bytes of debugpy; return those for the client, and prefetch requests for debugpy."""
         onward, requests = [], b""
-        # No answer of ours may slip through:
-        self._from_debugger.max_parsed = MAX_BODY if self._asking.is_waiting else MAX_PARSED
+        # While prefetch requests are pending, parse large messages too: their responses must not reach the editor.
+        self._from_debugger.max_parsed = MAX_BODY if self._engine.is_waiting else MAX_PARSED
         for piece in self._from_debugger.feed(data):
-            told, asked = self._hear(piece.raw, piece.body, now)
-            onward.append(told)
-            requests += asked
+            passed_on, requested = self._handle_local(piece.raw, piece.body, now)
+            onward.append(passed_on)
+            requests += requested
         outputs: list[Output] = [ToPeer(to_peer)] if (to_peer := b"".join(onward)) else []
         return [*outputs, ToLocal(requests)] if requests else outputs
 
     def receive_peer_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Pass the end on, behind what the client has begun to say."""
+        """Pass EOF on, after the incomplete message of the client if there is one."""
         rest = self._from_editor.end()
         return [ToLocal(rest), EndLocal()] if rest else [EndLocal()]
 
     def receive_peer_lost(self, now: float) -> list[Output]:
-        """Pass on what the client has begun to say, and then the loss."""
+        """Pass the incomplete message of the client on, and then the loss."""
         rest = self._from_editor.end()
         outputs = super().receive_peer_lost(now)
         return [ToLocal(rest), *outputs] if rest else outputs
 
     def receive_local_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Pass the end on, behind what debugpy has begun to say."""
+        """Pass EOF on, after the incomplete message of debugpy if there is one."""
         rest = self._from_debugger.end()
         return [ToPeer(rest), EndPeer()] if rest else [EndPeer()]
 
-    def _with_plan(self, request: Request) -> Request:
-        """Return a request at which the process resumes, with what it needs to prefetch at the next stop."""
-        plan, self._new_plan = {**self._new_plan, "after": self._after}, {}
-        return {**request, "arguments": {**arguments_of(request), prefetch.PREFETCH_SET: plan}}
+    def _with_prefetch_set(self, request: Request) -> Request:
+        """Add the argument with which the process prefetches at the next stop to a request that resumes it."""
+        argument, self._new_set = {**self._new_set, "after": self._after}, {}
+        return {**request, "arguments": {**arguments_of(request), prefetch.PREFETCH_SET: argument}}
 
-    def _hear(self, raw: bytes, body: bytes, now: float) -> tuple[bytes, bytes]:
-        """Return what a piece is to the client, and what to ask for next."""
+    def _handle_local(self, raw: bytes, body: bytes, now: float) -> tuple[bytes, bytes]:
+        """Handle a piece of debugpy's stream; return bytes for the client and requests for debugpy."""
         if not self._from_editor.at_boundary:
-            self._asking.end_round()  # there is no room for requests
-        if self._asking.is_waiting and b'"response"' in body and (response := parse(body, "response")):
-            if self._asking.has_asked(response):
-                return self._send(self._asking.answered(response, len(body), now))
+            self._engine.end_stop()  # a request would end up inside the editor's incomplete message
+        if self._engine.is_waiting and b'"response"' in body and (response := parse(body, "response")):
+            if self._engine.has_requested(response):
+                return self._encode(self._engine.response_received(response, len(body), now))
         elif any(name in body for name in _EVENTS) and (event := parse(body, "event")):
             match event:
-                case {"event": "stopped", "body": {prefetch.PREFETCH_EVENT: news, **stop}}:
-                    event["body"] = stop
+                case {"event": "stopped", "body": {prefetch.PREFETCH_EVENT: prefetched, **stop}}:
+                    event["body"] = stop  # the editor gets its `stopped` event unchanged
                     return encode(event) + encode(
-                        {"seq": 0, "type": "event", "event": prefetch.PREFETCH_EVENT, "body": news}
+                        {"seq": 0, "type": "event", "event": prefetch.PREFETCH_EVENT, "body": prefetched}
                     ), b""
                 case {"event": "stopped", "body": {"threadId": int(thread)}}:
-                    if not self._job_asks and self._from_editor.at_boundary:
-                        told, requests = self._send(self._asking.stopped(thread, self._after, now))
-                        return raw + told, requests
+                    if not self._in_process and self._from_editor.at_boundary:
+                        announced, requests = self._encode(self._engine.begin_stop(thread, self._after, now))
+                        return raw + announced, requests
                 case {"event": prefetch.IN_PROCESS}:
-                    self._job_asks = True
+                    self._in_process = True
                     return b"", b""
         return raw, b""
 
-    def _send(self, said: Said) -> tuple[bytes, bytes]:
-        """Return bytes for the client, and for debugpy."""
-        return encode(said.news) if said.news else b"", b"".join(map(encode, said.requests))
+    def _encode(self, output: PrefetchOutput) -> tuple[bytes, bytes]:
+        """Return bytes for the client and for debugpy."""
+        return encode(output.event) if output.event else b"", b"".join(map(encode, output.requests))

@@ -1,8 +1,9 @@
-"""How pydevd answers at once what an editor is going to ask at a stop (`relay_core.dap.prefetch`).
+"""Prefetch inside the debugged process, by two patches of pydevd; see `relay_core.dap.prefetch`.
 
-debugpy's adapter takes about a millisecond for a question, handles one after the other, and what an editor asks depends
-on what it has heard. So a process that has been told the plan asks by itself, next to its threads: its questions are
-carried out like the adapter's, and what is answered is kept from the adapter and told as news, which it passes on.
+debugpy's adapter takes about a millisecond per request and handles requests in sequence, and most requests of an editor
+depend on the response to the one before. A process that has the prefetch set avoids that: at a stop, pydevd processes
+the requests as if the adapter had sent them. Their responses do not go to the adapter; instead the process sends
+prefetch events, which the adapter passes on.
 """
 
 from __future__ import annotations
@@ -14,92 +15,96 @@ import weakref
 from collections import deque
 from typing import Any
 
-from relay_agent.prefetch.engine import Asking, Said
+from relay_agent.prefetch.engine import PrefetchEngine, PrefetchOutput
 from relay_core.dap import prefetch
 from relay_core.dap.messages import Request
 
-__all__ = ["Asker", "install"]
+__all__ = ["PydevdPrefetcher", "install"]
 
 
 def install() -> None:
-    """Have this process's pydevd do so, and that of its forked children, on connections that are made from now on."""
+    """Patch pydevd in this process and its forked children; this affects connections made from now on."""
     try:
         from _pydevd_bundle.pydevd_comm import WriterThread  # noqa: PLC0415 - in debug runs only, as below
         from _pydevd_bundle.pydevd_process_net_command_json import PyDevJsonCommandProcessor  # noqa: PLC0415
 
         process, add = PyDevJsonCommandProcessor.process_net_command_json, WriterThread.add_command
-    except (ImportError, AttributeError):  # pydevd's inside may change; then the agent asks
+    except (ImportError, AttributeError):  # pydevd's internals have changed; the agent prefetches instead
         return
-    askers: weakref.WeakKeyDictionary[Any, Asker] = weakref.WeakKeyDictionary()
-    """By the thread that writes to the adapter."""
+    prefetchers: weakref.WeakKeyDictionary[Any, PydevdPrefetcher] = weakref.WeakKeyDictionary()
+    """The prefetcher of each connection, by pydevd's thread that writes to the adapter."""
 
-    def hear_and_process(processor: Any, debugger: Any, contents: bytes | str, *arguments: Any, **named: Any) -> None:
-        """Carry out a message of the adapter's or a question, in the thread that comes with it."""
-        asker = askers.get(debugger.writer)
-        if asker is None:
-            asker = askers[debugger.writer] = Asker(debugger)
-        asker.hear(contents)
+    def process_command(processor: Any, debugger: Any, contents: bytes | str, *arguments: Any, **named: Any) -> None:
+        """Replacement of `process_net_command_json`, for requests of the adapter and prefetch requests."""
+        prefetcher = prefetchers.get(debugger.writer)
+        if prefetcher is None:
+            prefetcher = prefetchers[debugger.writer] = PydevdPrefetcher(debugger)
+        prefetcher.request_received(contents)
         process(processor, debugger, contents, *arguments, **named)
 
-    def add_instead(writer: Any, command: Any) -> None:
-        """Have pydevd's writer send a message to the adapter, or what takes its place; called from any thread."""
-        asker = askers.get(writer)
-        for instead in asker.instead_of(command) if asker else [command]:
-            add(writer, instead)
+    def add_command(writer: Any, command: Any) -> None:
+        """Replacement of `add_command`, which queues a message for the adapter; called from any thread."""
+        prefetcher = prefetchers.get(writer)
+        for replacement in prefetcher.replace(command) if prefetcher else [command]:
+            add(writer, replacement)
 
-    PyDevJsonCommandProcessor.process_net_command_json = hear_and_process
-    WriterThread.add_command = add_instead
+    PyDevJsonCommandProcessor.process_net_command_json = process_command
+    WriterThread.add_command = add_command
 
 
-class Asker:
-    """One connection to debugpy's adapter, and what pydevd's writer finds among the messages if it is to ask."""
+class PydevdPrefetcher:
+    """Prefetch for one connection to debugpy's adapter.
+
+    It also acts as a message in the queue of pydevd's writer thread, which calls `send`: so prefetch requests are
+    processed in that thread, after the messages before them were sent.
+    """
 
     id = 0
-    """Of no message."""
+    """Required by pydevd's writer; not a message id."""
     as_dict = None
 
     def __init__(self, debugger: Any) -> None:
         self._debugger = weakref.ref(debugger)
-        self._asking = Asking()
+        self._engine = PrefetchEngine()
         self._after = 0
-        """Number of the editor's last request that let the process go on, if it has told a plan."""
-        self._left: deque[Request] = deque()
-        """Questions that have not been carried out."""
-        self._turn = threading.Lock()
-        """Held while they are."""
+        """Sequence number of the editor's last request that resumed the process, if the agent sends it."""
+        self._queue: deque[Request] = deque()
+        """Prefetch requests that were not processed yet."""
+        self._processing = threading.Lock()
+        """Held while they are processed."""
 
-    def hear(self, contents: bytes | str) -> None:
-        """Take note of a message of the adapter's, before it is carried out."""
+    def request_received(self, contents: bytes | str) -> None:
+        """Handle a request before pydevd processes it."""
         try:
             message = json.loads(contents)
         except ValueError:
-            return  # pydevd says so
+            return  # pydevd reports the error
         match message:
             case {"command": "initialize"}:
-                self._asking.plan([])  # another debugger
-            case {"arguments": {prefetch.PREFETCH_SET: {"after": int(after), **plan}}}:
+                self._engine.replace_set([])  # a new debugger
+            case {"arguments": {prefetch.PREFETCH_SET: {"after": int(after), **prefetch_set}}}:
                 self._after = after
-                if plan:
-                    self._asking.plan(plan.get("questions"))
+                if prefetch_set:
+                    self._engine.replace_set(prefetch_set.get("questions"))
         if message.get("type") == "request" and not prefetch.is_read_only(message):
-            self._asking.end_round()
-            self.send()  # an editor may have asked the same before this request
+            self._engine.end_stop()
+            self.send()  # the client may already have used announced requests to answer the editor
 
-    def instead_of(self, command: Any) -> list[Any]:
-        """Return what is to be sent in the place of a message to the adapter."""
+    def replace(self, command: Any) -> list[Any]:
+        """Return the messages to send to the adapter in place of a message."""
         message, make = command.as_dict, type(command)
         match message:
             case {"event": "stopped", "body": {"threadId": int(thread)}}:
-                said = self._asking.stopped(thread, self._after, time.monotonic())
-                if said.news:
-                    message["body"][prefetch.PREFETCH_EVENT] = said.news["body"]
+                output = self._engine.begin_stop(thread, self._after, time.monotonic())
+                if output.event:
+                    message["body"][prefetch.PREFETCH_EVENT] = output.event["body"]
                     command = make(command.id, command.seq, message, is_json=True)
-                return [command, *self._to_ask(said)]
-            case {"type": "response"} if self._asking.has_asked(message):
-                size = len(command._as_bytes)  # noqa: SLF001 - pydevd sends these
-                said = self._asking.answered(message, size, time.monotonic())
-                news = [make(command.id, 0, said.news, is_json=True)] if said.news else []
-                return [*news, *self._to_ask(said)]
+                return [command, *self._enqueue(output)]
+            case {"type": "response"} if self._engine.has_requested(message):
+                size = len(command._as_bytes)  # noqa: SLF001 - the bytes that pydevd would send
+                output = self._engine.response_received(message, size, time.monotonic())
+                events = [make(command.id, 0, output.event, is_json=True)] if output.event else []
+                return [*events, *self._enqueue(output)]
             case {"type": "response", "command": "configurationDone"}:
                 return [
                     command,
@@ -107,14 +112,14 @@ class Asker:
                 ]
         return [command]
 
-    def _to_ask(self, said: Said) -> list[Asker]:
-        """Return what lets the writer ask."""
-        self._left.extendleft(reversed(said.requests))  # what follows from an answer comes first
-        return [self] if said.requests else []
+    def _enqueue(self, output: PrefetchOutput) -> list[PydevdPrefetcher]:
+        """Queue prefetch requests; return this object as a message for the writer if there are any."""
+        self._queue.extendleft(reversed(output.requests))  # requests that a response made possible come first
+        return [self] if output.requests else []
 
     def send(self, _connection: object = None) -> None:
-        """Carry out what is left, as if it came from the adapter; return when all is done, whoever does it."""
+        """Process all queued requests as if the adapter had sent them; wait if another thread is doing that."""
         debugger: Any = self._debugger()
-        with self._turn:
-            while self._left:
-                debugger.reader.process_net_command_json(debugger, json.dumps(self._left.popleft()))
+        with self._processing:
+            while self._queue:
+                debugger.reader.process_net_command_json(debugger, json.dumps(self._queue.popleft()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from relay_agent.prefetch.engine import Asking
+from relay_agent.prefetch.engine import PrefetchEngine
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT, PREFETCH_SET, is_read_only
 
@@ -94,7 +94,7 @@ class ScriptedJob(ScriptedAdapter):
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
         self._rng = rng
-        self._asking = Asking()
+        self._engine = PrefetchEngine()
         self._after = 0
         self._own: list[Message] = []
         """Its own requests."""
@@ -113,23 +113,23 @@ class ScriptedJob(ScriptedAdapter):
             self._carry_out_own()
             return b""
         message = self._pending.pop(0)
-        plan = message["arguments"].get(PREFETCH_SET, {})
-        self._after = plan.get("after", self._after)
-        if "questions" in plan:
-            self._asking.plan(plan["questions"])
+        argument = message["arguments"].get(PREFETCH_SET, {})
+        self._after = argument.get("after", self._after)
+        if "questions" in argument:
+            self._engine.replace_set(argument["questions"])
         if not is_read_only(message):
-            self._asking.end_round()
+            self._engine.end_stop()
             while self._own:
                 self._carry_out_own()
         events, self._events = self._events, []
         return b"".join(map(self._send, events)) + self._carry_out(message)
 
     def _stop_body(self) -> Message:
-        said = self._asking.stopped(1, self._after, 0)
-        self._own += said.requests
-        return super()._stop_body() | ({PREFETCH_EVENT: said.news["body"]} if said.news else {})
+        output = self._engine.begin_stop(1, self._after, 0)
+        self._own += output.requests
+        return super()._stop_body() | ({PREFETCH_EVENT: output.event["body"]} if output.event else {})
 
     def _carry_out_own(self) -> None:
-        said = self._asking.answered(self._respond(self._own.pop(0)), 0, 0)
-        self._own += said.requests
-        self._events += [said.news] if said.news else []
+        output = self._engine.response_received(self._respond(self._own.pop(0)), 0, 0)
+        self._own += output.requests
+        self._events += [output.event] if output.event else []

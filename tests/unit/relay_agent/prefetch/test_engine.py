@@ -1,8 +1,8 @@
-"""Facts about which questions of a plan are asked at a stop, and what the client is told of them."""
+"""Facts about the requests that are prefetched at a stop, and the events that the client receives."""
 
 import pytest
 
-from relay_agent.prefetch.engine import LONG, PATIENCE, SLOW, Asking, Said
+from relay_agent.prefetch.engine import COSTLY_LIMIT, LARGE, SLOW, PrefetchEngine, PrefetchOutput
 from relay_core.dap.framing import Message
 from relay_core.dap.prefetch import PREFETCH_EVENT, RequestTemplate
 
@@ -11,135 +11,137 @@ LATER = RequestTemplate("stackTrace", 0, {"startFrame": 1})
 ALL = [STACK, RequestTemplate("scopes"), RequestTemplate("variables"), LATER, RequestTemplate("threads")]
 
 
-def planned(*questions: RequestTemplate) -> Asking:
-    asking = Asking()
-    asking.plan([question.as_json() for question in questions])
-    return asking
+def engine_with(*templates: RequestTemplate) -> PrefetchEngine:
+    engine = PrefetchEngine()
+    engine.replace_set([template.as_json() for template in templates])
+    return engine
 
 
 def response(request: Message, body: object = None, *, success: bool = True) -> Message:
     return {"type": "response", "request_seq": request["seq"], "success": success, "body": body}
 
 
-def answer(asking: Asking, request: Message, body: object = None, *, size: int = 0, now: float = 0.0) -> Said:
-    """Debugpy answers one of the questions."""
+def answer(
+    engine: PrefetchEngine, request: Message, body: object = None, *, size: int = 0, now: float = 0.0
+) -> PrefetchOutput:
+    """Let debugpy answer a prefetch request."""
     found = response(request, body)
-    assert asking.has_asked(found)
-    return asking.answered(found, size, now)
+    assert engine.has_requested(found)
+    return engine.response_received(found, size, now)
 
 
-def told(said: Said) -> tuple[list[str], list[int]]:
-    """Return the commands that the client is told as asked, and the numbers of what it is told as answered."""
-    assert said.news is not None
-    assert said.news["event"] == PREFETCH_EVENT
-    body = said.news["body"]
+def contents(output: PrefetchOutput) -> tuple[list[str], list[int]]:
+    """Return the commands of the requests in an event, and the request numbers of its responses."""
+    assert output.event is not None
+    assert output.event["event"] == PREFETCH_EVENT
+    body = output.event["body"]
     assert body["after"] == 6
     return [request["command"] for request in body["asked"]], [answer["request_seq"] for answer in body["answered"]]
 
 
-def test_each_question_is_asked_as_soon_as_its_ids_are_known():
-    """Frame and scope ids come from the answers before; the client is told of every question and every answer."""
-    asking = planned(*ALL)
-    said = asking.stopped(1, 6, 0)
-    stack, rest, threads = said.requests
-    assert (["stackTrace", "stackTrace", "threads"], []) == told(said)
+def test_each_request_is_sent_when_its_ids_are_known():
+    """Frame and scope ids come from earlier responses; events have every request and every response."""
+    engine = engine_with(*ALL)
+    output = engine.begin_stop(1, 6, 0)
+    stack, rest, threads = output.requests
+    assert (["stackTrace", "stackTrace", "threads"], []) == contents(output)
     assert (stack["command"], stack["arguments"]) == ("stackTrace", {"threadId": 1, "startFrame": 0, "levels": 1})
     assert (rest["command"], rest["arguments"]) == ("stackTrace", {"threadId": 1, "startFrame": 1})
     assert (threads["command"], threads["arguments"]) == ("threads", {})
-    said = answer(asking, stack, {"stackFrames": [{"id": 7}]})
-    (scopes,) = said.requests
-    assert (said.news, scopes["arguments"]) == (None, {"frameId": 7})
-    assert Said([], None) == answer(asking, threads, {"threads": []})
-    assert Said([], None) == answer(asking, rest, {"stackFrames": []})
-    said = answer(asking, scopes, {"scopes": [{"variablesReference": 21}]})
-    (variables,) = said.requests
+    output = answer(engine, stack, {"stackFrames": [{"id": 7}]})
+    (scopes,) = output.requests
+    assert (output.event, scopes["arguments"]) == (None, {"frameId": 7})
+    assert PrefetchOutput([], None) == answer(engine, threads, {"threads": []})
+    assert PrefetchOutput([], None) == answer(engine, rest, {"stackFrames": []})
+    output = answer(engine, scopes, {"scopes": [{"variablesReference": 21}]})
+    (variables,) = output.requests
     assert variables["arguments"] == {"variablesReference": 21}
     answers = [stack["seq"], threads["seq"], rest["seq"], scopes["seq"]]
-    assert (["scopes", "variables"], answers) == told(said)  # nothing waits for variables
-    said = answer(asking, variables, {"variables": [{"name": "é"}]})
-    assert (([], [variables["seq"]]), []) == (told(said), said.requests)
-    assert said.news["body"]["answered"][0]["body"] == {"variables": [{"name": "é"}]}
-    assert not asking.is_waiting
+    assert (["scopes", "variables"], answers) == contents(output)  # variables is not waited for
+    output = answer(engine, variables, {"variables": [{"name": "é"}]})
+    assert (([], [variables["seq"]]), []) == (contents(output), output.requests)
+    assert output.event["body"]["answered"][0]["body"] == {"variables": [{"name": "é"}]}
+    assert not engine.is_waiting
 
 
-def test_nobody_has_a_plan():
-    """Without a plan nothing is asked, and nothing is told."""
-    assert Asking().stopped(1, 6, 0) == Said([], None)
+def test_without_a_prefetch_set():
+    """Without a prefetch set there are no requests and no events."""
+    assert PrefetchEngine().stopped(1, 6, 0) == PrefetchOutput([], None)
 
 
-def test_answers_to_others():
-    """What somebody else has asked is not its answer."""
-    asking = planned(*ALL)
-    asking.stopped(1, 6, 0)
-    assert not asking.has_asked(response({"seq": 5}))
+def test_responses_to_other_requests():
+    """A response to a request of the editor is not taken for a prefetched one."""
+    engine = engine_with(*ALL)
+    engine.begin_stop(1, 6, 0)
+    assert not engine.has_requested(response({"seq": 5}))
 
 
 @pytest.mark.parametrize("body", [{"stackFrames": []}, None])
-def test_a_question_that_can_never_be_asked(body):
-    """At a stop without frames there is nothing else to ask about."""
-    asking = planned(*ALL[:3])
-    (stack,) = asking.stopped(1, 6, 0).requests
-    said = answer(asking, stack, body)
-    assert (([], [stack["seq"]]), []) == (told(said), said.requests)
+def test_a_stop_without_frames(body):
+    """At a stop without frames, requests about frames are not sent."""
+    engine = engine_with(*ALL[:3])
+    (stack,) = engine.begin_stop(1, 6, 0).requests
+    output = answer(engine, stack, body)
+    assert (([], [stack["seq"]]), []) == (contents(output), output.requests)
 
 
-def test_refusal_ends_the_round():
-    """If debugpy refuses, the process runs again: nothing more is asked."""
-    asking = planned(STACK, LATER, RequestTemplate("scopes"))
-    stack, rest = asking.stopped(1, 6, 0).requests
-    asking.answered(response(rest, success=False), 0, 0)
-    said = answer(asking, stack, {"stackFrames": [{"id": 7}]})
-    assert (([], [rest["seq"], stack["seq"]]), []) == (told(said), said.requests)
+def test_failure_ends_the_stop():
+    """If a request fails, the process has resumed: no more requests are sent."""
+    engine = engine_with(STACK, LATER, RequestTemplate("scopes"))
+    stack, rest = engine.begin_stop(1, 6, 0).requests
+    engine.response_received(response(rest, success=False), 0, 0)
+    output = answer(engine, stack, {"stackFrames": [{"id": 7}]})
+    assert (([], [rest["seq"], stack["seq"]]), []) == (contents(output), output.requests)
 
 
-def test_change_ends_the_round():
-    """After it nothing more is asked; what was told as asked is told as answered, because somebody may wait for it."""
-    asking = planned(STACK, LATER, RequestTemplate("scopes"))
-    stack, rest = asking.stopped(1, 6, 0).requests
-    (scopes,) = answer(asking, stack, {"stackFrames": [{"id": 7}]}).requests
-    asking.end_round()
-    said = answer(asking, scopes, {"scopes": [{"variablesReference": 21}]})
-    assert (([], [stack["seq"]]), []) == (told(said), said.requests)  # of scopes it has not been told
-    said = answer(asking, rest, {"stackFrames": []})
-    assert (([], [rest["seq"]]), []) == (told(said), said.requests)
+def test_change_ends_the_stop():
+    """After it no more requests are sent; announced ones still get responses, because an editor may wait for them."""
+    engine = engine_with(STACK, LATER, RequestTemplate("scopes"))
+    stack, rest = engine.begin_stop(1, 6, 0).requests
+    (scopes,) = answer(engine, stack, {"stackFrames": [{"id": 7}]}).requests
+    engine.end_stop()
+    output = answer(engine, scopes, {"scopes": [{"variablesReference": 21}]})
+    assert (([], [stack["seq"]]), []) == (contents(output), output.requests)  # scopes was not announced
+    output = answer(engine, rest, {"stackFrames": []})
+    assert (([], [rest["seq"]]), []) == (contents(output), output.requests)
 
 
-def test_next_stop_ends_the_round():
-    """Nothing is asked about the stop before when there is a new one."""
-    asking = planned(*ALL)
-    old = asking.stopped(1, 6, 0).requests[0]
-    new = asking.stopped(1, 6, 0).requests[0]
-    said = answer(asking, old, {"stackFrames": [{"id": 7}]})
-    assert (([], [old["seq"]]), []) == (told(said), said.requests)
-    (scopes,) = answer(asking, new, {"stackFrames": [{"id": 8}]}).requests
+def test_next_stop_ends_the_stop_before():
+    """After a new stop, no requests are sent for the stop before."""
+    engine = engine_with(*ALL)
+    old = engine.begin_stop(1, 6, 0).requests[0]
+    new = engine.begin_stop(1, 6, 0).requests[0]
+    output = answer(engine, old, {"stackFrames": [{"id": 7}]})
+    assert (([], [old["seq"]]), []) == (contents(output), output.requests)
+    (scopes,) = answer(engine, new, {"stackFrames": [{"id": 8}]}).requests
     assert scopes["arguments"] == {"frameId": 8}
 
 
-@pytest.mark.parametrize(("size", "seconds"), [(0, SLOW + 0.01), (LONG + 1, 0.0)])
-def test_question_that_costs_much(size, seconds):
-    """What was slow or long three times on end is not asked ahead any more; before, it was in time once."""
-    asking = planned(STACK)
-    costs = [True] * (PATIENCE - 1) + [False] + [True] * PATIENCE
+@pytest.mark.parametrize(("size", "seconds"), [(0, SLOW + 0.01), (LARGE + 1, 0.0)])
+def test_costly_request(size, seconds):
+    """A request that is slow or large three times in a row, and not just in total, is no longer prefetched."""
+    engine = engine_with(STACK)
+    costs = [True] * (COSTLY_LIMIT - 1) + [False] + [True] * COSTLY_LIMIT
     for costly in costs:
-        (stack,) = asking.stopped(1, 6, 0).requests
+        (stack,) = engine.begin_stop(1, 6, 0).requests
         cost = {"size": size, "now": seconds} if costly else {}
-        assert ([], [stack["seq"]]) == told(answer(asking, stack, {"stackFrames": [{"id": 7}]}, **cost))
-    assert Said([], None) == asking.stopped(1, 6, 0)
-    asking.plan([STACK.as_json()])
-    assert 1 == len(asking.stopped(1, 6, 0).requests)
+        assert ([], [stack["seq"]]) == contents(answer(engine, stack, {"stackFrames": [{"id": 7}]}, **cost))
+    assert PrefetchOutput([], None) == engine.begin_stop(1, 6, 0)
+    engine.replace_set([STACK.as_json()])
+    assert 1 == len(engine.begin_stop(1, 6, 0).requests)
 
 
-def test_long_answers_travel_alone():
-    """No news is longer than a client takes: a long answer does not wait for others."""
-    asking = planned(*ALL)
-    stack, *_ = asking.stopped(1, 6, 0).requests
-    said = answer(asking, stack, {"stackFrames": [{"id": 7}]}, size=LONG + 1)
-    assert (["scopes"], [stack["seq"]]) == told(said)
+def test_large_responses_have_their_own_event():
+    """A large response does not wait for others, so no event exceeds the limit of the client."""
+    engine = engine_with(*ALL)
+    stack, *_ = engine.begin_stop(1, 6, 0).requests
+    output = answer(engine, stack, {"stackFrames": [{"id": 7}]}, size=LARGE + 1)
+    assert (["scopes"], [stack["seq"]]) == contents(output)
 
 
-@pytest.mark.parametrize("questions", [None, 3, [3, {"command": "evaluate", "scope": 0, "rest": {}}]])
-def test_strange_plan(questions):
-    """Questions that nobody may ask ahead are left out."""
-    asking = planned(*ALL)
-    asking.plan(questions)
-    assert Said([], None) == asking.stopped(1, 6, 0)
+@pytest.mark.parametrize("templates", [None, 3, [3, {"command": "evaluate", "scope": 0, "rest": {}}]])
+def test_invalid_prefetch_set(templates):
+    """Templates that are not prefetchable are ignored."""
+    engine = engine_with(*ALL)
+    engine.replace_set(templates)
+    assert PrefetchOutput([], None) == engine.begin_stop(1, 6, 0)

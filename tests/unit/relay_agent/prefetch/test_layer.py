@@ -13,8 +13,8 @@ from tests.support.streams import split
 
 STACK = RequestTemplate("stackTrace", 0, {"startFrame": 0, "levels": 1})
 STOPPED = encode({"seq": 9, "type": "event", "event": "stopped", "body": {"threadId": 1, "reason": "step"}})
-QUESTIONS = {"questions": [question.as_json() for question in (STACK, RequestTemplate("scopes"))]}
-THE_PLAN = encode({"seq": 0, "type": "request", "command": PREFETCH_SET, "arguments": QUESTIONS})
+SET = {"questions": [template.as_json() for template in (STACK, RequestTemplate("scopes"))]}
+THE_SET = encode({"seq": 0, "type": "request", "command": PREFETCH_SET, "arguments": SET})
 
 
 def parse(data: bytes) -> list[Message]:
@@ -26,162 +26,162 @@ def response(request: Message, body: object) -> bytes:
     return encode({**fields, "success": True, "body": body})
 
 
-def news(onward: bytes) -> tuple[list[str], list[str], int]:
-    """Return which commands the client is told of, as asked and as answered, and after which request."""
-    (told,) = parse(onward)
-    assert told["event"] == PREFETCH_EVENT
-    body = told["body"]
+def contents(onward: bytes) -> tuple[list[str], list[str], int]:
+    """Return the commands of requests and responses in a prefetch event, and after which request it is."""
+    (event,) = parse(onward)
+    assert event["event"] == PREFETCH_EVENT
+    body = event["body"]
     return [request["command"] for request in body["asked"]], [r["command"] for r in body["answered"]], body["after"]
 
 
 @pytest.fixture
-def asker() -> PrefetchLayer:
-    """An agent whose client has a plan."""
-    asker = PrefetchLayer()
-    assert asker.receive_peer(THE_PLAN, 0) == []
-    return asker
+def layer() -> PrefetchLayer:
+    """A layer whose client has sent a prefetch set."""
+    layer = PrefetchLayer()
+    assert layer.receive_peer(THE_SET, 0) == []
+    return layer
 
 
 @pytest.fixture
 def job() -> PrefetchLayer:
-    """The same beside a process that asks by itself."""
-    asker = PrefetchLayer()
-    willing = encode({"seq": 3, "type": "event", "event": IN_PROCESS, "body": {}})
-    assert asker.receive_local(willing, 0) == []
-    assert asker.receive_peer(THE_PLAN, 0) == []
-    return asker
+    """The same in front of a process that prefetches."""
+    layer = PrefetchLayer()
+    announcement = encode({"seq": 3, "type": "event", "event": IN_PROCESS, "body": {}})
+    assert layer.receive_local(announcement, 0) == []
+    assert layer.receive_peer(THE_SET, 0) == []
+    return layer
 
 
-def tell(asker: PrefetchLayer, data: bytes) -> tuple[bytes, list[Message]]:
-    """Let debugpy say something; return what goes on to the client, and what debugpy is asked."""
-    onward, requests = split(asker.receive_local(data, 0))
+def feed(layer: PrefetchLayer, data: bytes) -> tuple[bytes, list[Message]]:
+    """Let debugpy send bytes; return the bytes for the client, and the requests for debugpy."""
+    onward, requests = split(layer.receive_local(data, 0))
     return onward, parse(requests)
 
 
-def step(asker: PrefetchLayer) -> None:
+def step(layer: PrefetchLayer) -> None:
     """The editor resumes, with request 6."""
     request = encode({"seq": 6, "type": "request", "command": "next", "arguments": {"threadId": 1}})
-    assert asker.receive_peer(request, 0) == [ToLocal(request)]
+    assert layer.receive_peer(request, 0) == [ToLocal(request)]
 
 
-def test_questions_are_asked_at_a_stop(asker):
-    """The client is told of them behind the stop, and of the answers, with the number of the editor's last request."""
-    step(asker)
-    onward, (stack,) = tell(asker, STOPPED)
+def test_requests_are_sent_at_a_stop(layer):
+    """Events after the stop have the requests, the responses, and the number of the editor's last request."""
+    step(layer)
+    onward, (stack,) = feed(layer, STOPPED)
     assert onward.startswith(STOPPED)
-    assert (["stackTrace"], [], 6) == news(onward[len(STOPPED) :])
-    onward, (scopes,) = tell(asker, response(stack, {"stackFrames": [{"id": 7}]}))
+    assert (["stackTrace"], [], 6) == contents(onward[len(STOPPED) :])
+    onward, (scopes,) = feed(layer, response(stack, {"stackFrames": [{"id": 7}]}))
     assert (onward, scopes["arguments"]) == (b"", {"frameId": 7})
-    onward, requests = tell(asker, response(scopes, {"scopes": []}))
-    assert ((["scopes"], ["stackTrace", "scopes"], 6), []) == (news(onward), requests)
+    onward, requests = feed(layer, response(scopes, {"scopes": []}))
+    assert ((["scopes"], ["stackTrace", "scopes"], 6), []) == (contents(onward), requests)
 
 
-def test_job_that_asks_by_itself(job):
-    """The news in its stop are told behind it, all others as they are; the agent asks nothing."""
+def test_job_that_prefetches(job):
+    """The event in its stop is passed on after the stop, all others unchanged; the agent sends no requests."""
     asked = {"seq": 1_000_000_001, "type": "request", "command": "threads", "arguments": {}}
-    told = {"after": 6, "asked": [asked], "answered": []}
+    body = {"after": 6, "asked": [asked], "answered": []}
     stop = {"seq": 9, "type": "event", "event": "stopped", "body": {"threadId": 1, "reason": "step"}}
-    onward, requests = tell(job, encode({**stop, "body": {**stop["body"], PREFETCH_EVENT: told}}))
+    onward, requests = feed(job, encode({**stop, "body": {**stop["body"], PREFETCH_EVENT: body}}))
     assert onward.startswith(STOPPED)
-    assert ((["threads"], [], 6), []) == (news(onward[len(STOPPED) :]), requests)
+    assert ((["threads"], [], 6), []) == (contents(onward[len(STOPPED) :]), requests)
     later = encode(
         {"seq": 10, "type": "event", "event": PREFETCH_EVENT, "body": {"after": 6, "asked": [], "answered": []}}
     )
-    assert tell(job, later) == (later, [])
+    assert feed(job, later) == (later, [])
 
 
-def test_what_a_job_is_told(job):
-    """A request that lets it go on has a new plan among its arguments, and always its number."""
+def test_what_a_job_receives(job):
+    """A request that resumes it has a new prefetch set among its arguments, and always its number."""
     resuming = {"seq": 6, "type": "request", "command": "next", "arguments": {"threadId": 1}}
-    for plan in ({**QUESTIONS, "after": 6}, {"after": 6}):
-        (told,) = parse(split(job.receive_peer(encode(resuming), 0))[1])
-        assert told == {**resuming, "arguments": {"threadId": 1, PREFETCH_SET: plan}}
+    for argument in ({**SET, "after": 6}, {"after": 6}):
+        (received,) = parse(split(job.receive_peer(encode(resuming), 0))[1])
+        assert received == {**resuming, "arguments": {"threadId": 1, PREFETCH_SET: argument}}
     other = encode({"seq": 7, "type": "request", "command": "evaluate", "arguments": {"expression": "x"}})
     assert job.receive_peer(other, 0) == [ToLocal(other)]
-    assert tell(job, STOPPED) == (STOPPED, [])  # it has nothing to ask
+    assert feed(job, STOPPED) == (STOPPED, [])  # it has no requests
 
 
-def test_nobody_has_a_plan():
-    """Without a plan every byte goes on, and nothing is asked."""
-    asker = PrefetchLayer()
-    assert asker.receive_local(STOPPED + STOPPED[:20], 0) == [ToPeer(STOPPED)]
-    assert asker.receive_local_eof(0) == [ToPeer(STOPPED[:20]), EndPeer()]
+def test_without_a_prefetch_set():
+    """Without a prefetch set every byte is passed on, and no requests are sent."""
+    layer = PrefetchLayer()
+    assert layer.receive_local(STOPPED + STOPPED[:20], 0) == [ToPeer(STOPPED)]
+    assert layer.receive_local_eof(0) == [ToPeer(STOPPED[:20]), EndPeer()]
     request = encode({"seq": 1, "type": "request", "command": "next"})
-    assert asker.receive_peer(request + request[:3], 0) == [ToLocal(request)]
-    assert asker.receive_peer_eof(0) == [ToLocal(request[:3]), EndLocal()]
+    assert layer.receive_peer(request + request[:3], 0) == [ToLocal(request)]
+    assert layer.receive_peer_eof(0) == [ToLocal(request[:3]), EndLocal()]
 
 
 def test_ends():
-    """An end without the beginning of a message is an end only, and what was begun comes before a loss."""
-    asker = PrefetchLayer()
-    assert ([EndPeer()], [EndLocal()]) == (asker.receive_local_eof(0), asker.receive_peer_eof(0))
-    assert [ResetLocal()] == asker.receive_peer_lost(0)
-    asker.receive_peer(b"Content", 0)
-    assert [ToLocal(b"Content"), ResetLocal()] == asker.receive_peer_lost(0)
+    """EOF between messages is passed on alone; an incomplete message is passed on before a loss."""
+    layer = PrefetchLayer()
+    assert ([EndPeer()], [EndLocal()]) == (layer.receive_local_eof(0), layer.receive_peer_eof(0))
+    assert [ResetLocal()] == layer.receive_peer_lost(0)
+    layer.receive_peer(b"Content", 0)
+    assert [ToLocal(b"Content"), ResetLocal()] == layer.receive_peer_lost(0)
 
 
-def test_answers_to_the_editor_go_on(asker):
-    """What the editor has asked itself is answered in its place, in the middle of all this."""
-    tell(asker, STOPPED)
+def test_responses_to_the_editor_are_passed_on(layer):
+    """Responses to requests of the editor are passed on in order, also during prefetch."""
+    feed(layer, STOPPED)
     own = response({"seq": 5, "command": "threads"}, {"threads": []})
-    assert tell(asker, own) == (own, [])
+    assert feed(layer, own) == (own, [])
 
 
-def test_editor_that_goes_on_ends_the_round(asker):
-    """After a request that may change something nothing more is asked."""
-    _, (stack,) = tell(asker, STOPPED)
-    step(asker)
-    onward, requests = tell(asker, response(stack, {"stackFrames": [{"id": 7}]}))
-    assert (([], ["stackTrace"], 0), []) == (news(onward), requests)
+def test_editor_that_resumes_ends_the_stop(layer):
+    """After a request that may change something, no more requests are sent."""
+    _, (stack,) = feed(layer, STOPPED)
+    step(layer)
+    onward, requests = feed(layer, response(stack, {"stackFrames": [{"id": 7}]}))
+    assert (([], ["stackTrace"], 0), []) == (contents(onward), requests)
 
 
-def test_watch_expression_does_not_end_the_round(asker):
-    """What an editor evaluates by itself stops nothing."""
-    _, (stack,) = tell(asker, STOPPED)
+def test_watch_expression_does_not_end_the_stop(layer):
+    """An expression that an editor evaluates automatically does not end prefetch."""
+    _, (stack,) = feed(layer, STOPPED)
     arguments = {"expression": "x", "context": "watch"}
-    asker.receive_peer(encode({"seq": 6, "type": "request", "command": "evaluate", "arguments": arguments}), 0)
-    assert 1 == len(tell(asker, response(stack, {"stackFrames": [{"id": 7}]}))[1])
+    layer.receive_peer(encode({"seq": 6, "type": "request", "command": "evaluate", "arguments": arguments}), 0)
+    assert 1 == len(feed(layer, response(stack, {"stackFrames": [{"id": 7}]}))[1])
 
 
 @pytest.mark.parametrize("when", ["before the stop", "after it"])
-def test_nothing_is_put_into_a_long_request(asker, when):
-    """While the editor is in the middle of a long message, debugpy is asked nothing."""
+def test_nothing_is_inserted_into_a_long_request(layer, when):
+    """While a long message of the editor is incomplete, no requests are sent to debugpy."""
     long = encode({"seq": 6, "type": "request", "command": "evaluate", "arguments": {"expression": "x" * 300_000}})
     if when == "after it":
-        _, (stack,) = tell(asker, STOPPED)
-    assert asker.receive_peer(long[:1000], 0) == [ToLocal(long[:1000])]
+        _, (stack,) = feed(layer, STOPPED)
+    assert layer.receive_peer(long[:1000], 0) == [ToLocal(long[:1000])]
     if when == "after it":
-        onward, requests = tell(asker, response(stack, {"stackFrames": [{"id": 7}]}))
-        assert (([], ["stackTrace"], 0), []) == (news(onward), requests)
-    assert (STOPPED, []) == tell(asker, STOPPED)
+        onward, requests = feed(layer, response(stack, {"stackFrames": [{"id": 7}]}))
+        assert (([], ["stackTrace"], 0), []) == (contents(onward), requests)
+    assert (STOPPED, []) == feed(layer, STOPPED)
 
 
 @pytest.mark.parametrize("text", ["stopped", PREFETCH_SET, PREFETCH_EVENT, IN_PROCESS])
-def test_what_only_looks_like_it(asker, text):
-    """Output that contains these words is output, and code that does so is code."""
+def test_what_only_looks_like_it(layer, text):
+    """Output and expressions that contain these names are passed on unchanged."""
     output = encode({"seq": 9, "type": "event", "event": "output", "body": {"output": json.dumps(text)}})
-    assert tell(asker, output) == (output, [])
+    assert feed(layer, output) == (output, [])
     evaluation = encode({"seq": 6, "type": "request", "command": "evaluate", "arguments": {"expression": text}})
-    assert asker.receive_peer(evaluation, 0) == [ToLocal(evaluation)]
+    assert layer.receive_peer(evaluation, 0) == [ToLocal(evaluation)]
 
 
-def test_long_answer(asker):
-    """However long it is, an answer to a question of the agent is no answer to the editor."""
-    _, (stack,) = tell(asker, STOPPED)
-    onward, _ = tell(asker, response(stack, {"stackFrames": [{"id": 7}], "text": "x" * MAX_PARSED}))
-    assert (["scopes"], ["stackTrace"], 0) == news(onward)
+def test_long_response(layer):
+    """A response to the agent is never passed on to the editor, however long it is."""
+    _, (stack,) = feed(layer, STOPPED)
+    onward, _ = feed(layer, response(stack, {"stackFrames": [{"id": 7}], "text": "x" * MAX_PARSED}))
+    assert (["scopes"], ["stackTrace"], 0) == contents(onward)
 
 
 @pytest.mark.parametrize("early", [b"", b"Content"])
 def test_connection_that_is_not_a_debuggers(early):
     """A layer in front of another protocol is finished, unless bytes of the other direction wait for their rest."""
-    asker = PrefetchLayer()
-    asker.receive_local(early, 0)
-    assert [ToLocal(b"GET / HTTP/1.1")] == asker.receive_peer(b"GET / HTTP/1.1", 0)
-    assert (not early) == asker.is_finished
+    layer = PrefetchLayer()
+    layer.receive_local(early, 0)
+    assert [ToLocal(b"GET / HTTP/1.1")] == layer.receive_peer(b"GET / HTTP/1.1", 0)
+    assert (not early) == layer.is_finished
 
 
-def test_editor_that_loses_its_framing(asker):
-    """One that has spoken DAP keeps its layer: answers to the agent may be on their way."""
-    asker.receive_peer(b"garbage", 0)
-    assert not asker.is_finished
+def test_editor_that_loses_its_framing(layer):
+    """A connection that has used DAP keeps its layer: responses to the agent may be in transit."""
+    layer.receive_peer(b"garbage", 0)
+    assert not layer.is_finished

@@ -1,4 +1,4 @@
-"""Facts about a process that answers by itself what an editor is going to ask at a stop."""
+"""Facts about prefetch inside the debugged process."""
 
 import contextlib
 import copy
@@ -9,19 +9,19 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 
-from relay_agent.prefetch.pydevd import Asker
+from relay_agent.prefetch.pydevd import PydevdPrefetcher
 from relay_client.dap.client import DapClient
 from relay_core.dap.framing import Message
 from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
 from tests.support.jobs import job
 
-QUESTIONS = [
+TEMPLATES = [
     RequestTemplate("stackTrace", 0, {"startFrame": 0, "levels": 1}),
     RequestTemplate("scopes"),
     RequestTemplate("variables"),
     RequestTemplate("threads"),
 ]
-THE_PLAN = {"questions": [question.as_json() for question in QUESTIONS]}
+THE_SET = {"questions": [template.as_json() for template in TEMPLATES]}
 CODE = """
     import runpy, threading
     from relay_agent.debuggee.debugger import debugger
@@ -58,9 +58,9 @@ async def stopped(client: DapClient) -> Message:
     return (await client.wait_for_event("stopped", within=30))["body"]
 
 
-async def step(client: DapClient, thread: int, **plan: object) -> Message:
-    """Let the next line run, by a request that an agent has added a plan to."""
-    await client.request("next", {"threadId": thread, PREFETCH_SET: plan}, within=30)
+async def step(client: DapClient, thread: int, **argument: object) -> Message:
+    """Let the next line run, by a request to which an agent has added a prefetch set."""
+    await client.request("next", {"threadId": thread, PREFETCH_SET: argument}, within=30)
     return await stopped(client)
 
 
@@ -83,26 +83,26 @@ async def debuggee(directory: Path, code: str = SCRIPT) -> AsyncIterator[int]:
 
 
 def without_new_ids(body: Message) -> Message:
-    """Return an answer without what pydevd makes anew for each."""
+    """Return a response without the ids that pydevd creates for each response."""
     for variable in body.get("variables", ()):
         del variable["variablesReference"]
     return body
 
 
-async def test_answers_come_behind_the_stop(tmp_path: Path):
-    """Unasked, they are what the debugger answers to the same requests, and say after which step that is so."""
+async def test_responses_follow_the_stop(tmp_path: Path):
+    """They equal the responses to the same requests of an editor, and have the number of the step."""
     async with debuggee(tmp_path) as port, attached(port) as client:
         thread = (await stopped(client))["threadId"]
-        for plan in ({"after": 41, **THE_PLAN}, {"after": 42}):
-            news = [(await step(client, thread, **plan))[PREFETCH_EVENT]]
-            asked = {request["seq"]: request for request in news[0]["asked"]}
+        for argument in ({"after": 41, **THE_SET}, {"after": 42}):
+            events = [(await step(client, thread, **argument))[PREFETCH_EVENT]]
+            asked = {request["seq"]: request for request in events[0]["asked"]}
             assert [request["command"] for request in asked.values()] == ["stackTrace", "threads"]
             answers: dict[str, Message] = {}
-            while len(answers) < len(QUESTIONS):
-                news.append((await client.wait_for_event(PREFETCH_EVENT, within=30))["body"])
-                asked |= {request["seq"]: request for request in news[-1]["asked"]}
-                answers |= {asked[answer["request_seq"]]["command"]: answer for answer in news[-1]["answered"]}
-            assert {plan["after"]} == {told["after"] for told in news}
+            while len(answers) < len(TEMPLATES):
+                events.append((await client.wait_for_event(PREFETCH_EVENT, within=30))["body"])
+                asked |= {request["seq"]: request for request in events[-1]["asked"]}
+                answers |= {asked[answer["request_seq"]]["command"]: answer for answer in events[-1]["answered"]}
+            assert {argument["after"]} == {body["after"] for body in events}
             for request in asked.values():
                 asked_now = await client.request(request["command"], request["arguments"], within=30)
                 assert without_new_ids(asked_now) == without_new_ids(answers[request["command"]]["body"])
@@ -110,20 +110,20 @@ async def test_answers_come_behind_the_stop(tmp_path: Path):
             assert ("number", "7") in [(variable["name"], variable["value"]) for variable in variables]
 
 
-async def test_answer_that_is_too_large(tmp_path: Path):
-    """It is told as a refusal, and the others are not."""
+async def test_response_that_is_too_large(tmp_path: Path):
+    """It becomes an error response; the others are successful."""
     async with debuggee(tmp_path, LARGE) as port, attached(port) as client:
-        await step(client, (await stopped(client))["threadId"], after=5, **THE_PLAN)
+        await step(client, (await stopped(client))["threadId"], after=5, **THE_SET)
         answers: dict[str, Message] = {}
-        while len(answers) < len(QUESTIONS):
-            news = await client.wait_for_event(PREFETCH_EVENT, within=60)
-            answers |= {answer["command"]: answer for answer in news["body"]["answered"]}
+        while len(answers) < len(TEMPLATES):
+            event = await client.wait_for_event(PREFETCH_EVENT, within=60)
+            answers |= {answer["command"]: answer for answer in event["body"]["answered"]}
         assert [command for command, answer in answers.items() if not answer["success"]] == ["variables"]
         assert re.match("the response has 2[0-9],[0-9]+,[0-9]+ bytes", answers["variables"]["message"])
 
 
 class Debugger:
-    """Stands in for pydevd's: what is to be carried out takes as long as the test says."""
+    """A stand-in for pydevd's debugger: processing a request takes as long as the test determines."""
 
     def __init__(self) -> None:
         self.reader = SimpleNamespace(process_net_command_json=self._process)
@@ -137,7 +137,7 @@ class Debugger:
 
 
 class Command:
-    """Stands in for pydevd's message."""
+    """A stand-in for pydevd's message."""
 
     id = 1
     seq = 2
@@ -149,30 +149,30 @@ class Command:
 
 
 A_STOP = {"type": "event", "event": "stopped", "body": {"threadId": 1}}
-RESUMING = json.dumps({"type": "request", "command": "next", "arguments": {PREFETCH_SET: {"after": 5, **THE_PLAN}}})
+RESUMING = json.dumps({"type": "request", "command": "next", "arguments": {PREFETCH_SET: {"after": 5, **THE_SET}}})
 
 
-def test_plan_is_one_debuggers():
-    """Who comes after it, with no plan, hears of none."""
-    asker = Asker(Debugger())
-    asker.hear(RESUMING)
-    asker.hear('{"type": "request", "command": "initialize"}')
+def test_prefetch_set_belongs_to_one_debugger():
+    """The next debugger, which sends no prefetch set, gets no prefetch events."""
+    prefetcher = PydevdPrefetcher(Debugger())
+    prefetcher.request_received(RESUMING)
+    prefetcher.request_received('{"type": "request", "command": "initialize"}')
     stop = Command(1, 2, A_STOP, is_json=True)
-    assert asker.instead_of(stop) == [stop]
+    assert prefetcher.replace(stop) == [stop]
 
 
-def test_questions_come_before_the_next_request():
-    """A request that lets the process go on waits for all that was asked at the stop, whoever is asking it just now.
+def test_prefetch_requests_are_processed_before_the_next_request():
+    """A request that resumes the process waits for all prefetch requests of the stop, whichever thread processes them.
 
-    The editor may have asked the same before, and heard nothing yet.
+    The editor may have sent the same requests before, and the client may be waiting for their responses.
     """
     debugger = Debugger()
-    asker = Asker(debugger)
-    asker.hear(RESUMING)
-    _, queued = asker.instead_of(Command(1, 2, copy.deepcopy(A_STOP), is_json=True))
+    prefetcher = PydevdPrefetcher(debugger)
+    prefetcher.request_received(RESUMING)
+    _, queued = prefetcher.replace(Command(1, 2, copy.deepcopy(A_STOP), is_json=True))
 
     def resume() -> None:
-        asker.hear('{"type": "request", "command": "next"}')
+        prefetcher.request_received('{"type": "request", "command": "next"}')
         debugger.done.append("next")
 
     writer, reader = threading.Thread(target=queued.send, args=[None]), threading.Thread(target=resume)
@@ -187,28 +187,28 @@ def test_questions_come_before_the_next_request():
     assert debugger.done == ["stackTrace", "threads", "next"]
 
 
-def test_change_ends_the_round():
-    """After a request that may change something nothing more is asked about the stop."""
+def test_change_ends_the_stop():
+    """After a request that may change something, no more requests are sent for the stop."""
     debugger = Debugger()
     debugger.may_end.set()
-    asker = Asker(debugger)
+    prefetcher = PydevdPrefetcher(debugger)
     for change in (None, '{"type": "request", "command": "evaluate"}'):
-        asker.hear(RESUMING)
-        (news, _) = asker.instead_of(Command(1, 2, copy.deepcopy(A_STOP), is_json=True))
+        prefetcher.request_received(RESUMING)
+        (stop, _) = prefetcher.replace(Command(1, 2, copy.deepcopy(A_STOP), is_json=True))
         if change:
-            asker.hear(change)
-            assert debugger.done[-2:] == ["stackTrace", "threads"]  # nobody else has come to them
-        stack = news.as_dict["body"][PREFETCH_EVENT]["asked"][0]
+            prefetcher.request_received(change)
+            assert debugger.done[-2:] == ["stackTrace", "threads"]  # no other thread has processed them
+        stack = stop.as_dict["body"][PREFETCH_EVENT]["asked"][0]
         answer = {
             "type": "response",
             "request_seq": stack["seq"],
             "success": True,
             "body": {"stackFrames": [{"id": 7}]},
         }
-        instead = asker.instead_of(Command(1, 0, answer, is_json=True))
-        assert (asker in instead) == (change is None)
+        instead = prefetcher.replace(Command(1, 0, answer, is_json=True))
+        assert (prefetcher in instead) == (change is None)
 
 
-def test_what_is_no_json():
-    """It is left to pydevd to say so."""
-    Asker(Debugger()).hear(b"{")
+def test_invalid_json():
+    """Reporting it is left to pydevd."""
+    PydevdPrefetcher(Debugger()).request_received(b"{")
