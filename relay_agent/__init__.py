@@ -6,8 +6,8 @@
 
 With `--is-debug true --debug-relay-connection-name myhc` on its command line the job registers with the node's agent,
 a small process that dials out to Azure Relay, and waits for a debugger. Without them the call does nothing and costs
-nothing: debugpy is imported when a debugger comes, and no package that talks to a network ever is. A debug run that
-goes wrong says so on stderr and becomes an ordinary run; none of these functions raises or hangs because of it.
+nothing. debugpy is imported when a debugger attaches; network packages are never imported. If debugging fails, the job
+reports that on stderr and runs as usual: none of these functions raises or hangs because of it.
 """
 
 from relay_agent.api import (

@@ -35,7 +35,7 @@ def add_debug_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_step_arguments(argv: Sequence[str] | None = None) -> DebugSettings | None:
-    """Return the settings in `argv` (default: `sys.argv[1:]`), ignoring other arguments; None if this is no debug run.
+    """Return the settings in `argv` (default: `sys.argv[1:]`), ignoring other arguments; None if debugging is off.
 
     Without `--is-debug` the other values are not parsed, so invalid ones do no harm.
 
