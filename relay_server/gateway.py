@@ -126,15 +126,18 @@ class Gateway:
 
     async def _listen(self, request: HybridRequest, handshake: Handshake, accept: str) -> None:
         hybrid_connection, grant = await self._authorize(request, Right.LISTEN)
-        self.registry.check_room(hybrid_connection)
+        listener_id = guid_of(request.parameters.get("sb-hc-id")) or new_guid()
+        replaced = self.registry.check_room(hybrid_connection, listener_id)
         connection = handshake.connection
         if not connection.is_open:  # checking the token can wait, and the client may have disconnected
             return
+        if replaced is not None:
+            replaced.close(1011, "Replaced by a newer connection of the same listener")
         connection.write(switching_protocols(accept, tracking=request.tracking, subprotocol=None, extensions=None))
         control = ControlChannel(
             connection,
             hybrid_connection=hybrid_connection,
-            listener_id=guid_of(request.parameters.get("sb-hc-id")) or new_guid(),
+            listener_id=listener_id,
             grant=grant,
             renew=lambda token: self._check(token, request, Right.LISTEN, hybrid_connection),
             limits=self._config.limits,

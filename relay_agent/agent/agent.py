@@ -45,6 +45,8 @@ UPGRADE_REQUIRED = 426
 """Upgrade Required (RFC 9110, 15.5.22): the sender does not use the tunnel protocol."""
 ANONYMOUS = "somebody"
 """Name of a client that does not announce its user."""
+IN_CONTACT_INTERVAL = 0.2
+"""Seconds between two checks for connected clients, once listening is impossible."""
 DRAIN_TIMEOUT = 1.5
 """Seconds for open connections to finish when the agent exits, so that debugpy's last events reach the editor. The job
 waits 2 s for its agent."""
@@ -64,6 +66,8 @@ class Agent:
         settings: Limits and timers of the tunnels; by default from the environment.
         grace: How long sessions without a connection are kept; by default from the environment.
         on_listening: Called each time the control channel is connected.
+        on_failure: Called once, with the reason, if listening has become impossible; `run` then still serves the
+            connected clients.
     """
 
     def __init__(
@@ -77,11 +81,13 @@ class Agent:
         settings: Settings | None = None,
         grace: Grace | None = None,
         on_listening: Callable[[], None] = lambda: None,
+        on_failure: Callable[[RelayDebugError], None] = lambda _error: None,
     ) -> None:
         self._endpoint = endpoint
         self._provider = PortTargets(targets) if isinstance(targets, Mapping) else targets
         self._holders = Attachments(self.publish)
         self._on_listening = on_listening
+        self._on_failure = on_failure
         self._encrypted = tunnel_key is not None
         self._listener = HybridConnectionListener(endpoint, credential, tls=tls, on_state=self._show_state)
         self._info = AgentInfo(
@@ -121,7 +127,7 @@ class Agent:
         """Serve until cancelled, and then wait briefly for open connections to finish.
 
         Raises:
-            RelayDebugError: the agent cannot listen any more.
+            RelayDebugError: listening has become impossible, and the last connected client has disconnected.
         """
         if not self._encrypted:
             logger.warning(NO_TUNNEL_KEY)
@@ -130,9 +136,20 @@ class Agent:
                 async with self._listener:
                     async for offer in self._listener:
                         self._connections.spawn(self._handle_offer(offer), name=f"offer {offer.id}")
+            except RelayDebugError as error:
+                self._on_failure(error)
+                await self._serve_connected(error)
+                raise
             finally:
                 await self._drain_before_exit()
                 await self._tunnels.close("the job or its agent has exited")
+
+    async def _serve_connected(self, error: RelayDebugError) -> None:
+        """Wait until all clients have disconnected: a working transport does not need the listener."""
+        if self._tunnels.in_contact:
+            logger.error("no longer listening: %s; connected clients stay connected", error.sentence)
+        while self._tunnels.in_contact:  # noqa: ASYNC110 - at the end only, and the exact moment does not matter
+            await asyncio.sleep(IN_CONTACT_INTERVAL)
 
     async def _drain_before_exit(self) -> None:
         """Wait up to `DRAIN_TIMEOUT` seconds until no connection is open."""

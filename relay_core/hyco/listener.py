@@ -14,6 +14,9 @@ Rules:
   * except that an identity whose role may be new is retried for as long as `relay_core.hyco.new_role` allows;
   * `HybridConnectionNotFound` is retried for `NOT_FOUND_GRACE` seconds after the start and permanent later, because
     Azure takes some time to propagate a new entity (roles: up to 5 minutes);
+  * once the relay has answered 101, only a repeated `Unauthorized` is permanent: the settings are known to be right, so
+    an untrusted certificate, an answer that is not HTTP or a full hybrid connection is a captive portal, a proxy or an
+    outage, and jobs run longer than those;
   * a token is renewed after 75 % of its remaining lifetime, less up to 10 % of jitter, so that agents that started
     together do not renew together.
 
@@ -66,6 +69,7 @@ class ListenerStateMachine:
         """In state LISTENING: when to send a renewToken message; None for tokens that do not expire."""
         self._random = random
         self._started_at = now
+        self._has_listened = False
         self._opened_at: float | None = None
         self._backoff = Backoff(random)
         self._refusals = 0
@@ -87,6 +91,7 @@ class ListenerStateMachine:
         """
         self.state = ListenerState.LISTENING
         self.error = None
+        self._has_listened = True
         self._opened_at = now
         self._schedule_renewal(now, token_lifetime)
 
@@ -127,6 +132,8 @@ class ListenerStateMachine:
         if isinstance(error, Unauthorized):
             self._refusals += 1
             return self._refusals > 1  # the first may be a token that expired, or was renewed too late
+        if self._has_listened:
+            return False
         if isinstance(error, HybridConnectionNotFound):
             return now - self._started_at >= NOT_FOUND_GRACE
         return not error.retryable

@@ -12,15 +12,20 @@ from dataclasses import dataclass
 
 import pytest
 
+from relay_agent.agent.agent import Agent
 from relay_agent.agent.port_targets import PortTarget
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ports.forwarder import Forwarder
-from relay_core.errors import LocalPortInUse, Rejected
+from relay_core.auth.sas import SasKeyCredential
+from relay_core.errors import LocalPortInUse, Rejected, Unauthorized
+from relay_core.hyco.address import Endpoint
+from relay_core.hyco.credential import Token
 from relay_core.net import connect
+from tests.support import secrets
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 from tests.support.streams import Handler, echo, local_server
-from tests.support.tunnel import running_agent
+from tests.support.tunnel import echo_client, running_agent
 
 TUNNEL_KEY = os.urandom(32)
 
@@ -74,6 +79,50 @@ async def test_ten_megabytes_each_way_arrive_intact(relay: LocalRelay) -> None:
     data = os.urandom(10_000_000)
     async with forwarded(relay) as path:
         assert hashlib.sha256(data).hexdigest() == await send_and_hash(path.port, data)
+
+
+async def test_a_debugger_stays_attached_when_the_agents_key_is_revoked(
+    relay: LocalRelay, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An agent that may no longer listen serves the clients that are connected, and ends when they have left."""
+    port, up, failures = free_port(), asyncio.Event(), asyncio.Queue()
+    credential = RevocableKey("listen", relay.listen_key)
+    async with local_server(echo) as (target_port, _), contextlib.AsyncExitStack() as client:
+        agent = Agent(
+            relay.endpoint,
+            credential,
+            {port: PortTarget(port, target_port)},
+            tunnel_key=TUNNEL_KEY,
+            tls=relay.tls,
+            on_listening=up.set,
+            on_failure=failures.put_nowait,
+        )
+        running = asyncio.ensure_future(agent.run())
+        await asyncio.wait_for(up.wait(), 20)
+        tunnels = await client.enter_async_context(client_tunnels(relay))
+        await client.enter_async_context(Forwarder(tunnels, [port]))
+        async with echo_client(port) as editor:
+            await editor.exchange(1000)
+            credential.revoked = True
+            relay.server.recycle_listeners()
+            assert isinstance(await asyncio.wait_for(failures.get(), 20), Unauthorized)
+            await editor.exchange(1000)
+            assert not running.done()
+        await client.aclose()
+        with pytest.raises(Unauthorized):
+            await asyncio.wait_for(running, 20)
+    assert "not listening any more" in caplog.text
+
+
+class RevocableKey(SasKeyCredential):
+    """A key that the relay refuses once it is revoked."""
+
+    revoked = False
+
+    async def token(self, endpoint: Endpoint) -> Token:
+        if self.revoked:
+            return await SasKeyCredential("listen", secrets.new_key()).token(endpoint)
+        return await super().token(endpoint)
 
 
 async def test_fifty_connections_keep_their_own_bytes(relay: LocalRelay) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from relay_core.errors import (
     ConnectionLost,
     HybridConnectionNotFound,
     NoListener,
+    ProtocolError,
     Rejected,
     RelayUnreachable,
     TooManyListeners,
@@ -21,13 +22,16 @@ from relay_core.errors import (
     UntrustedCertificate,
 )
 from relay_core.hyco import listener as listener_rules
+from relay_core.hyco.address import Endpoint
 from relay_core.hyco.listener import ListenerState
 from relay_core.hyco.sas import mint
 from relay_core.net import HybridConnectionListener, Offer, WebSocket, connect
 from relay_core.net.tls import client_tls
-from relay_server.config.model import Limits
+from relay_server.config.certificates import prepare, server_context
+from relay_server.config.model import Limits, TlsSettings
 from tests.support import secrets
-from tests.support.relay import LocalRelay, local_relay
+from tests.support.relay import HC, LocalRelay, local_relay
+from tests.support.streams import local_server
 
 
 @contextlib.asynccontextmanager
@@ -218,6 +222,101 @@ async def test_a_listener_survives_its_recycling(relay: LocalRelay) -> None:
         await asyncio.gather(sender.close(), receiver.close())
 
 
+@contextlib.asynccontextmanager
+async def behind_a_switch(relay: LocalRelay) -> AsyncIterator[tuple[Endpoint, Callable[[int], None]]]:
+    """A port that leads to the relay; the function lets new connections go to another port of this machine."""
+    backend = relay.server.port
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", backend)
+        await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
+
+    def switch(port: int) -> None:
+        nonlocal backend
+        backend = port
+
+    async with local_server(carry) as (port, _):
+        yield Endpoint("localhost", port, HC), switch
+
+
+@contextlib.asynccontextmanager
+async def impostor(certificates: Path, answer: bytes) -> AsyncIterator[int]:
+    """Give every TLS request the same answer, with the certificate of a directory."""
+    context = server_context(prepare(TlsSettings(directory=certificates), ["localhost"]))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+QUOTA = b"HTTP/1.1 403 MaximumListenersPerEndpoint quota was exceeded. TrackingId:1\r\nContent-Length: 0\r\n\r\n"
+PORTAL = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nlogin"
+
+
+@pytest.mark.parametrize(
+    ("trusted", "answer", "error"),
+    [
+        pytest.param(False, b"", UntrustedCertificate, id="inspecting proxy"),
+        pytest.param(True, b"SSH-2.0-OpenSSH_9\r\n", ProtocolError, id="no HTTP"),
+        pytest.param(True, PORTAL, ProtocolError, id="login page"),
+        pytest.param(True, QUOTA, TooManyListeners, id="quota"),
+        pytest.param(True, b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", HybridConnectionNotFound, id="404"),
+        pytest.param(True, b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", RelayUnreachable, id="5xx"),
+    ],
+)
+async def test_a_listener_outlasts_whatever_answers_for_the_relay(
+    relay: LocalRelay, tls_directory: Path, tmp_path: Path, trusted: bool, answer: bytes, error: type[Exception]
+) -> None:
+    """Portals, inspecting proxies and quotas interrupt listening only for as long as they last, and no rendezvous."""
+    failures: asyncio.Queue[Exception] = asyncio.Queue()
+
+    def note(state: ListenerState, failure: Exception | None) -> None:
+        if failure is not None:
+            failures.put_nowait(failure)
+
+    async with (
+        behind_a_switch(relay) as (endpoint, switch),
+        impostor(tls_directory if trusted else tmp_path, answer) as elsewhere,
+        HybridConnectionListener(endpoint, relay.listener, tls=relay.tls, on_state=note) as listener,
+    ):
+        sender, receiver = await until_met(relay, listener)
+        switch(elsewhere)
+        relay.server.recycle_listeners()
+        while not isinstance(await asyncio.wait_for(failures.get(), 20), error):
+            pass
+        await sender.send("still here")
+        assert "still here" == await receiver.receive()
+        switch(relay.server.port)
+        await until_found(relay, listener)
+        await asyncio.gather(sender.close(), receiver.close())
+
+
+async def test_a_listener_takes_the_place_of_its_own_dead_channel(tls_directory: Path) -> None:
+    """Where the limit is reached by an agent's own forgotten connection, that agent can listen again."""
+    async with (
+        local_relay(tls_directory, limits=Limits(max_listeners=1)) as relay,
+        listening(relay) as forgotten,
+        listening(relay, listener_id=forgotten.listener_id) as listener,
+    ):
+        await forgotten.close()
+        sender, receiver = await until_met(relay, listener)
+        await asyncio.gather(sender.close(), receiver.close())
+
+
 async def test_tokens_are_renewed_before_they_expire(tls_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A listener whose token lives two seconds is still there after several of them, on the same connection."""
     monkeypatch.setattr(listener_rules, "MIN_RENEW_DELAY", 0.1)
@@ -266,6 +365,12 @@ async def test_repr_is_a_state_description(relay: LocalRelay) -> None:
 
 async def until_found(relay: LocalRelay, listener: HybridConnectionListener) -> None:
     """Connect until the relay finds the listener again."""
+    sender, receiver = await until_met(relay, listener)
+    await asyncio.gather(sender.close(), receiver.close())
+
+
+async def until_met(relay: LocalRelay, listener: HybridConnectionListener) -> tuple[WebSocket, WebSocket]:
+    """Connect until the relay finds the listener, and return both ends."""
     async with contextlib.AsyncExitStack() as stack:
         accepting = asyncio.ensure_future(next_offer(listener))
         stack.callback(accepting.cancel)
@@ -275,9 +380,7 @@ async def until_found(relay: LocalRelay, listener: HybridConnectionListener) -> 
                 await asyncio.wait({connecting, accepting}, return_when=asyncio.FIRST_COMPLETED)
                 if accepting.done():
                     receiver = await accepting.result().accept()
-                    sender = await connecting
-                    await asyncio.gather(sender.close(), receiver.close())
-                    return
+                    return await connecting, receiver
                 await connecting
             except (NoListener, RelayUnreachable):
                 await asyncio.sleep(0.02)

@@ -77,6 +77,11 @@ class AgentTunnels:
         """Streams in use, over all sessions."""
         return sum(driver.streams for driver in self._drivers.values())
 
+    @property
+    def in_contact(self) -> bool:
+        """True if at least one session has a transport."""
+        return any(session.attached for session in self.table)
+
     def has_session_of(self, client: str) -> bool:
         """Whether the client with this id has a session with a working transport."""
         return any(session.attached and ClientInfo.parse(session.peer.info).client == client for session in self.table)

@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_core.errors import (
+    ConfigurationError,
     ConnectionLost,
     HybridConnectionNotFound,
+    ProtocolError,
     RelayDebugError,
     RelayUnreachable,
     TooManyListeners,
@@ -141,12 +143,44 @@ def test_a_missing_hybrid_connection_has_a_grace() -> None:
     assert ListenerState.ENDED is listener.state
 
 
-@pytest.mark.parametrize("error", [UntrustedCertificate("no"), TooManyListeners("no")])
+PERMANENT = [
+    UntrustedCertificate("no"),
+    TooManyListeners("no"),
+    ProtocolError("no"),
+    ConfigurationError("no"),
+    RelayDebugError("no"),
+]
+
+
+@pytest.mark.parametrize("error", PERMANENT)
 def test_what_time_cannot_cure_ends_the_listener(error: RelayDebugError) -> None:
-    """A permanent error ends the listener at once and is kept."""
+    """A permanent error ends a listener that has never listened, and is kept."""
     listener = machine()
     listener.failed(error, now=100.0)
     assert (ListenerState.ENDED, error) == (listener.state, listener.error)
+
+
+@pytest.mark.parametrize("error", [*PERMANENT, HybridConnectionNotFound("no"), RelayUnreachable("no")])
+def test_a_listener_that_has_listened_retries(error: RelayDebugError) -> None:
+    """A week of portals, inspecting proxies and quotas does not end a listener whose settings have worked."""
+    listener = machine(chance=1.0)
+    listener.opened(now=100.0, token_lifetime=None)
+    listener.failed(ConnectionLost("gone"), now=200.0)
+    while listener.retry_at < 200.0 + 7 * 86400:
+        listener.dialling()
+        listener.failed(error, now=listener.retry_at)
+        assert ListenerState.WAITING is listener.state
+
+
+def test_a_listener_that_has_listened_ends_when_its_key_is_revoked() -> None:
+    """A second refusal of the credentials ends it, although it has listened."""
+    listener = machine()
+    listener.opened(now=100.0, token_lifetime=None)
+    listener.failed(ConnectionLost("gone"), now=200.0)
+    listener.failed(REFUSED, now=201.0)
+    assert ListenerState.WAITING is listener.state
+    listener.failed(REFUSED, now=202.0)
+    assert (ListenerState.ENDED, REFUSED) == (listener.state, listener.error)
 
 
 @given(lifetime=st.floats(0, 1e6), chance=st.floats(0, 1, exclude_max=True))

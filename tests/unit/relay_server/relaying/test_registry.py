@@ -85,12 +85,20 @@ def test_the_limit_counts_per_hybrid_connection():
     """One listener too many is refused in words that clients know, and room is made by leaving."""
     first = Listener("1")
     full = registry(first, max_listeners=1)
-    full.check_room(AB)
+    full.check_room(AB, "2")
     with pytest.raises(Refusal, match="MaximumListenersPerEndpoint") as caught:
-        full.check_room(A)
+        full.check_room(A, "2")
     assert 403 == caught.value.status
     full.remove(first)
-    full.check_room(A)
+    full.check_room(A, "2")
+
+
+def test_a_listener_has_room_in_place_of_its_own_channel():
+    """At the limit, the oldest channel of the same id is the one to close; below the limit none is."""
+    other, old, new = Listener("other"), Listener("same"), Listener("SAME")
+    full = registry(other, old, new, max_listeners=3)
+    assert old is full.check_room(A, "Same")
+    assert registry(old, max_listeners=2).check_room(A, "same") is None
 
 
 def test_repr_counts_listeners():
