@@ -174,7 +174,9 @@ class DebuggedProcess:
     def _log_failure(self, failure: RelayDebugError | None) -> None:
         """Log, once, that no debugger can attach, whether the job is waiting for one or not."""
         if self._failure_logged.acquire(blocking=False):
-            self.log(f"continuing without a debugger: {failure or 'the agent has exited'}")
+            reason = failure or "the agent has exited"
+            attached = debugger.is_attached()  # an agent whose key was revoked still serves who is connected
+            self.log(f"{'no further debugger can attach' if attached else 'continuing without a debugger'}: {reason}")
 
     def _record(self) -> TargetRecord:
         identity = self.identity

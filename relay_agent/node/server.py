@@ -24,7 +24,7 @@ from relay_agent.node.processes import ProcessTable, RegisteredProcess
 from relay_agent.node.protocol import MAX_LINE, Message, decode
 from relay_core.auth import AccessSettings, find_access
 from relay_core.errors import RelayDebugError
-from relay_core.net.tasks import TaskSet, first_completed
+from relay_core.net.tasks import TaskSet, first_completed, frames_of
 from relay_core.net.tls import client_tls
 
 __all__ = ["serve_node"]
@@ -92,8 +92,12 @@ async def _until_starter_gone() -> None:
 async def _serve_clients(processes: ProcessTable, node_server: _NodeServer) -> RelayDebugError | None:
     """Run the agent with the settings of the first process; return the error that ended it."""
     await processes.any.wait()
-    settings = AccessSettings(**processes.access)
+
+    def report(failure: RelayDebugError) -> None:
+        processes.broadcast({"failed": failure.sentence, "hint": failure.hint})
+
     try:
+        settings = AccessSettings(**processes.access)
         tls = client_tls(settings.ca_file)
         access = await find_access(settings, side="agent", tls=tls)
         agent = Agent(
@@ -103,14 +107,20 @@ async def _serve_clients(processes: ProcessTable, node_server: _NodeServer) -> R
             tunnel_key=access.tunnel_key,
             tls=tls,
             on_listening=lambda: processes.broadcast({"listening": True}),
+            on_failure=report,
         )
         node_server.agent = agent
         processes.on_change = agent.publish
         await agent.run()
     except RelayDebugError as error:
-        processes.broadcast({"failed": error.sentence, "hint": error.hint})
-        return error
-    return None
+        failure = error
+    except Exception as error:  # noqa: BLE001 - the processes wait for an answer
+        logger.debug("unexpected error of the agent: %s", frames_of(error))
+        failure = RelayDebugError(f"the agent failed: unexpected {type(error).__name__}")
+    else:
+        return None
+    report(failure)
+    return failure
 
 
 class _NodeServer:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, TypeVar
 
-__all__ = ["TaskSet", "cancel_and_wait", "first_completed", "run_together"]
+__all__ = ["TaskSet", "cancel_and_wait", "first_completed", "frames_of", "run_together"]
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +111,11 @@ async def cancel_and_wait(*tasks: asyncio.Future[Any]) -> None:
     for task in pending:
         task.cancel()
     await asyncio.gather(*pending, return_exceptions=True)
+
+
+def frames_of(error: BaseException) -> str:
+    """Return where an error was raised, for logs: its traceback without its text, which may contain a secret."""
+    return f"{type(error).__name__}\n{''.join(traceback.format_tb(error.__traceback__))}"
 
 
 def _start(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

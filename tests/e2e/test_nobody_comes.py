@@ -36,12 +36,12 @@ print("ran")
 """
 
 
-async def run_script(relay: LocalRelay, directory: Path, code: str, *options: str) -> Finished:
+async def run_script(relay: LocalRelay, directory: Path, code: str, *options: str, **environ: str) -> Finished:
     """Run a script under `relay-agent run` to its end."""
     script = directory / "train.py"
     script.write_text(code)
     command = ("run", "--hc", HC, "--port", str(free_port()), *options, "--", sys.executable, str(script))
-    return await run("relay_agent", *command, env=access(relay, directory, "listen"))
+    return await run("relay_agent", *command, env={**access(relay, directory, "listen"), **environ})
 
 
 async def test_crash_that_nobody_looks_at(relay: LocalRelay, tmp_path: Path) -> None:
@@ -81,6 +81,18 @@ async def test_relay_that_is_down(tls_directory: Path, tmp_path: Path) -> None:
     assert (0, "ran\n") == (finished.status, finished.stdout)
     assert 1 == finished.stderr.count("not listening, retrying: ")
     assert 1 == finished.stderr.count("connection refused")
+
+
+async def test_proxy_that_cannot_be_used(relay: LocalRelay, tmp_path: Path) -> None:
+    """A job behind a SOCKS proxy, which is not supported, continues at once with the reason and a hint."""
+    proxy = {"HTTPS_PROXY": "socks5h://127.0.0.1:1", "https_proxy": "socks5h://127.0.0.1:1", "NO_PROXY": ""}
+    started = time.monotonic()
+    finished = await run_script(relay, tmp_path, "print('ran')\n", "--wait", "300", **proxy)
+    assert (0, "ran\n") == (finished.status, finished.stdout)
+    assert "continuing without a debugger: HTTPS_PROXY is a SOCKS proxy" in finished.stderr
+    assert "hint: pip install python-socks" in finished.stderr
+    assert "Traceback" not in finished.stderr
+    assert time.monotonic() - started < 150
 
 
 async def test_relay_that_does_not_answer(relay: LocalRelay, tmp_path: Path) -> None:

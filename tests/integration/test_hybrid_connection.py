@@ -16,6 +16,7 @@ from relay_core.errors import (
     NoListener,
     ProtocolError,
     Rejected,
+    RelayDebugError,
     RelayUnreachable,
     TooManyListeners,
     Unauthorized,
@@ -23,6 +24,7 @@ from relay_core.errors import (
 )
 from relay_core.hyco import listener as listener_rules
 from relay_core.hyco.address import Endpoint
+from relay_core.hyco.credential import Token
 from relay_core.hyco.listener import ListenerState
 from relay_core.hyco.sas import mint
 from relay_core.net import HybridConnectionListener, Offer, WebSocket, connect
@@ -303,6 +305,23 @@ async def test_a_listener_outlasts_whatever_answers_for_the_relay(
         switch(relay.server.port)
         await until_found(relay, listener)
         await asyncio.gather(sender.close(), receiver.close())
+
+
+class BrokenCredential(SasKeyCredential):
+    """A credential with a fault in its code."""
+
+    async def token(self, endpoint: Endpoint) -> Token:
+        raise KeyError(secrets.new_key())
+
+
+async def test_an_unexpected_error_ends_a_listener(relay: LocalRelay) -> None:
+    """Whoever waits for offers gets an error with a hint, whatever went wrong, and not its text."""
+    broken = BrokenCredential("listen", relay.listen_key)
+    with pytest.raises(RelayDebugError) as caught:
+        async with HybridConnectionListener(relay.endpoint, broken, tls=relay.tls) as listener:
+            await asyncio.wait_for(next_offer(listener), 20)
+    assert "listening on 'myhc' failed: unexpected KeyError" == caught.value.sentence
+    assert caught.value.hint
 
 
 async def test_a_listener_takes_the_place_of_its_own_dead_channel(tls_directory: Path) -> None:

@@ -23,7 +23,7 @@ from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept, parse_server_mes
 from relay_core.hyco.new_role import refused_for_now
 from relay_core.hyco.outcome import closed_error, refused_listen
 from relay_core.net.hybrid.offer import Offer
-from relay_core.net.tasks import TaskSet, cancel_and_wait
+from relay_core.net.tasks import TaskSet, cancel_and_wait, frames_of
 from relay_core.net.tls import client_tls
 from relay_core.net.websocket.handshake import HandshakeRefused, WebSocket, open_websocket
 
@@ -116,11 +116,17 @@ class HybridConnectionListener:
             try:
                 await self._listen_once()
             except RelayDebugError as error:
-                machine.failed(error, now=time.monotonic())
-                self._on_state(machine.state, self._explained(machine.error or error))
+                self._failed(error)
+            except Exception as error:  # noqa: BLE001 - whoever waits for offers must not wait for a dead runner
+                logger.debug("unexpected error of the control channel: %s", frames_of(error))
+                self._failed(_unexpected(error, self.endpoint))
             if machine.state is ListenerState.WAITING:
                 await asyncio.sleep(max(0.0, machine.retry_at - time.monotonic()))
         self._offers.put_nowait(None)
+
+    def _failed(self, error: RelayDebugError) -> None:
+        self._machine.failed(error, now=time.monotonic())
+        self._on_state(self._machine.state, self._explained(self._machine.error or error))
 
     def _explained(self, error: RelayDebugError) -> RelayDebugError:
         """Return the error to report, with the time at which retries end, if they do."""
@@ -190,6 +196,14 @@ class HybridConnectionListener:
             logger.warning("dropped an offer: %d are already waiting", MAX_WAITING_OFFERS)
             return
         self._offers.put_nowait(Offer(parsed, self.endpoint, self._tls))
+
+
+def _unexpected(error: Exception, endpoint: Endpoint) -> RelayDebugError:
+    # By its type only: the text of a foreign error may contain a token.
+    return RelayDebugError(
+        f"listening on '{endpoint.path}' failed: unexpected {type(error).__name__}",
+        hint="--verbose logs where it occurred",
+    )
 
 
 def _lifetime(token: Token) -> float | None:

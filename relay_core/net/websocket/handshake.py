@@ -33,6 +33,7 @@ from relay_core.compat import TIMEOUT_ERRORS
 from relay_core.errors import (
     ConfigurationError,
     ProtocolError,
+    RelayDebugError,
     RelayUnreachable,
     UntrustedCertificate,
 )
@@ -109,6 +110,7 @@ async def open_websocket(
     Raises:
         HandshakeRefused: the server responded with a status other than 101.
         RelayUnreachable, UntrustedCertificate, ConfigurationError, ProtocolError: no valid HTTP response.
+        RelayDebugError: an unexpected error, named by its type.
     """
     host = url.split("/", 3)[2]
     with _opening_mapped(host, timeout):
@@ -129,7 +131,7 @@ async def open_websocket(
 
 
 @contextlib.contextmanager
-def _opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901 - a table of foreign errors
+def _opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901, PLR0912 - a table of foreign errors
     """Replace exceptions of `websockets`, asyncio and ssl by our own, so that users see no unreviewed texts."""
     try:
         yield
@@ -162,6 +164,21 @@ def _opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901 
             "HTTPS_PROXY is unusable" if isinstance(error, InvalidProxy) else f"invalid address: {host}",
             hint="write a proxy as in http://proxy.example:3128",
         ) from None
+    except UnicodeError:  # before a name look-up it is encoded as IDNA, which checks the length of its labels
+        raise ConfigurationError(
+            f"invalid host name: {host}" if _is_invalid_name(host) else "invalid host name in HTTPS_PROXY",
+            hint="each part between two dots has 1 to 63 characters",
+        ) from None
+    except ValueError:  # a port that is not a number, or a bracket that is not closed
+        raise ConfigurationError(
+            f"the address {host} or HTTPS_PROXY is malformed",
+            hint="a relay looks like contoso.servicebus.windows.net, a proxy like http://proxy.example:3128",
+        ) from None
+    except ImportError:
+        raise ConfigurationError(
+            "HTTPS_PROXY is a SOCKS proxy, for which a package is missing",
+            hint="pip install python-socks[asyncio], or use a proxy like http://proxy.example:3128",
+        ) from None
     except OSError as error:
         raise RelayUnreachable(
             f"cannot connect to {host}: {_os_reason(error)}",
@@ -176,6 +193,19 @@ def _opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901 
         raise ProtocolError(
             f"{host} did not answer like a relay", hint="check the address; it may also be the login page of a proxy"
         ) from None
+    except Exception as error:  # noqa: BLE001 - the last row of the table
+        raise RelayDebugError(
+            f"cannot connect to {host}: unexpected {type(error).__name__}",
+            hint="check the address, HTTPS_PROXY and the versions of the packages",
+        ) from None
+
+
+def _is_invalid_name(host: str) -> bool:
+    try:
+        host.partition(":")[0].encode("idna")
+    except UnicodeError:
+        return True
+    return False
 
 
 def _os_reason(error: OSError) -> str:

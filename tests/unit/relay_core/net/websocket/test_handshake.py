@@ -5,6 +5,7 @@ import contextlib
 import inspect
 import socket
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,7 +16,13 @@ from websockets.client import ClientProtocol
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
-from relay_core.errors import ConfigurationError, ProtocolError, RelayUnreachable, UntrustedCertificate
+from relay_core.errors import (
+    ConfigurationError,
+    ProtocolError,
+    RelayDebugError,
+    RelayUnreachable,
+    UntrustedCertificate,
+)
 from relay_core.net.tasks import run_together
 from relay_core.net.tls import client_tls
 from relay_core.net.websocket.handshake import HandshakeRefused, open_websocket
@@ -110,6 +117,41 @@ async def test_a_name_that_does_not_resolve(trusted: ssl.SSLContext) -> None:
     """A misspelt namespace is a name problem, not a network problem."""
     with pytest.raises(RelayUnreachable, match="name no-such-namespace.invalid cannot be resolved.*spelling"):
         await open_websocket("wss://no-such-namespace.invalid/x?y", tls=trusted)
+
+
+@pytest.mark.parametrize(
+    ("host", "proxy", "error"),
+    [
+        ("relay.invalid", "socks5h://127.0.0.1:1", "SOCKS proxy, for which a package is missing.*python-socks"),
+        ("relay.invalid", "http://a..b:3128", "invalid host name in HTTPS_PROXY.*1 to 63"),
+        ("relay.invalid", "http://proxy:port", "address relay.invalid or HTTPS_PROXY is malformed.*http://proxy"),
+        ("relay.invalid", "http://[::1", "address relay.invalid or HTTPS_PROXY is malformed"),
+        ("a..b", None, "invalid host name: a..b.*1 to 63"),
+        (f"{'a' * 64}.invalid:443", None, "invalid host name: a{64}.invalid:443"),
+        ("relay.invalid:70000", None, "address relay.invalid:70000 or HTTPS_PROXY is malformed"),
+    ],
+)
+async def test_an_unusable_address_or_proxy(
+    trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, host: str, proxy: str | None, error: str
+) -> None:
+    """A name that cannot be encoded, a port that is not a number and a SOCKS proxy are errors of the settings."""
+    if proxy is not None:
+        monkeypatch.setenv("HTTPS_PROXY", proxy)
+    monkeypatch.setitem(sys.modules, "python_socks", None)  # where it is installed, the proxy would be used
+    with pytest.raises(ConfigurationError, match=error):
+        await open_websocket(f"wss://{host}/x?y", tls=trusted)
+
+
+async def test_an_unexpected_error_has_a_sentence(trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that nothing here expects, in name resolution for example, is reported by its type only."""
+
+    async def broken(*_arguments: object, **_options: object) -> None:
+        raise LookupError("a secret")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", broken)
+    with pytest.raises(RelayDebugError, match="cannot connect to relay.invalid: unexpected LookupError") as caught:
+        await open_websocket("wss://relay.invalid/x?y", tls=trusted)
+    assert "secret" not in str(caught.value)
 
 
 async def test_an_unknown_authority(tls_directory: Path) -> None:
