@@ -164,7 +164,7 @@ class HybridConnectionListener:
         while True:
             try:
                 async with timeout(self._until_renewal()):
-                    message = await control.receive()
+                    message = await control.receive(limit=MAX_CONTROL_BYTES)
             except TIMEOUT_ERRORS:
                 await self._renew(control)
                 continue
@@ -184,8 +184,6 @@ class HybridConnectionListener:
     def _handle(self, message: str) -> None:
         """Queue the offer in a control message; an invalid message is logged and otherwise ignored."""
         try:
-            if len(message) > MAX_CONTROL_BYTES:
-                raise ProtocolError("a control message is longer than 64 KiB")
             parsed = parse_server_message(message)
         except ProtocolError as error:
             logger.warning("ignored a control message of %s: %s", self.endpoint.host, error.sentence)

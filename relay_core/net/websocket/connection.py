@@ -29,6 +29,10 @@ CLOSE_TIMEOUT = 5.0
 """Seconds for the peer's Close, and for the server to close the TCP connection after it (RFC 6455, section 7.1.1)."""
 READ_BYTES = 128 * 1024
 UNREAD_HIGH = 256 * 1024
+CHUNK_COST = 128
+"""Bytes that a chunk occupies beside its payload; counted as well, because a peer can send millions of empty ones."""
+MAX_MESSAGE = 1024 * 1024
+"""Payload of a message that `receive` collects unless its caller has another limit; the tunnel does not use it."""
 WRITE_HIGH = 256 * 1024
 
 
@@ -56,8 +60,10 @@ class WebSocket(asyncio.BufferedProtocol):
         )
         self._chunks: deque[Chunk] = deque()
         self._unread = 0
-        self._message: list[Chunk] = []
-        """The received part of an incomplete message."""
+        """Bytes that `_chunks` occupies."""
+        self._message: bytearray | None = None
+        """The received part of a message that `receive` is collecting."""
+        self._message_opcode = BINARY
         self._deliver: Callable[[bytes], None] | None = None
         self._on_lost: Callable[[ConnectionLost], None] | None = None
         self._reading_paused = False
@@ -79,8 +85,12 @@ class WebSocket(asyncio.BufferedProtocol):
 
     # Called by the owner:
 
-    async def receive(self) -> str | bytes:
+    async def receive(self, *, limit: int = MAX_MESSAGE) -> str | bytes:
         """Return the next complete message; safe to cancel.
+
+        Args:
+            limit: Maximum payload of the message. It is checked with each piece, so that a message without end is
+                refused (close code 1009) before it has used more memory than this.
 
         Raises:
             ConnectionLost: the WebSocket is closed; `code` is 1000 after an orderly close.
@@ -88,8 +98,8 @@ class WebSocket(asyncio.BufferedProtocol):
         while True:
             while self._chunks:
                 chunk = self._chunks.popleft()
-                self._message.append(chunk)
-                self._taken(len(chunk.payload))
+                self._taken(_cost(chunk))
+                self._collect(chunk, limit)
                 if chunk.fin:
                     return self._finish_message()
             await self._until_readable()
@@ -179,8 +189,9 @@ class WebSocket(asyncio.BufferedProtocol):
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Wake waiting senders."""
+        """Wake waiting senders, and send a pong that was delayed."""
         self._writable.set()
+        self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - only a Close frame has a reason
         """Report the end of the TCP connection to all waiting callers; messages received before can still be read."""
@@ -198,7 +209,7 @@ class WebSocket(asyncio.BufferedProtocol):
         chunks, end = self._machine.receive_data(data, self._loop.time())
         for chunk in chunks:
             self._chunks.append(chunk)
-            self._unread += len(chunk.payload)
+            self._unread += _cost(chunk)
         self._flush()
         if isinstance(end, Close):
             # RFC 6455 section 5.5.1: answer a Close with the same code. The server then closes the TCP connection.
@@ -220,7 +231,7 @@ class WebSocket(asyncio.BufferedProtocol):
     def _take_chunks(self) -> bytes:
         data = b"".join([chunk.payload for chunk in self._chunks])
         self._chunks.clear()
-        self._taken(len(data))
+        self._taken(self._unread)
         return data
 
     def _taken(self, size: int) -> None:
@@ -236,10 +247,19 @@ class WebSocket(asyncio.BufferedProtocol):
         self._readable.clear()
         await self._readable.wait()
 
+    def _collect(self, chunk: Chunk, limit: int) -> None:
+        if self._message is None:
+            self._message, self._message_opcode = bytearray(), chunk.opcode
+        self._message += chunk.payload
+        if len(self._message) > limit:
+            self._message = None
+            self._chunks.clear()
+            self._fail(1009, f"a message is longer than {limit} bytes")
+            raise self._lost()
+
     def _finish_message(self) -> str | bytes:
-        message, self._message = self._message, []
-        payload = b"".join([chunk.payload for chunk in message])
-        if message[0].opcode != TEXT:
+        payload, self._message = bytes(self._message or b""), None
+        if self._message_opcode != TEXT:
             return payload
         try:
             return payload.decode()
@@ -254,8 +274,8 @@ class WebSocket(asyncio.BufferedProtocol):
         return self._machine.close_sent is not None or self._gone.is_set()
 
     def _flush(self) -> None:
-        """Send pending pings and pongs."""
-        if (frames := self._machine.data_to_send()) and not self._gone.is_set():
+        """Send pings and pongs; while the peer does not read, only the newest pong is kept for later."""
+        if self._writable.is_set() and not self._gone.is_set() and (frames := self._machine.data_to_send()):
             self._transport.write(frames)
 
     def _send_close(self, payload: bytes) -> None:
@@ -288,3 +308,7 @@ class WebSocket(asyncio.BufferedProtocol):
             self._fail(1011, "keepalive ping timeout")
         else:
             self._arm()
+
+
+def _cost(chunk: Chunk) -> int:
+    return len(chunk.payload) + CHUNK_COST

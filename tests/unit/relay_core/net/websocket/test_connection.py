@@ -6,7 +6,18 @@ import pytest
 
 from relay_core.errors import ConnectionLost
 from relay_core.net.websocket.connection import UNREAD_HIGH, WebSocket
-from relay_core.ws.frames import BINARY, CLOSE, FrameDecoder, close_payload, encode_frame, encode_message
+from relay_core.ws.frames import (
+    BINARY,
+    CLOSE,
+    CONTINUATION,
+    PING,
+    TEXT,
+    FrameDecoder,
+    Pong,
+    close_payload,
+    encode_frame,
+    encode_message,
+)
 
 
 class Socket(asyncio.Transport):
@@ -149,3 +160,48 @@ async def test_room_comes_and_goes() -> None:
     socket.protocol.connection_lost(None)
     with pytest.raises(ConnectionLost):
         await draining
+
+
+async def test_a_message_without_end_is_refused_while_it_arrives() -> None:
+    """A message that exceeds its limit ends the websocket with 1009 at once, and not when the message is complete."""
+    socket = Socket()
+    websocket = WebSocket(socket)
+    socket.say(encode_frame(TEXT, b"x" * 600, fin=False))
+    receiving = asyncio.ensure_future(websocket.receive(limit=1000))
+    await asyncio.sleep(0)
+    socket.say(encode_frame(CONTINUATION, b"x" * 600, fin=False))
+    with pytest.raises(ConnectionLost) as lost:
+        await receiving
+    assert (1009, "a message is longer than 1000 bytes") == (lost.value.code, lost.value.reason)
+
+
+async def test_a_message_of_its_limit_is_received() -> None:
+    """A message in pieces is received up to and including its limit."""
+    socket = Socket()
+    websocket = WebSocket(socket)
+    socket.say(encode_frame(TEXT, b"x" * 600, fin=False) + encode_frame(CONTINUATION, b"y" * 400))
+    assert "x" * 600 + "y" * 400 == await websocket.receive(limit=1000)
+
+
+@pytest.mark.parametrize("payload", [b"", b"x"], ids=["empty", "one byte"])
+async def test_tiny_frames_count_with_what_they_occupy(payload: bytes) -> None:
+    """A peer that sends tiny frames nobody asks for is not read any more long before they fill the memory."""
+    socket = Socket()
+    WebSocket(socket)
+    frame = encode_frame(BINARY, payload)
+    for _ in range(4):
+        socket.say(frame * 1000)
+    assert not socket.reading
+
+
+async def test_pongs_wait_for_a_peer_that_takes_nothing() -> None:
+    """Pings of a peer that reads nothing are answered once, with the newest, when it reads again."""
+    socket = Socket()
+    websocket = WebSocket(socket)
+    socket.protocol.pause_writing()
+    for number in range(1000):
+        socket.say(encode_frame(PING, b"%d" % number))
+    assert b"" == socket.sent
+    socket.protocol.resume_writing()
+    assert [Pong(b"999")] == FrameDecoder().feed(socket.sent)
+    websocket.abort()
