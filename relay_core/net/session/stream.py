@@ -17,6 +17,12 @@ from relay_core.tunnel.outcomes import ResetCode
 
 __all__ = ["SessionStream", "StreamBroken", "StreamOwner"]
 
+SMALL = 4 * 1024
+"""Received pieces below this size are joined while they wait: an object of its own costs a one-byte piece 57 times its
+size, and a window of such pieces would occupy as many times more than the window."""
+JOINED = 64 * 1024
+"""Size at which a joined piece is complete; bounds the copying for `read`."""
+
 
 class StreamBroken(ConnectionLost):
     """The peer reset a stream, or refused to open it.
@@ -64,7 +70,8 @@ class SessionStream:
         self._handler: PeerHandler | None = None
         self._held = False
         """True if the handler has paused reading."""
-        self._received: deque[bytes] = deque()
+        self._received: deque[bytes | bytearray] = deque()
+        """Bytes not yet read; a bytearray at the end is a joined piece that can grow."""
         self._unconsumed = 0
         """Number of bytes that the last `read` returned, whose credit is not returned yet."""
         self._unsent: deque[bytes | memoryview] = deque()
@@ -142,7 +149,7 @@ class SessionStream:
                 return b""
             self._changed.clear()
             await self._changed.wait()
-        data = self._received.popleft()
+        data = self._next()
         self._unconsumed = len(data)
         return data
 
@@ -188,7 +195,7 @@ class SessionStream:
             self._handler.peer_data(data)
             self._owner.consumed(self.id, len(data))
         else:
-            self._received.append(data)
+            self._keep(data)
             self._changed.set()
 
     def deliver_eof(self) -> None:
@@ -211,12 +218,24 @@ class SessionStream:
         self._flushed.set()
         self._push()
 
+    def _keep(self, data: bytes) -> None:
+        """Buffer bytes until they are read, in about as much memory as they are long."""
+        last = self._received[-1] if self._received else None
+        if isinstance(last, bytearray) and len(last) < JOINED and len(data) < SMALL:
+            last += data
+        else:
+            self._received.append(bytearray(data) if len(data) < SMALL else data)
+
+    def _next(self) -> bytes:
+        data = self._received.popleft()
+        return bytes(data) if isinstance(data, bytearray) else data
+
     def _push(self) -> None:
         """Pass buffered bytes to the handler, and after them EOF or the loss."""
         handler = self._handler
         # The handler may pause reading or be replaced in the middle of this loop.
         while handler is not None and handler is self._handler and not self._held and self._received:
-            data = self._received.popleft()
+            data = self._next()
             handler.peer_data(data)
             self._owner.consumed(self.id, len(data))
         if handler is None or handler is not self._handler or self._received or self._end_delivered:

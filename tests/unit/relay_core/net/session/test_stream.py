@@ -1,10 +1,12 @@
 """Facts about a stream of a session: pushing, pulling, and from one to the other."""
 
 import asyncio
+import tracemalloc
 
 import pytest
 
 from relay_core.errors import ConnectionLost
+from relay_core.net.session.stream import SMALL
 from tests.support.streams import Sink, stream_pair
 
 
@@ -17,9 +19,9 @@ async def test_what_came_early_comes_first() -> None:
     """What came before there was a handler is handed over first, then what comes, then the end."""
     ours, theirs = stream_pair()
     ours.send(b"one ")
+    assert b"one " == await theirs.read()
     ours.send(b"two ")
     await settle()
-    assert b"one " == await theirs.read()
     sink = Sink()
     theirs.deliver_to(sink)
     assert b"two " == sink.data
@@ -69,6 +71,32 @@ async def test_a_handler_that_comes_late_is_paused() -> None:
     assert 10 == len(await theirs.read())
     assert 10 == len(await theirs.read())
     assert ["paused", "resumed"] == sink.happened
+
+
+async def test_a_window_of_tiny_pieces_occupies_a_window() -> None:
+    """Tiny pieces that nobody takes occupy about as much memory as they are long, and are read in order."""
+    _, theirs = stream_pair()
+    tracemalloc.start()
+    try:
+        for number in range(100_000):
+            theirs.deliver(number.to_bytes(3, "big"))
+        occupied, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 300_000 <= occupied < 2 * 300_000
+    received = b""
+    while len(received) < 300_000:
+        received += await theirs.read()
+    assert b"".join(number.to_bytes(3, "big") for number in range(100_000)) == received
+
+
+async def test_large_pieces_stay_as_they_are() -> None:
+    """A large piece is not copied, and keeps its place between tiny ones."""
+    _, theirs = stream_pair()
+    large = bytes(SMALL)
+    for piece in (b"a", b"b", large, b"c", b"d"):
+        theirs.deliver(piece)
+    assert [b"ab", large, b"cd"] == [await theirs.read() for _ in range(3)]
 
 
 async def test_a_write_waits_for_room() -> None:
