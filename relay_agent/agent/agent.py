@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from relay_agent.agent.admission import Admission
 from relay_agent.agent.attachments import Attachments
 from relay_agent.agent.dial import serve_stream
 from relay_agent.agent.port_targets import PortTarget, PortTargets
@@ -41,7 +42,7 @@ from relay_core.tunnel.outcomes import ResetCode, Role
 
 __all__ = ["Agent"]
 
-UPGRADE_REQUIRED = 426
+NO_TUNNEL = (426, "this agent accepts relay-client connections only")
 """Upgrade Required (RFC 9110, 15.5.22): the sender does not use the tunnel protocol."""
 ANONYMOUS = "somebody"
 """Name of a client that does not announce its user."""
@@ -105,6 +106,7 @@ class Agent:
             grace=grace or Grace(in_use=keep_seconds(default=Grace().in_use)),
         )
         self._connections = TaskSet()
+        self._admission = Admission()
         self._beginning: set[str] = set()
         """Clients whose first transport is being set up or in use: parallel probes must not start two sessions."""
         self._last_logged = ""
@@ -135,7 +137,7 @@ class Agent:
             try:
                 async with self._listener:
                     async for offer in self._listener:
-                        self._connections.spawn(self._handle_offer(offer), name=f"offer {offer.id}")
+                        self._connections.spawn(self._serve_offer(offer), name=f"offer {offer.id}")
             except RelayDebugError as error:
                 self._on_failure(error)
                 await self._serve_connected(error)
@@ -157,35 +159,38 @@ class Agent:
         while self._tunnels.streams and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - bounded, once
             await asyncio.sleep(0.05)
 
-    async def _handle_offer(self, offer: Offer) -> None:
-        """Accept a sender as a transport, or reject it."""
-        header = TunnelHeader.parse(offer.header(TUNNEL_HEADER))
-        if header is None:
-            await offer.reject(UPGRADE_REQUIRED, "this agent accepts relay-client connections only")
-            return
-        agent_id = self._listener.listener_id
-        if header.agent not in {None, agent_id}:
-            await offer.reject(MISDIRECTED, misdirected("this is a different agent", agent_id))
-            return
-        if header.agent is not None:
-            await self._attach(offer)
-        elif header.client in self._beginning or self._tunnels.has_session_of(header.client):
-            await offer.reject(MISDIRECTED, misdirected("this client is already connected here", agent_id))
-        else:
-            self._beginning.add(header.client)
-            try:
-                await self._attach(offer)
-            finally:
-                self._beginning.discard(header.client)
-
-    async def _attach(self, offer: Offer) -> None:
-        """Accept an offer and use it as a transport until it closes."""
+    async def _serve_offer(self, offer: Offer) -> None:
+        """Accept a sender and use it as a transport until it closes, or reject it."""
         try:
-            await self._tunnels.serve(await offer.accept())
+            with contextlib.ExitStack() as at_end:
+                # A rejection needs a place as well: it is a connection to the relay.
+                async with self._admission.place():
+                    header = TunnelHeader.parse(offer.header(TUNNEL_HEADER))
+                    rejection = self._rejection(header)
+                    if header is None or rejection is not None:
+                        await offer.reject(*(rejection or NO_TUNNEL))
+                        return
+                    if header.agent is None:
+                        self._beginning.add(header.client)
+                        at_end.callback(self._beginning.discard, header.client)
+                    limit = self._admission.time_limit
+                    transport, attached = await self._tunnels.shake_hands(await offer.accept(), within=limit)
+                await self._tunnels.run(transport, attached)
         except ConnectionLost as lost:
             logger.info("cannot serve a client: %s", lost.sentence)
         except RelayDebugError as error:
             logger.warning("cannot serve a client: %s", error)
+
+    def _rejection(self, header: TunnelHeader | None) -> tuple[int, str] | None:
+        """Return status and text for a sender that cannot be served, else None."""
+        if header is None:
+            return NO_TUNNEL
+        agent_id = self._listener.listener_id
+        if header.agent not in {None, agent_id}:
+            return MISDIRECTED, misdirected("this is a different agent", agent_id)
+        if header.agent is None and (header.client in self._beginning or self._tunnels.has_session_of(header.client)):
+            return MISDIRECTED, misdirected("this client is already connected here", agent_id)
+        return None
 
     def _announcement(self) -> AgentInfo:
         targets = tuple(

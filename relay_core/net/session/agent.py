@@ -24,6 +24,10 @@ from relay_core.tunnel.sessions import ENTROPY_SIZE, AgentHandshake, SessionTabl
 
 __all__ = ["AgentTunnels", "Grace"]
 
+FIRST_BYTES_TIMEOUT = 5.0
+"""Seconds for a client's first bytes, one round trip after it was accepted; a lost packet adds 1 to 3 s."""
+REFUSAL_TIMEOUT = 1.0
+"""Seconds for a client to close its end after a refusal; a hostile one does not, and would occupy the agent."""
 GOODBYE_TIMEOUT = 2.0
 """Seconds for the clients to confirm the end of their sessions."""
 
@@ -86,26 +90,34 @@ class AgentTunnels:
         """Whether the client with this id has a session with a working transport."""
         return any(session.attached and ClientInfo.parse(session.peer.info).client == client for session in self.table)
 
-    async def serve(self, websocket: WebSocket) -> None:
-        """Use an accepted WebSocket as a transport until it closes.
+    async def shake_hands(
+        self, websocket: WebSocket, *, within: float = HANDSHAKE_TIMEOUT
+    ) -> tuple[Transport, Attached]:
+        """Return an accepted WebSocket as a transport, and the session that its client may use, for `run`.
+
+        Args:
+            websocket: Owned by this call from now on.
+            within: Seconds for the whole handshake. The first bytes must arrive within `FIRST_BYTES_TIMEOUT`.
 
         Raises:
             TunnelKeyMissing, WrongTunnelKey, ConnectionLost, ProtocolError: the handshake failed.
         """
         transport = Transport(websocket, self._identity)
         try:
-            async with timeout(HANDSHAKE_TIMEOUT):
+            async with timeout(within):
+                async with timeout(FIRST_BYTES_TIMEOUT):
+                    await websocket.until_readable()
                 outcome = await self._handshake(transport)
         except BaseException as error:
             await _close_or_abort(transport)
             if isinstance(error, TIMEOUT_ERRORS):
-                raise ConnectionLost(f"a client sent nothing for {HANDSHAKE_TIMEOUT:g} s") from None
+                raise ConnectionLost("a client did not complete its handshake in time") from None
             raise
         if isinstance(outcome, NotAttached):
             await transport.send([outcome.reply])
-            await transport.close()
+            await _close_or_abort(transport)
             raise ConnectionLost(f"refused a session: {outcome.refusal.name.lower().replace('_', ' ')}: {outcome.text}")
-        await self._run(transport, outcome)
+        return transport, outcome
 
     def send_status(self, status: Mapping[str, object]) -> None:
         """Send a change of the announcement to every client; future clients receive it in their handshake."""
@@ -126,7 +138,8 @@ class AgentTunnels:
                 return outcome
             data = await transport.receive()
 
-    async def _run(self, transport: Transport, attached: Attached) -> None:
+    async def run(self, transport: Transport, attached: Attached) -> None:
+        """Use a transport until it closes."""
         session = attached.session
         driver = self._drivers.get(session.id) or self._add_driver(session)
         user = ClientInfo.parse(session.peer.info).user or "a client"
@@ -161,6 +174,7 @@ class AgentTunnels:
 async def _close_or_abort(transport: Transport) -> None:
     """Close in order, so that a refusal or a TLS alert reaches the peer; abort if that fails."""
     try:
-        await transport.close()
-    except RelayDebugError:
+        async with timeout(REFUSAL_TIMEOUT):
+            await transport.close()
+    except (RelayDebugError, *TIMEOUT_ERRORS):
         transport.abort()

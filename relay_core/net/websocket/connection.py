@@ -117,6 +117,15 @@ class WebSocket(asyncio.BufferedProtocol):
                 return data
             await self._until_readable()
 
+    async def until_readable(self) -> None:
+        """Wait for bytes to receive.
+
+        Raises:
+            ConnectionLost: as `receive`.
+        """
+        if not self._chunks:
+            await self._until_readable()
+
     def deliver_to(self, receiver: Callable[[bytes], None], *, lost: Callable[[ConnectionLost], None]) -> None:
         """Call `receiver` with the bytes that have arrived and will arrive, as `receive_chunk` returns them.
 
