@@ -4,6 +4,8 @@
 
 Some teams have such configurations for the azure-debug-relay package. The client requests it with a stream to
 `listen/<port>`, and closes that stream to end it.
+
+Port P accepts connections of the agent's own user only. There may be several: child processes connect to it too.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from relay_core.agent_api.requests import Ready
 from relay_core.errors import ConnectionLost
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
+from relay_core.net.socket_owner import PeerCheck, SocketTables, own_user
 from relay_core.net.streams.bridge import carry_bytes
 from relay_core.net.streams.endpoint import LocalEndpoint, listen_local
 from relay_core.net.tasks import TaskSet
@@ -48,9 +51,17 @@ async def connect_to_editor(
         RelayDebugError: the job cannot connect; no response has been sent yet.
         ConnectionLost: the client has disconnected.
     """
+    peers = PeerCheck(frozenset({own_user()}), lambda sentence: logger.warning("port %s: %s", logical_port, sentence))
+    if not SocketTables().is_readable:
+        logger.warning(
+            "this system does not show who connects: every user of this machine can connect to the editor of port %s",
+            logical_port,
+        )
     async with TaskSet() as connections:
 
         def accepted(local: LocalEndpoint) -> None:
+            if not peers.allows(local):
+                return
             carrying = _carry(logical_port, driver, local, prefetch=prefetch)
             connections.spawn(carrying, name=f"reverse connection {logical_port}")
 

@@ -32,7 +32,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="[NODE/]PORT[:LOCAL]",
         help="also forward this port of the node, such as 6006 for TensorBoard; repeatable",
     )
-    parser.add_argument(
+    listening = parser.add_mutually_exclusive_group()
+    listening.add_argument(
+        "--listen",
+        action="store_true",
+        help="treat the owner of a port in use as your listening editor, even if this system does not show whose it is",
+    )
+    listening.add_argument(
         "--no-listen",
         action="store_true",
         help="fail if a port in --ports is in use, instead of treating its owner as a listening editor",
@@ -58,16 +64,22 @@ def run(arguments: argparse.Namespace) -> int:
             hint="use another local port for the forward, as in 6006:16006",
         )
     ports = [*debuggers, *forwards]
-    return run_with_tunnels(arguments, lambda tunnels: forward(tunnels, ports, may_reverse=not arguments.no_listen))
+    return run_with_tunnels(
+        arguments,
+        lambda tunnels: forward(tunnels, ports, may_reverse=not arguments.no_listen, trust_unknown=arguments.listen),
+    )
 
 
-async def forward(tunnels: Tunnels, ports: Sequence[int | LocalPort], *, may_reverse: bool = True) -> None:
+async def forward(
+    tunnels: Tunnels, ports: Sequence[int | LocalPort], *, may_reverse: bool = True, trust_unknown: bool = False
+) -> None:
     """Forward until cancelled; permanent errors are raised before the ports are opened.
 
     Args:
         tunnels: The client's tunnels, not yet entered.
         ports: The local ports to open.
-        may_reverse: Whether the job may connect to an editor that is already listening on a port.
+        may_reverse: Whether the job may connect to an editor of this user that is already listening on a port.
+        trust_unknown: Whether it may also connect to a program if this system does not show whose it is.
 
     Raises:
         RelayDebugError: the relay, the credentials or the ports are unusable.
@@ -82,7 +94,7 @@ async def forward(tunnels: Tunnels, ports: Sequence[int | LocalPort], *, may_rev
             seen = tunnels.describe()
         except NoListener as error:
             seen = f"{error.sentence}; waiting for one ({error.hint})"
-        async with Forwarder(tunnels, ports, may_reverse=may_reverse) as forwarder:
+        async with Forwarder(tunnels, ports, may_reverse=may_reverse, trust_unknown=trust_unknown) as forwarder:
             opened = f"port {format_ranges(forwarder.opened)}" if forwarder.opened else "no port"
             logger.info("ready on %s, %s: %s", LOCAL_HOST, opened, seen)
             tunnels.keep_searching()

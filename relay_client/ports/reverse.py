@@ -2,6 +2,8 @@
 
 With a `listen` launch configuration, the editor listens on 127.0.0.1. The client finds the port in use, requests the
 agent that serves the port to make the job connect, and carries each stream that the agent then opens to the editor.
+An editor is a program of this user: a debugger runs code in the job, so no other user's program may receive the job's
+connection. The listener is checked before the job is requested, and the accepted connection before it carries a byte.
 
     FREE --port in use--> IN USE --an agent serves the port--> REQUESTED --last stream ended, editor closed--> FREE
 """
@@ -9,6 +11,7 @@ agent that serves the port to make the job connect, and carries each stream that
 from __future__ import annotations
 
 import asyncio
+import enum
 import json
 import logging
 import socket
@@ -24,13 +27,14 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
+from relay_core.net.socket_owner import OwnerUnknown, SocketTables, own_user
 from relay_core.net.streams.bridge import Traffic, carry_bytes
-from relay_core.net.streams.endpoint import connect_local
+from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.outcomes import ResetCode
 
-__all__ = ["ReverseForwarder", "is_in_use"]
+__all__ = ["Editor", "ReverseForwarder", "editor_on", "is_in_use"]
 
 LOCAL_HOST = "127.0.0.1"
 POLL_INTERVAL = 1.0
@@ -40,10 +44,20 @@ REQUEST_INTERVAL = 2.0
 REFUSED_INTERVAL = 15.0
 """Seconds after a request that the job could not fulfil; the cause rarely disappears without a change of the job."""
 DIAL_TIMEOUT = 5.0
+ACCEPT_POLL_INTERVAL = 0.01
+"""Seconds between looks whether the editor has accepted the connection: until then it belongs to no process."""
 MAX_REFUSAL = 16 * 1024
 """Bytes of the agent's response if the job cannot connect."""
 
 logger = logging.getLogger(__name__)
+
+
+class Editor(enum.Enum):
+    """What is known about the program that is listening on a local port."""
+
+    OWN = "of this user"
+    FOREIGN = "of another user"
+    UNKNOWN = "this system does not show whose, or nothing is listening"
 
 
 class ReverseForwarder:
@@ -52,11 +66,13 @@ class ReverseForwarder:
     Args:
         tunnels: The tunnels to the agents.
         port: The port on which the editor is listening, and the logical port of the job.
+        trust_unknown: Whether a program is taken for the editor if this system does not show whose it is.
     """
 
-    def __init__(self, tunnels: Tunnels, port: int) -> None:
+    def __init__(self, tunnels: Tunnels, port: int, *, trust_unknown: bool = False) -> None:
         self._tunnels = tunnels
         self._port = port
+        self._trust_unknown = trust_unknown
         self._streams = TaskSet()
         self._over = asyncio.Event()
         """Set when the editor has stopped listening, or its last connection has ended."""
@@ -74,10 +90,18 @@ class ReverseForwarder:
         async with self._streams:
             with self._tunnels.accepting(self._port, self._accept):
                 while True:
-                    while not is_in_use(self._port):  # noqa: ASYNC110 - the operating system has no event for it
+                    while not self._is_editor_listening():  # noqa: ASYNC110 - the operating system has no event for it
                         await asyncio.sleep(POLL_INTERVAL)
                     refused = await self._serve()
                     await asyncio.sleep(REFUSED_INTERVAL if refused else REQUEST_INTERVAL)
+
+    def _is_editor_listening(self) -> bool:
+        if not is_in_use(self._port):
+            return False
+        editor = editor_on(self._port)
+        if editor is Editor.FOREIGN:
+            self._log_once("a program of another user is listening; the job does not connect to it")
+        return editor is Editor.OWN or (editor is Editor.UNKNOWN and self._trust_unknown)
 
     async def _serve(self) -> bool:
         """Make the job connect, and wait until the editor has finished; True if the job cannot connect."""
@@ -122,7 +146,7 @@ class ReverseForwarder:
         """Connect one stream of the job to the editor."""
         try:
             async with timeout(DIAL_TIMEOUT):
-                local = await connect_local(LOCAL_HOST, self._port)
+                local = await self._dial_editor()
         except (OSError, *TIMEOUT_ERRORS):
             driver.refuse(stream, ResetCode.UNREACHABLE, f"no editor is listening on port {self._port} any more")
             self._over.set()
@@ -140,6 +164,34 @@ class ReverseForwarder:
             if len(self._streams) == 1:  # only this one is left
                 self._over.set()
 
+    async def _dial_editor(self) -> LocalEndpoint:
+        """Connect to the editor, and wait until a process of this user has accepted the connection.
+
+        Raises:
+            OSError: it is not listening any more, or the program that is listening is not this user's.
+        """
+        local = await connect_local(LOCAL_HOST, self._port)
+        try:
+            while not self._is_accepted(local):  # noqa: ASYNC110 - the operating system has no event for it
+                await asyncio.sleep(ACCEPT_POLL_INTERVAL)
+        except BaseException:
+            local.abort()
+            raise
+        return local
+
+    def _is_accepted(self, local: LocalEndpoint) -> bool:
+        if local.is_gone:
+            raise ConnectionResetError("the editor has closed the connection")
+        try:
+            owner = SocketTables().peer_owner(*local.addresses)
+        except OwnerUnknown:
+            if not self._trust_unknown:
+                raise PermissionError("this system does not show who accepted the connection") from None
+            return True
+        if owner not in {None, own_user()}:
+            raise PermissionError("another user's program has accepted the connection")
+        return owner is not None
+
     def _log_once(self, text: str) -> None:
         if text != self._last_logged:
             self._last_logged = text
@@ -155,3 +207,12 @@ def is_in_use(port: int) -> bool:
         except OSError:
             return True
     return False
+
+
+def editor_on(port: int) -> Editor:
+    """Return whose program is listening on a local port."""
+    try:
+        owners = SocketTables().listener_owners(port)
+    except OwnerUnknown:
+        return Editor.UNKNOWN
+    return Editor.OWN if owners == {own_user()} else Editor.FOREIGN

@@ -326,7 +326,7 @@ async def test_an_editor_that_has_gone_refuses_the_job(relay: LocalRelay) -> Non
         async with (
             process(port, "never") as rank,
             tunnels(relay) as client,
-            Forwarder(client, [port], may_reverse=True),
+            Forwarder(client, [port], may_reverse=True, trust_unknown=True),
             agent(relay, Node(rank), DiallingAgent) as dialling,
         ):
             request, stream = await asyncio.wait_for(dialling.dialled.get(), 20)

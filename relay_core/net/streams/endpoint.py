@@ -83,6 +83,18 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         """Whether the connection has ended in both directions."""
         return self._gone.is_set()
 
+    @property
+    def addresses(self) -> tuple[tuple[str, int], tuple[str, int]]:
+        """Host and port of this end, and of the local program's.
+
+        Raises:
+            OSError: the connection was reset before it could be looked at.
+        """
+        own, peer = (self._transport.get_extra_info(name) for name in ("sockname", "peername"))
+        if not (own and peer):
+            raise ConnectionResetError("the connection has no addresses any more")
+        return (own[0], own[1]), (peer[0], peer[1])
+
     def deliver_to(self, handler: LocalHandler) -> None:
         """Pass the buffered bytes to the handler, and from now on all events as they occur."""
         self._handler = handler  # each call below may detach it again
