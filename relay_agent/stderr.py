@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sys
 
+from relay_core.values import escape_controls
+
 __all__ = ["report_failure", "write_line"]
 
 
 def write_line(text: str) -> None:
-    """Write a line to the job's stderr.
+    """Write a line to the job's stderr; control characters in it are escaped, because a client may have sent a part.
 
     The line bypasses debugpy's redirection of stderr, which is Python code that a developer could step into. It is
     written with one call, because other ranks write to the same file; `print` makes two when Python is unbuffered.
     """
     stream = getattr(sys.stderr, "_redirect_to", [sys.stderr])[0]
     if stream is not None:
-        stream.write(f"relay-agent: {text}\n")
+        stream.write(f"relay-agent: {escape_controls(text)}\n")
         stream.flush()
 
 

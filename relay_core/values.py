@@ -15,7 +15,17 @@ from collections.abc import Iterator
 
 from relay_core.errors import UsageError
 
-__all__ = ["MAX_PORT", "is_port", "is_port_text", "named", "parse_duration", "parse_flag", "parse_port", "read_flag"]
+__all__ = [
+    "MAX_PORT",
+    "escape_controls",
+    "is_port",
+    "is_port_text",
+    "named",
+    "parse_duration",
+    "parse_flag",
+    "parse_port",
+    "read_flag",
+]
 
 MAX_PORT = 65535
 
@@ -33,6 +43,11 @@ def named(name: str) -> Iterator[None]:
         yield
     except UsageError as error:
         raise UsageError(f"{name}: {error.sentence}", hint=error.hint) from None
+
+
+def escape_controls(text: str) -> str:
+    """Return a text on one line: line breaks and other characters that are not printable become escape sequences."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def is_port(number: int) -> bool:

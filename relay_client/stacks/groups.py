@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
 from relay_core.ranges import format_ranges
+from relay_core.values import escape_controls
 
 __all__ = ["Group", "Process", "Reply", "group", "is_library", "label", "read_replies"]
 
@@ -32,12 +33,12 @@ class Reply:
     @classmethod
     def parse(cls, host: str, response: Mapping[str, object]) -> Reply:
         """Parse an agent's response; its text comes from a job, so control characters are escaped."""
-        return cls(_escape(host), NodeStacks.parse(response, _escape).processes)
+        return cls(escape_controls(host), NodeStacks.parse(response, escape_controls).processes)
 
     @classmethod
     def failed(cls, host: str, error: str) -> Reply:
         """Return the reply for an agent whose request failed."""
-        return cls(_escape(host), error=_escape(error))
+        return cls(escape_controls(host), error=escape_controls(error))
 
 
 @dataclass(frozen=True)
@@ -172,8 +173,3 @@ def _without_debugger(thread: ThreadStack) -> ThreadStack:
     while len(frames) > 1 and any(part in frames[-1].file for part in _DEBUGGER):
         frames = frames[:-1]
     return thread._replace(frames=frames)
-
-
-def _escape(text: str) -> str:
-    """Return text with control characters escaped."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

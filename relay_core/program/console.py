@@ -1,7 +1,8 @@
 """Console output of the programs: one log line per event, and one line per failure with a hint.
 
 These lines go to stderr, flushed one by one and without colour codes, because VS Code tasks and log files receive them
-too. Data goes to stdout.
+too. Data goes to stdout. Names, users and sentences of the peer are part of messages, so control characters are escaped
+here, once for all of them: a peer can neither add a line of its own nor control the terminal.
 """
 
 from __future__ import annotations
@@ -11,12 +12,17 @@ import sys
 from collections.abc import Callable
 
 from relay_core.errors import RelayDebugError
+from relay_core.values import escape_controls
 
 __all__ = ["configure_logging", "print_error", "run_program"]
 
 
 class _LineFormatter(logging.Formatter):
-    """Formats events as `program: message`, other levels as `program: warning: message`."""
+    """Formats events as `program: message`, other levels as `program: warning: message`.
+
+    The lines of a traceback are indented, because the message of an exception may have several, one of which may look
+    like a line of the program.
+    """
 
     def __init__(self, program: str) -> None:
         super().__init__()
@@ -24,10 +30,10 @@ class _LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        line = f"{self._program}: {level}{record.getMessage()}"
+        lines = [f"{self._program}: {level}{escape_controls(record.getMessage())}"]
         if record.exc_info:
-            line += f"\n{self.formatException(record.exc_info)}"
-        return line
+            lines += [f"  {escape_controls(line)}" for line in self.formatException(record.exc_info).splitlines()]
+        return "\n".join(lines)
 
 
 def configure_logging(program: str, *, verbose: bool = False) -> None:
@@ -46,7 +52,7 @@ def configure_logging(program: str, *, verbose: bool = False) -> None:
 
 def print_error(program: str, error: RelayDebugError) -> None:
     """Print the error with which a program exits."""
-    print(f"{program}: error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - errors are shown here only
+    print(f"{program}: error: {escape_controls(str(error))}", file=sys.stderr, flush=True)  # noqa: T201 - errors are shown here only
 
 
 def run_program(program: str, main: Callable[[list[str]], int], argv: list[str] | None = None) -> int:

@@ -1,0 +1,63 @@
+"""Facts about log lines and errors that contain texts of the other side."""
+
+import logging
+
+import pytest
+
+from relay_agent.stderr import write_line
+from relay_core.errors import RelayDebugError
+from relay_core.program.console import configure_logging, print_error
+
+FORGED = "alice\nrelay-client: error: forged\r\x1b[2J\x9b31m\u2028end\u202e"
+ESCAPED = r"alice\nrelay-client: error: forged\r\x1b[2J\x9b31m\u2028end\u202e"
+
+
+@pytest.fixture
+def start_logging():
+    """Return a function that configures logging as the client's command line does; the logger is restored."""
+    logger = logging.getLogger("relay_client")
+    before = logger.handlers[:], logger.level, logger.propagate
+
+    def start() -> logging.Logger:
+        configure_logging("relay-client")  # not in the setup: pytest replaces stderr before it calls the test
+        return logger
+
+    yield start
+    logger.handlers[:], logger.level, logger.propagate = before
+
+
+@pytest.mark.parametrize("text", ["held by %s", "%s"])
+def test_log_line_stays_one_line(start_logging, capfd, text):
+    """A name with line breaks and escape sequences is one printable line of the log."""
+    start_logging().info(text, FORGED)
+    assert f"relay-client: {text % ESCAPED}\n" == capfd.readouterr().err
+
+
+def test_traceback_cannot_look_like_a_log_line(start_logging, capfd):
+    """Each line of a traceback is indented and printable, those of the exception's message included."""
+    try:
+        raise RuntimeError(FORGED)
+    except RuntimeError:
+        start_logging().exception("failed")
+    first, *others = capfd.readouterr().err.splitlines()
+    assert "relay-client: error: failed" == first
+    assert others
+    assert all(line.startswith("  ") and line.isprintable() for line in others)
+
+
+def test_error_stays_one_line(capfd):
+    """So is the error with which a program exits, with its hint."""
+    print_error("relay-client", RelayDebugError(FORGED, hint=FORGED))
+    assert f"relay-client: error: {ESCAPED}. hint: {ESCAPED}\n" == capfd.readouterr().err
+
+
+def test_line_in_the_log_of_the_job_stays_one_line(capfd):
+    """A notice with the names that a client has sent is one printable line on the job's stderr."""
+    write_line(f"port 5678 is claimed twice: {FORGED} keeps it")
+    assert f"relay-agent: port 5678 is claimed twice: {ESCAPED} keeps it\n" == capfd.readouterr().err
+
+
+def test_letters_of_all_languages_stay(start_logging, capfd):
+    """Printable text is not changed."""
+    start_logging().warning("%s", "zoë@büro 東京 \\n")
+    assert "relay-client: warning: zoë@büro 東京 \\n\n" == capfd.readouterr().err
