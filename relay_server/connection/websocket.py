@@ -121,7 +121,7 @@ class WebSocket:
         if isinstance(end, Close):
             self._owner.close_received(self, end.payload)
         elif isinstance(end, Violation):
-            logger.info("%s:%d broke the protocol: %s", *self.connection.remote, end.reason)
+            logger.info("%s:%d violated the protocol: %s", *self.connection.remote, end.reason)
             self.fail(end.code, end.reason)
             self.lost()
 

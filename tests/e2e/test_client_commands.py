@@ -267,7 +267,7 @@ async def test_nonsense_forwards(arguments: list[str], part: str) -> None:
 # The default command:
 
 
-async def test_a_second_client_is_told_who_holds_a_rank(relay: LocalRelay, env: dict[str, str]) -> None:
+async def test_a_second_client_learns_the_holder_a_rank(relay: LocalRelay, env: dict[str, str]) -> None:
     """The line names the user and since when, and the status shows it too."""
     port, other = free_port(), free_port()
     async with (

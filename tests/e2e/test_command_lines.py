@@ -166,7 +166,7 @@ async def test_an_agent_waits_for_a_relay_that_is_down(tls_directory: Path) -> N
             await agent.line("not listening, retrying")
             await relay.server.start()
             await agent.line("listening on 'myhc'")
-            assert 1 == agent.stderr.count("trying again")
+            assert 1 == agent.stderr.count("retrying")
 
 
 @pytest.mark.parametrize("module", ["relay_client", "relay_agent", "relay_server"])

@@ -128,7 +128,7 @@ async def test_a_client_that_stays_away_too_long_loses_its_connections(relay: Lo
         writer.transport.abort()
 
 
-async def test_the_state_is_told_truthfully(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_reported_state_is_correct(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
     """The client says connected with a round trip, reconnecting with a reason, and connected again."""
     caplog.set_level(logging.INFO, "relay_client")
     async with tunnelled(relay) as path, echo_client(path.port) as client:

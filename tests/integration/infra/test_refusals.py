@@ -81,7 +81,7 @@ CASES = [
         lambda azure: azure.refuse("GET", "/secrets/", FIREWALL),
         4,
         "the firewall of Key Vault 'contoso-kv' refuses this machine",
-        "let its address in",
+        "allow its IP address",
     ),
     Case("vault is not mine", CREATE, denies("Microsoft.KeyVault/vaults/read"), 4, "refused 'keyvault show'", README),
     Case(

@@ -28,7 +28,7 @@ def test_entra_again_changes_nothing(azure, names):
 
 
 @pytest.mark.parametrize("runs", [[(), ("--entra",)], [("--entra",), ()], [("--entra",), ("--bicep",)]])
-def test_both_kinds_meet(azure, names, runs):
+def test_both_kinds_of_secrets_match(azure, names, runs):
     """Whichever is stored first, the strings and the secret of its own have the same tunnel key."""
     for how in runs:
         assert 0 == azure.run("create_relay.sh", *names, *how).code

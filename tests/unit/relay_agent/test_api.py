@@ -1,4 +1,4 @@
-"""Facts about what a job calls: the answer, the lines on stderr, and that the job goes on in every case."""
+"""Facts about the functions for jobs: their result, their lines on stderr, and that the job always continues."""
 
 import time
 
@@ -8,7 +8,7 @@ from relay_agent import start_remote_debugging, start_remote_debugging_from_args
 from relay_client.dap.client import DapClient
 from tests.support.jobs import gone, job, run_job
 
-GO_ON = "relay-agent: continuing without a debugger"
+CONTINUING = "relay-agent: continuing without a debugger"
 CALL = "import relay_agent; print(relay_agent.start_remote_debugging_from_args(), flush=True)\n"
 
 
@@ -47,15 +47,15 @@ async def test_import_is_light():
     ],
 )
 def test_wrong_arguments(capfd, monkeypatch, arguments, line):
-    """What cannot be understood is told in one line, and the job goes on."""
+    """An invalid value is reported in one line, and the job continues."""
     monkeypatch.delenv("RELAY_CONNECTION_STRING", raising=False)
     monkeypatch.delenv("RELAY_CONNECTION_STRING_FILE", raising=False)
     assert start_remote_debugging_from_args(arguments) is False
-    assert capfd.readouterr() == ("", f"relay-agent: {line}\n{GO_ON}\n")
+    assert capfd.readouterr() == ("", f"relay-agent: {line}\n{CONTINUING}\n")
 
 
 def test_names_of_the_old_package(capfd, monkeypatch):
-    """The keywords of the old package are accepted, and a secret without Key Vault is told in one sentence."""
+    """The keywords of the old package are accepted, and a secret without Key Vault is reported in one sentence."""
     for name in ("RELAY_CONNECTION_STRING", "RELAY_CONNECTION_STRING_FILE", "RELAY_NAMESPACE", "KEY_VAULT_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("AZRELAY_CONNECTION_STRING", raising=False)
@@ -71,12 +71,12 @@ def test_names_of_the_old_package(capfd, monkeypatch):
 
 
 async def test_agent_gives_up():
-    """The wait ends with the agent, the job runs at full speed again, and says why it is not debugged."""
+    """The wait ends with the agent, the job runs at full speed again, and logs why it is not debugged."""
     code = CALL + "print(sys.gettrace())"
     started = time.monotonic()
     status, out, err = await run_job(code, "--is-debug", "true", "--debug-relay-connection-name", "myhc")
     assert (status, out) == (0, ["False", "None"])
-    assert f"{GO_ON}: no connection string is configured" in err
+    assert f"{CONTINUING}: no connection string is configured" in err
     assert time.monotonic() - started < 20
 
 
@@ -94,14 +94,14 @@ async def test_nobody_comes(relay, tmp_path):
 
 
 async def test_unexpected_trouble(capfd, monkeypatch):
-    """Whatever breaks inside, the job gets False and a line, not an exception."""
+    """After any internal error the job gets False and a line on stderr, not an exception."""
     monkeypatch.setattr("relay_agent.debuggee.debugger.Debugger.is_armed", lambda _debugger: 1 / 0)
     assert start_remote_debugging("myhc") is False
     assert "relay-agent: error: ZeroDivisionError: division by zero" in capfd.readouterr().err
 
 
 async def test_job_that_listens_by_itself(relay, tmp_path):
-    """A job that called `debugpy.listen` is reached on that port; one whose port is unknown is told why it is not."""
+    """A job that called `debugpy.listen` is reached on that port; if the port is unknown, the reason is logged."""
     code = "import debugpy; debugpy.listen(('127.0.0.1', 0))\n" + CALL
     status, out, err = await run_job(code, "--is-debug=1", "--debug-relay-connection-name=myhc")
     assert (status, out) == (0, ["False"])
@@ -109,7 +109,7 @@ async def test_job_that_listens_by_itself(relay, tmp_path):
 
 
 async def test_attached_at_the_second_call(relay, tmp_path):
-    """A second call goes on with the registration of the first, and returns True when a debugger is attached."""
+    """A second call uses the registration of the first, and returns True when a debugger is attached."""
     code = """
         import relay_agent, os
         from relay_agent.debuggee import process
@@ -139,7 +139,7 @@ async def test_attached_at_the_second_call(relay, tmp_path):
 
 
 async def test_abort_when_nobody_comes(relay, tmp_path):
-    """With `--debug-on-timeout abort` a job for which nobody came ends with status 14 and says why."""
+    """With `--debug-on-timeout abort` a job without a debugger ends with status 14 and logs why."""
     arguments = ["--is-debug", "--debug-relay-connection-name=myhc", "--debug-wait=0.2", "--debug-on-timeout=abort"]
     secret = str(relay.connection_file(tmp_path, "listen"))
     status, out, err = await run_job(
@@ -150,7 +150,7 @@ async def test_abort_when_nobody_comes(relay, tmp_path):
 
 
 async def test_rank_that_does_not_wait(relay, tmp_path):
-    """A rank that is not selected goes on at once and says on which port it can be debugged."""
+    """A rank that is not selected continues immediately and logs the port on which it can be debugged."""
     arguments = ["--is-debug", "--debug-relay-connection-name=myhc", "--debug-ranks=1-2"]
     environment = {
         "RELAY_CONNECTION_STRING_FILE": str(relay.connection_file(tmp_path, "listen")),
@@ -174,7 +174,7 @@ async def test_breakpoint_in_an_ordinary_run():
 
 
 async def test_failure_of_what_nobody_waits_for(tmp_path):
-    """A job on demand is told once why no debugger can come, and what to do."""
+    """A job on demand logs once why no debugger can attach, and what to do."""
     code = """
         import relay_agent
         from relay_agent.debuggee import process
@@ -185,4 +185,6 @@ async def test_failure_of_what_nobody_waits_for(tmp_path):
     status, out, err = await run_job(code, RELAY_CONNECTION_STRING="Endpoint=sb://x/", RELAY_NODE_DIR=str(place))
     assert (status, out) == (0, ["True"])
     assert err.count("too long for a socket") == 1
-    assert f"{GO_ON}: the path of {place} is too long for a socket. hint: set RELAY_NODE_DIR to a shorter one" in err
+    assert (
+        f"{CONTINUING}: the path of {place} is too long for a socket. hint: set RELAY_NODE_DIR to a shorter one" in err
+    )

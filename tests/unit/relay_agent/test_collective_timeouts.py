@@ -121,7 +121,7 @@ async def test_the_import_system_is_left_as_it_was(tmp_path: Path):
 
 
 async def test_a_torch_without_these_internals_works_and_is_told(tmp_path: Path):
-    """One sentence on stderr, and the job goes on."""
+    """One sentence on stderr, and the job continues."""
     code = """
         import sys
         sys.path.insert(0, sys.argv[1])

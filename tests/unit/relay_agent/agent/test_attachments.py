@@ -1,4 +1,4 @@
-"""Facts about who holds a target."""
+"""Facts about attachments to targets."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ DEBUGGEE = PortTarget(5678, 1, dap_only=True)
 FORWARD = PortTarget(6006, 1)
 
 
-async def test_a_second_client_is_told_who_holds():
+async def test_a_second_client_learns_the_holder():
     """The second one's refusal names the first and the time; the first one may have more connections."""
     changes = []
     attachments = Attachments(lambda: changes.append(1))
@@ -47,7 +47,7 @@ async def test_a_second_client_is_told_who_holds():
 
 
 async def test_forwards_are_shared():
-    """A port that is no debugger serves any number of clients."""
+    """A port that is not a debug target serves any number of clients."""
     attachments = Attachments(lambda: None)
     async with attachments.holding(FORWARD, Driver(), "ann@a"):
         assert attachments.refusal(FORWARD, Driver(), "bob@b") == ""
@@ -57,7 +57,7 @@ async def test_forwards_are_shared():
 
 
 async def test_a_client_that_died_makes_room_for_its_user():
-    """The same user's next client takes over from one that is away; another user's does not."""
+    """A new client of the same user takes over from one without a transport; a client of another user does not."""
     attachments = Attachments(lambda: None)
     dead, alive = Driver(attached=False), Driver()
     freed = asyncio.Event()

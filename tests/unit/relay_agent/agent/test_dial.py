@@ -39,7 +39,7 @@ async def test_bytes_go_both_ways() -> None:
 
 
 async def test_a_server_may_speak_first() -> None:
-    """A raw target whose client waits is dialled after a moment of silence."""
+    """If the client of a raw target sends nothing, the agent connects to the target after a short delay."""
     ours, theirs = stream_pair()
     async with local_server(greeting_server) as (port, _):
         serving = asyncio.ensure_future(serve_stream(PortTarget(1, port), theirs, Traffic()))
@@ -62,7 +62,7 @@ async def test_a_client_that_has_gone_is_not_dialled_for(dap_only: bool) -> None
 
 @pytest.mark.parametrize("first", [b"GET / HTTP/1.1\r\n", b"\x16\x03\x01", b"Content-Type: x\r\n"])
 async def test_strangers_do_not_reach_a_debug_adapter(first: bytes) -> None:
-    """Bytes that are no DAP never reach a target for debuggers."""
+    """Bytes that are not DAP never reach a debug target."""
     ours, theirs = stream_pair()
     async with local_server(greeting_server) as (port, connections):
         await ours.write(first)
@@ -74,7 +74,7 @@ async def test_strangers_do_not_reach_a_debug_adapter(first: bytes) -> None:
 
 
 async def test_a_silent_client_does_not_reach_a_debug_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client of a debug adapter that says nothing is dropped after a while."""
+    """A client of a debug adapter that sends nothing is dropped after the time limit."""
     monkeypatch.setattr(dial, "FIRST_BYTES_TIMEOUT", 0.05)
     _, theirs = stream_pair()
     async with local_server(greeting_server) as (port, connections):
@@ -97,7 +97,7 @@ async def test_the_first_message_may_come_in_pieces() -> None:
 
 
 async def test_the_greeting_is_read_before_the_adapter_is_closed() -> None:
-    """A debugger that leaves at once does not make the agent close debugpy's socket before its greeting."""
+    """If a debugger disconnects immediately, the agent keeps debugpy's socket open until its greeting."""
     closed_early = asyncio.Event()
 
     async def slow_greeting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -119,7 +119,7 @@ async def test_the_greeting_is_read_before_the_adapter_is_closed() -> None:
 
 @pytest.mark.parametrize("how", ["closed", "broken"])
 async def test_all_of_the_greeting_is_read_before_the_adapter_is_closed(how: str) -> None:
-    """A debugger that leaves after the beginning of debugpy's greeting is gone for debugpy after its end only."""
+    """If a debugger disconnects during debugpy's greeting, debugpy sees that only after its greeting."""
 
     async def greeting_in_parts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(len(INITIALIZE))

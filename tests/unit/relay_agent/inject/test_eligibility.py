@@ -94,7 +94,7 @@ def test_children_of_multiprocessing_do_not_register():
 
 
 def test_the_real_interpreter_agrees_about_its_command_line():
-    """What Python takes for its own options is what we take for them."""
+    """Options of Python are recognized as Python does."""
     line = [
         sys.executable,
         "-X",
@@ -112,7 +112,7 @@ def test_the_real_interpreter_agrees_about_its_command_line():
 
 
 def test_a_process_registers_where_debugging_is_on_only():
-    """The variables may be there although somebody has switched it off."""
+    """The variables may be set although debugging is off."""
     assert "debugging is off" == should_register({"RELAY_DEBUG": "off"}, command("train.py"), 100)
 
 
@@ -130,7 +130,7 @@ def test_a_process_that_lost_its_rank_does_not_register():
 
 
 def test_a_rank_of_its_own_registers_whoever_started_it():
-    """A program that starts ranks by itself, as Lightning's does, is registered before them."""
+    """A program that starts ranks itself, as Lightning does, is registered before them."""
     registered = ON | register_environment(ON, 100)
     assert should_register(registered | TORCHRUN, command("train.py"), 101) is None
     other = ON | register_environment(ON | TORCHRUN | {"RANK": "0", "LOCAL_RANK": "0"}, 100)

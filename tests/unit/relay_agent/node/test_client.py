@@ -47,7 +47,7 @@ def agent_of(line: str) -> int:
 
 
 async def test_agent_listens_and_leaves_with_the_job(relay, node):
-    """The agent listens, and when the job has ended it is gone without a complaint and leaves no file behind."""
+    """The agent listens, and exits without an error message and without leaving files after the job has ended."""
     status, out, err = await run_job(LISTEN + "print(client)", **settings(relay, node))
     assert status == 0
     assert out[1] == "<NodeClient port 5678 listening>"
@@ -86,7 +86,7 @@ async def test_processes_of_a_node_share_an_agent(relay, node):
 
 
 async def test_port_that_is_taken(relay, node):
-    """The second process that claims a port is refused, both are told, and the first one keeps it."""
+    """The second process that claims a port is refused, both log it, and the first one keeps the port."""
     code = START + (
         "client = start(); client.registered.wait(20); print(client.failure, flush=True)\nsys.stdin.readline()\n"
     )
@@ -104,7 +104,7 @@ async def test_port_that_is_taken(relay, node):
 
 
 async def test_agent_that_is_killed(relay, node):
-    """A process whose agent is killed goes on, starts the next agent, and registers with that."""
+    """A process whose agent is killed continues, starts the next agent, and registers with it."""
     code = LISTEN + (
         "client.listening.clear(); os.kill(client.agent_pid, 9)\n"
         "print(client.listening.wait(20), client.agent_pid, flush=True)\n"
@@ -160,7 +160,7 @@ async def test_secrets_go_through_the_socket(relay, node):
 
 
 async def test_failure_reaches_the_job(node):
-    """An agent that cannot work tells the job why, leaves no zombie, and is not started again."""
+    """An agent that cannot listen sends the job the reason, leaves no zombie, and is not started again."""
     code = START + (
         "client = start(); print(client.hopeless.wait(20), client.failure.sentence, client, sep='|')\n"
         "while os.path.exists(f'/proc/{client.agent_pid}'): client._process.poll(); time.sleep(0.02)\n"
@@ -221,7 +221,7 @@ async def test_files_of_the_job_do_not_get_in_the_way(tmp_path, node):
     ],
 )
 async def test_python_that_cannot_be_started(node, executable, sentence):
-    """Where no agent can be started, the failure says so, and nothing is left of the attempt."""
+    """If no agent can be started, the failure has the reason, and no files are left."""
     code = START + f"sys.executable = {executable!r}; client = start(); client.hopeless.wait(20); print(client.failure)"
     status, out, _ = await run_job(code, RELAY_NODE_DIR=str(node))
     assert status == 0
@@ -231,7 +231,7 @@ async def test_python_that_cannot_be_started(node, executable, sentence):
 
 @pytest.mark.parametrize("milliseconds", [0, 1, 2, 4, 8, 16])
 async def test_job_that_ends_while_its_agent_is_started(relay, node, milliseconds):
-    """However early the job ends, there is no agent and no file a moment later."""
+    """However early the job ends, soon after it neither an agent nor a file is left."""
     status, _, err = await run_job(START + f"start(); time.sleep({milliseconds} / 1000)", **settings(relay, node))
     assert status == 0
     assert "Traceback" not in err

@@ -13,7 +13,7 @@ from relay_core.errors import ConfigurationError, RelayUnreachable
 
 
 class Gate:
-    """A lock that says when somebody comes to it."""
+    """A lock with an event that is set when a thread tries to acquire it."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -28,7 +28,7 @@ class Gate:
 
 
 def test_nothing_is_started_past_a_gate(tmp_path, monkeypatch):
-    """Who comes to a gate that somebody else holds has not even made a directory."""
+    """While another thread holds the gate, not even the directory is created."""
     monkeypatch.setattr("relay_agent.node.connect.PATIENCE", 0.0)
     directory = NodeDirectory(tmp_path / "node", "name")
     gate = Gate()
@@ -49,7 +49,7 @@ def test_nothing_is_started_past_a_gate(tmp_path, monkeypatch):
 
 
 def test_impostor(tmp_path):
-    """An agent in a directory that others can enter is not believed: another user could pose as it."""
+    """An agent in a directory that other users can access is not trusted: another user could impersonate it."""
     directory = NodeDirectory(tmp_path / "node", "name")
     directory.root.mkdir()
     directory.root.chmod(0o755)

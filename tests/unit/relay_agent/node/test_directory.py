@@ -1,4 +1,4 @@
-"""Facts about where the processes of a node meet."""
+"""Facts about the directory of a node's agent."""
 
 import os
 import stat
@@ -11,7 +11,7 @@ from relay_core.errors import ConfigurationError
 
 
 def test_it_is_private(tmp_path):
-    """The directory is made with mode 0700 by who takes the lock, and says where it is."""
+    """The directory is created with mode 0700 when the lock is acquired, and its repr shows the path."""
     directory = NodeDirectory(tmp_path / "a" / "node", "name")
     assert not directory.root.exists()
     lock = directory.try_lock()
@@ -45,7 +45,7 @@ def test_path_that_is_too_long(tmp_path):
 
 
 def test_file_in_its_place(tmp_path):
-    """What is no directory is told with its path, whether it lies in the place or on the way there."""
+    """A file in place of the directory, or of one of its parents, is an error with its path."""
     (tmp_path / "node").touch()
     with pytest.raises(ConfigurationError, match=f"{tmp_path}/node is not a private directory"):
         NodeDirectory(tmp_path / "node", "name").try_lock()
@@ -66,7 +66,7 @@ def test_one_agent_for_the_same_access(tmp_path, monkeypatch):
 
 
 def test_old_settings_file_counts(tmp_path, monkeypatch):
-    """Where a .azrelay.json lies in the working directory, that directory tells agents apart."""
+    """If the working directory has a .azrelay.json, agents of different working directories are different."""
     monkeypatch.setenv("RELAY_NODE_DIR", str(tmp_path / "node"))
     monkeypatch.chdir(tmp_path)
     name = NodeDirectory.of({"hc": "a"}).name
@@ -75,7 +75,7 @@ def test_old_settings_file_counts(tmp_path, monkeypatch):
 
 
 def test_lock_is_exclusive(tmp_path):
-    """The lock is had once, and again when its descriptor is closed."""
+    """The lock can be acquired once, and again after its descriptor is closed."""
     directory = NodeDirectory(tmp_path / "node", "name")
     lock = directory.try_lock()
     assert lock is not None
@@ -87,7 +87,7 @@ def test_lock_is_exclusive(tmp_path):
 
 
 def test_lock_whose_file_was_removed(tmp_path):
-    """A lock on a removed file keeps nobody out, and the new file is another lock."""
+    """A lock on a removed file has no effect on the lock of the new file."""
     directory = NodeDirectory(tmp_path / "node", "name")
     old = directory.try_lock()
     assert old is not None
@@ -100,7 +100,7 @@ def test_lock_whose_file_was_removed(tmp_path):
 
 
 def test_lock_while_others_take_the_directory_along(tmp_path):
-    """A lock is had, or held by another, also while agents that leave remove the directory again and again."""
+    """A lock is acquired, or held by another, even while exiting agents remove the directory repeatedly."""
     directory = NodeDirectory(tmp_path / "node", "name")
 
     def come_and_go() -> int:
@@ -119,7 +119,7 @@ def test_lock_while_others_take_the_directory_along(tmp_path):
 
 
 def test_sweep(tmp_path):
-    """What dead agents have left goes, what belongs to living ones stays."""
+    """Files of dead agents are removed, files of running ones are kept."""
     own, dead, living = (NodeDirectory(tmp_path / "node", name) for name in ("own", "dead", "living"))
     locks = [own.try_lock(), living.try_lock()]
     for path in (dead.lock_path, dead.socket_path, dead.root / "dead-7.stacks", living.socket_path):
@@ -131,7 +131,7 @@ def test_sweep(tmp_path):
 
 
 def test_clean(tmp_path):
-    """Everything of one agent goes, what belongs to another stays, and so does the directory then."""
+    """All files of one agent are removed; those of another are kept, and then the directory is kept too."""
     one, other = NodeDirectory(tmp_path / "node", "one"), NodeDirectory(tmp_path / "node", "other")
     one.root.mkdir()
     for path in (one.lock_path, one.socket_path, one.root / "one-7.stacks", other.lock_path):

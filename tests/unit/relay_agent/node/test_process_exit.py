@@ -1,4 +1,4 @@
-"""Facts about learning that a process has ended."""
+"""Facts about waiting for the exit of a process."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from relay_agent.node.process_exit import until_exit
 
 @pytest.fixture(params=["pidfd", "polling"])
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With pidfd and, as on systems without it, by looking again and again."""
+    """With pidfd, and by polling, as on systems without it."""
     if request.param == "polling":
         monkeypatch.delattr(os, "pidfd_open", raising=False)
         monkeypatch.setattr(process_exit, "POLL_INTERVAL", 0.01)
@@ -32,7 +32,7 @@ async def test_the_end_of_a_process_is_noticed() -> None:
 
 @pytest.mark.usefixtures("_way")
 async def test_a_process_that_has_ended_before() -> None:
-    """There is nothing to wait for."""
+    """A process that has exited is not waited for."""
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
     await process.wait()
     await until_exit(process.pid)

@@ -1,4 +1,4 @@
-"""Facts about the lines between a process and the node's agent."""
+"""Facts about the messages between a process and the node's agent."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,12 +20,12 @@ def test_round_trip(message):
 
 @given(st.binary())
 def test_any_bytes(line):
-    """What is no JSON object reads as an empty message."""
+    """Anything but a JSON object is decoded as an empty message."""
     assert isinstance(decode(line), dict)
 
 
 def test_what_is_no_json():
-    """A value that JSON does not know is sent as its text: the stacks of a job may hold anything."""
+    """A value that JSON does not support is sent as text: the stacks of a job may contain any object."""
     assert decode(encode({"a": {1}})) == {"a": "{1}"}
 
 

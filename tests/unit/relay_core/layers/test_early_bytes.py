@@ -16,7 +16,7 @@ def early(committed):
     return EarlyBytes(lambda: committed.append(True))
 
 
-def test_what_was_said_is_said_again(early, committed):
+def test_early_bytes_are_sent_again(early, committed):
     """Until there is an answer, a new stream begins with all that was sent."""
     assert [] == early.start(0)
     assert [ToPeer(b"one")] == early.receive_local(b"one", 0)

@@ -1,4 +1,4 @@
-"""Facts about the place where tasks are started."""
+"""Facts about starting and cancelling tasks."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ async def crash() -> None:
 
 
 async def test_a_crash_is_logged_and_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    """A task that raises is logged with its name; its siblings go on."""
+    """A task that raises is logged with its name; its siblings continue."""
     async with TaskSet() as tasks:
         sibling = tasks.spawn(asyncio.sleep(0.05, "fine"), name="sibling")
         crashed = tasks.spawn(crash(), name="the one that crashes")

@@ -166,7 +166,7 @@ def test_a_close_without_a_code_is_1005():
         pytest.param(b"\x82\xff" + b"\x80" + bytes(7) + bytes(4), 1002, id="length with the highest bit"),
     ],
 )
-def test_violations_are_told_with_their_code(data, code):
+def test_violations_have_their_close_code(data, code):
     """Each violation of RFC 6455 is the last event and has the close code for it."""
     decoder = FrameDecoder()
     event = decoder.feed(data)[-1]

@@ -58,12 +58,12 @@ def test_both_sides_derive_the_same_certificates():
     ],
 )
 def test_certificates_are_the_same_everywhere(identity, digest):
-    """The bytes depend on nothing but key and role; were they to change, old and new versions could not meet."""
+    """The bytes depend only on key and role; if they changed, old and new versions could not connect."""
     assert hashlib.sha256(identity.certificate).hexdigest() == digest
 
 
 def test_a_certificate_needs_no_clock_and_has_no_secrets():
-    """Valid for ever, serial number 1, named after its role."""
+    """It never expires, and has serial number 1 and the name of its role."""
     certificate = x509.load_der_x509_certificate(CLIENT.certificate)
     assert certificate.not_valid_before_utc.year == 1970
     assert certificate.not_valid_after_utc.year == 9999
@@ -74,7 +74,7 @@ def test_a_certificate_needs_no_clock_and_has_no_secrets():
 
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_a_private_key_leaves_no_file(monkeypatch, tmp_path, in_memory):
-    """Whether the system has nameless files or not, none is there afterwards."""
+    """With or without memfd, no file is left."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     if not in_memory:
         monkeypatch.delattr(secure_channel.os, "memfd_create", raising=False)
@@ -84,7 +84,7 @@ def test_a_private_key_leaves_no_file(monkeypatch, tmp_path, in_memory):
 
 
 def test_a_private_key_file_is_for_its_owner_only(monkeypatch, tmp_path):
-    """Where a file is needed it has mode 0600 for the moment it exists."""
+    """If a file is needed, it has mode 0600 while it exists."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.delattr(secure_channel.os, "memfd_create", raising=False)
     with secure_channel._private_file(b"secret") as path:
@@ -127,7 +127,7 @@ def test_plaintext_survives_any_cutting(messages, cuts):
 
 
 def test_a_handshake_may_arrive_byte_by_byte():
-    """Cutting it changes nothing, and the last flight may bring data along."""
+    """It works with any chunk sizes, and application data may follow its last message."""
     client, agent = SecureChannel(CLIENT), SecureChannel(AGENT)
     for _ in range(3):
         for byte in client.data_to_send():
@@ -142,8 +142,8 @@ def test_a_handshake_may_arrive_byte_by_byte():
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [(CLIENT, OTHER_AGENT), (OTHER_CLIENT, AGENT)])
-def test_a_wrong_key_is_told_on_both_sides(mine, theirs):
-    """Both can say that the keys differ, whoever finds out first."""
+def test_both_sides_report_a_wrong_key(mine, theirs):
+    """Both sides report that the keys differ, whichever detects it first."""
     client, agent = SecureChannel(mine), SecureChannel(theirs)
     agent.feed(client.data_to_send())
     with pytest.raises(WrongTunnelKey, match="different tunnel keys"):
@@ -155,8 +155,8 @@ def test_a_wrong_key_is_told_on_both_sides(mine, theirs):
     assert agent.feed(b"more") == b""
 
 
-def test_an_agent_that_refuses_a_client_that_trusts_it_is_told():
-    """A client that is done before the agent has looked still learns that its key was the wrong one."""
+def test_a_client_reports_a_refusal_after_its_handshake():
+    """A client whose handshake completes before the agent has verified its certificate still gets WrongTunnelKey."""
     half = TunnelIdentity(Role.CLIENT, KEY)
     half.context = secure_channel._context(
         Role.CLIENT,
@@ -175,7 +175,7 @@ def test_an_agent_that_refuses_a_client_that_trusts_it_is_told():
 
 
 def test_a_side_is_not_fooled_by_its_own_certificate():
-    """Reflection: whoever holds only the client's role cannot play the agent."""
+    """Reflection: a peer with the client's certificate cannot act as the agent."""
     mirror = TunnelIdentity(Role.AGENT, KEY)
     mirror.context = secure_channel._context(
         Role.AGENT, secure_channel._derive_key(KEY, Role.CLIENT), CLIENT.certificate, CLIENT.certificate
@@ -198,7 +198,7 @@ def test_a_trusted_but_unexpected_certificate_is_refused():
 
 
 def test_an_agent_with_a_key_tells_a_client_without():
-    """The agent says which side lacks the key, and the client can read it, in the clear."""
+    """The agent's unencrypted refusal names the side without the key."""
     handshake, agent = ClientHandshake.hello(Settings()), SecureChannel(AGENT)
     with pytest.raises(TunnelKeyMissing, match="the agent has a tunnel key and the client has none") as caught:
         agent.feed(handshake.data_to_send())
@@ -207,8 +207,8 @@ def test_an_agent_with_a_key_tells_a_client_without():
     assert (outcome.refusal, outcome.text) == (Refusal.KEY_MISMATCH, caught.value.sentence)
 
 
-def test_a_client_with_a_key_is_told_by_an_agent_without():
-    """The other way round as well, through the agent's refusal in the clear."""
+def test_a_client_learns_that_the_agent_has_no_key():
+    """A client with a key learns from the agent's unencrypted refusal that the agent has none."""
     client = SecureChannel(CLIENT)
     refusal = AgentHandshake(SessionTable(Settings()), ENTROPY).receive_data(client.data_to_send(), 0.0)
     with pytest.raises(TunnelKeyMissing, match="the client has a tunnel key and the agent has none") as caught:
@@ -230,13 +230,13 @@ def test_strangers_are_not_taken_for_a_missing_key(identity, data):
 
 
 def test_tls_garbage_is_a_protocol_error():
-    """A record that begins well and goes on badly breaks the handshake, with a sentence of ours."""
+    """A record with a valid header and invalid content fails the handshake, with an error of ours."""
     with pytest.raises(ProtocolError, match="the encrypted channel failed"):
         SecureChannel(AGENT).feed(b"\x16\x03\x01\x00\x05hello")
 
 
 def test_a_changed_byte_breaks_the_channel():
-    """Nobody in between can change what is said."""
+    """A modified byte in transit is an error."""
     client, agent = open_pair()
     ciphertext = bytearray(client.seal([b"continue"]))
     ciphertext[-1] ^= 1
@@ -246,14 +246,14 @@ def test_a_changed_byte_breaks_the_channel():
 
 
 def test_ciphertext_of_another_transport_is_worthless():
-    """Recorded records do not open again."""
+    """Replayed records are rejected."""
     (client, _), (_, agent) = open_pair(), open_pair()
     with pytest.raises(ProtocolError):
         agent.feed(client.seal([b"continue"]))
 
 
-def test_a_goodbye_is_told_from_a_cut():
-    """After close() the other side ends quietly, without it the end is a ConnectionLost."""
+def test_a_close_notify_is_distinguished_from_a_truncation():
+    """After close() the peer's end is orderly; without it the end is a ConnectionLost."""
     client, agent = open_pair()
     assert agent.feed(client.seal([b"last words"]) + client.close()) == b"last words"
     assert agent.state is client.state is ChannelState.CLOSED
@@ -264,7 +264,7 @@ def test_a_goodbye_is_told_from_a_cut():
     assert agent.state is ChannelState.FAILED
 
 
-def test_an_end_during_the_handshake_is_told_as_such():
+def test_an_end_during_the_handshake():
     """A cut is not a wrong key."""
     client = SecureChannel(CLIENT)
     with pytest.raises(ConnectionLost, match="during the encryption handshake"):
@@ -273,7 +273,7 @@ def test_an_end_during_the_handshake_is_told_as_such():
 
 @pytest.mark.parametrize("end", ["before", "after"])
 def test_nothing_is_sealed_outside_an_open_channel(end):
-    """Neither before the handshake nor after the goodbye does anything leave unencrypted."""
+    """Before the handshake and after the close_notify, sending is an error."""
     client = SecureChannel(CLIENT)
     if end == "after":
         client, _ = open_pair()
@@ -284,7 +284,7 @@ def test_nothing_is_sealed_outside_an_open_channel(end):
 
 
 def test_a_cut_at_any_byte_of_the_handshake_is_a_lost_connection():
-    """Half a handshake is never an open channel and never a wrong key."""
+    """An incomplete handshake is neither an open channel nor a wrong key."""
     client, agent = SecureChannel(CLIENT), SecureChannel(AGENT)
     first = client.data_to_send()
     for offset in range(len(first)):

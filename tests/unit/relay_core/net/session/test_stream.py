@@ -112,7 +112,7 @@ async def test_a_write_waits_for_room() -> None:
 
 
 async def test_a_loss_comes_behind_what_was_received() -> None:
-    """The last words of a peer are handed over before the loss, once the handler wants them."""
+    """The peer's last bytes are delivered before the loss, when the handler resumes reading."""
     ours, theirs = stream_pair()
     sink = Sink()
     theirs.deliver_to(sink)
@@ -126,7 +126,7 @@ async def test_a_loss_comes_behind_what_was_received() -> None:
 
 
 async def test_who_still_writes_to_a_lost_stream_learns_it() -> None:
-    """A handler that wants nothing and writes on is told the loss, instead of being held up for good."""
+    """A handler that has paused reading and still writes is informed of the loss instead of blocking forever."""
     ours, theirs = stream_pair()
     sink = Sink()
     theirs.deliver_to(sink)

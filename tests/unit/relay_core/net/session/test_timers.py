@@ -34,6 +34,6 @@ def test_nonsense_is_refused(name: str, text: str) -> None:
 
 
 def test_an_answer_needs_time() -> None:
-    """A connection cannot be called dead before the other side was asked."""
+    """The time until a connection is dead must be longer than the time until a ping."""
     with pytest.raises(ConfigurationError, match="must be longer than RELAY_PING_AFTER"):
         tunnel_settings({"RELAY_DEAD_AFTER": "5"}, grace=7.0)

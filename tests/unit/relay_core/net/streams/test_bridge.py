@@ -1,4 +1,4 @@
-"""Facts about what joins a local connection and a stream."""
+"""Facts about the bridge between a local connection and a stream."""
 
 import asyncio
 import contextlib
@@ -159,7 +159,7 @@ async def test_first_bytes_come_first() -> None:
 
 
 class Alarm(Layer):
-    """Asks to be called in a moment, and then speaks to both sides."""
+    """A layer with a deadline, at which it sends to both sides."""
 
     def __init__(self) -> None:
         self.deadline: float | None = None
@@ -179,7 +179,7 @@ class Alarm(Layer):
 
 
 async def test_layers_are_called_at_their_deadline() -> None:
-    """Time passes for layers while no byte does."""
+    """Deadlines of layers are handled while no bytes arrive."""
     ours, theirs = stream_pair()
     async with local_server(echo) as (port, _), connected(port) as local:
         carrying = asyncio.ensure_future(carry_bytes(local, theirs, [Alarm()]))
@@ -199,7 +199,7 @@ class Defect(Layer):
 
 
 async def test_a_defect_costs_one_connection(caplog: pytest.LogCaptureFixture) -> None:
-    """A layer that fails ends its connection with an error and a traceback, and nothing reaches who called it."""
+    """A layer that raises ends its connection with an error and a traceback; the caller gets no exception."""
     ours, theirs = stream_pair()
     async with local_server(echo) as (port, _), connected(port) as local:
         await ours.write(b"x")

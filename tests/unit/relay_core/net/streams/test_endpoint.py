@@ -161,7 +161,7 @@ async def test_detached_it_keeps_what_comes() -> None:
 
 
 async def test_reset_is_a_loss_with_its_reason() -> None:
-    """A program that resets its connection is lost, not ended; what is written afterwards is dropped."""
+    """A reset by the program is a loss, not an EOF; later writes are dropped."""
     async with connection() as (endpoint, _, program):
         handler = Handler()
         endpoint.deliver_to(handler)

@@ -86,7 +86,7 @@ async def test_a_cancelled_close_stays_cancelled(turns: int) -> None:
 
 
 async def test_delivery_begins_with_what_is_there() -> None:
-    """What came before the receiver comes first, as one piece; what comes afterwards comes at once."""
+    """Bytes received before `deliver_to` are delivered first, as one piece; later bytes immediately."""
     socket, received = Socket(), []
     websocket = WebSocket(socket, early=encode_message(BINARY, b"early "))
     socket.say(encode_message(BINARY, b"bird"))
@@ -97,7 +97,7 @@ async def test_delivery_begins_with_what_is_there() -> None:
 
 
 async def test_a_receiver_ends_the_pause() -> None:
-    """A socket that was not read because nobody asked is read again as soon as somebody takes everything."""
+    """Paused reading resumes as soon as the unread bytes are taken."""
     socket, received = Socket(), []
     websocket = WebSocket(socket)
     for _ in range(UNREAD_HIGH // 0x8000 + 1):
@@ -109,8 +109,8 @@ async def test_a_receiver_ends_the_pause() -> None:
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["afterwards", "before"])
-async def test_a_receiver_is_told_the_end(before: bool) -> None:
-    """The peer's goodbye reaches the receiver once, with its code, also if it had come before."""
+async def test_the_end_is_reported_to_the_receiver(before: bool) -> None:
+    """The peer's Close is reported once, with its code, also if it was received before `deliver_to`."""
     socket, lost = Socket(), []
     websocket = WebSocket(socket)
     goodbye = encode_frame(CLOSE, close_payload(1001, "restart"))
@@ -128,7 +128,7 @@ async def test_a_receiver_is_told_the_end(before: bool) -> None:
 
 
 async def test_nothing_is_written_after_the_goodbye() -> None:
-    """A message for a socket that is ending is dropped, and there is no room for another."""
+    """After a Close, messages are dropped and `has_room` is False."""
     socket = Socket()
     websocket = WebSocket(socket)
     websocket.write(b"in time")

@@ -1,4 +1,4 @@
-"""Facts about what connecting says when something is in the way."""
+"""Facts about the errors of opening a WebSocket."""
 
 import asyncio
 import contextlib
@@ -56,7 +56,7 @@ async def tls_server(tls_directory: Path, answer: bytes, host: str = "127.0.0.1"
 
 
 async def test_other_statuses_keep_their_reason(tls_directory: Path, trusted: ssl.SSLContext) -> None:
-    """An answer other than 101 is told with its status and reason phrase."""
+    """A response other than 101 raises an error with its status and reason phrase."""
     answer = b"HTTP/1.1 404 There are no listeners. TrackingId:1\r\nContent-Length: 0\r\n\r\n"
     async with tls_server(tls_directory, answer) as port:
         with pytest.raises(HandshakeRefused) as caught:
@@ -82,15 +82,15 @@ async def test_redirects_are_not_followed(tls_directory: Path, trusted: ssl.SSLC
         b"HTTP/1.1 101 OK\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: no\r\n\r\n",
     ],
 )
-async def test_strangers_are_told_from_relays(tls_directory: Path, trusted: ssl.SSLContext, answer: bytes) -> None:
-    """A server that is no relay gives one sentence or its status, whatever it says."""
+async def test_servers_that_are_not_relays(tls_directory: Path, trusted: ssl.SSLContext, answer: bytes) -> None:
+    """A server that is not a relay results in one sentence or its status, whatever it sends."""
     async with tls_server(tls_directory, answer) as port:
         with pytest.raises((ProtocolError, HandshakeRefused, RelayUnreachable)):
             await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
 
 
 async def test_a_silent_server_has_a_deadline(trusted: ssl.SSLContext) -> None:
-    """A port that accepts and says nothing costs the time limit, and no more."""
+    """A port that accepts and sends nothing is an error after the time limit."""
 
     async def silent(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
@@ -108,7 +108,7 @@ async def test_a_server_without_tls(trusted: ssl.SSLContext) -> None:
 
 
 async def test_nobody_there(trusted: ssl.SSLContext) -> None:
-    """A refused connection says so."""
+    """A refused connection is an error with that reason."""
     with pytest.raises(RelayUnreachable, match="connection refused"):
         await open_websocket(f"wss://localhost:{free_port()}/x?y", tls=trusted)
 
@@ -229,7 +229,7 @@ async def test_no_proxy_exempts_hosts(
 
 
 async def test_a_proxy_that_refuses(trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy's refusal is told from the relay's, and shows no credentials."""
+    """A proxy's refusal is distinguished from the relay's, and shows no credentials."""
     async with connect_proxy(b"407 Proxy Authentication Required") as (proxy, _):
         monkeypatch.setenv("HTTPS_PROXY", f"http://user:hidden-word@127.0.0.1:{proxy}")
         monkeypatch.setenv("no_proxy", "")
