@@ -55,7 +55,7 @@ async def test_a_client_that_has_gone_is_not_dialled_for(dap_only: bool) -> None
     ours, theirs = stream_pair()
     async with local_server(echo) as (port, connections):
         await ours.write_eof()
-        with pytest.raises(ConnectionLost, match="left before"):
+        with pytest.raises(ConnectionLost, match="disconnected before"):
             await serve_stream(PortTarget(1, port, dap_only=dap_only), theirs, Traffic())
     assert [] == connections
 
@@ -66,7 +66,7 @@ async def test_strangers_do_not_reach_a_debug_adapter(first: bytes) -> None:
     ours, theirs = stream_pair()
     async with local_server(greeting_server) as (port, connections):
         await ours.write(first)
-        with pytest.raises(ProtocolError, match="not disturbed"):
+        with pytest.raises(ProtocolError, match="not passed on to debugpy"):
             await serve_stream(PortTarget(1, port, dap_only=True), theirs, Traffic())
         with pytest.raises(ConnectionLost):
             await ours.read()

@@ -108,7 +108,7 @@ def test_the_real_interpreter_agrees_about_its_command_line():
     ]
     out = subprocess.run(line, capture_output=True, text=True, check=True).stdout
     assert out == f"['-c', '-m'] {line}\n"
-    assert "a line of code" in str(should_register(ON, line, 100))
+    assert "code given with -c" in str(should_register(ON, line, 100))
 
 
 def test_a_process_registers_where_debugging_is_on_only():
