@@ -104,6 +104,6 @@ async def _dial(target: Target, *, patience: float) -> LocalEndpoint:
                 await asyncio.sleep(DIAL_INTERVAL)
     except (OSError, *TIMEOUT_ERRORS):
         raise ConnectionLost(
-            f"nothing is listening on {host}:{port}",
+            f"nothing is listening on {f'[{host}]' if ':' in host else host}:{port}",
             hint="the program has exited or has not started yet",
         ) from None

@@ -1,13 +1,18 @@
 """Fixed ports of this machine as targets, for `relay-agent serve`, and the grammar of its options.
 
-5678          logical port 5678 is port 5678 of this machine
-5678:40123    logical port 5678 is port 40123 of this machine
+5678                 logical port 5678 is 127.0.0.1:5678
+5678:40123           logical port 5678 is 127.0.0.1:40123
+5678:[::1]:40123     logical port 5678 is [::1]:40123
+5678:127.0.0.2:5678  logical port 5678 is 127.0.0.2:5678
+
+Invalid: 5678:10.0.0.4:5678 (an agent serves its own machine only), 5678:localhost:5678 (a name may have two addresses).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from ipaddress import IPv4Address, IPv6Address
 
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.metadata import ClientStatus
@@ -17,6 +22,8 @@ from relay_core.errors import ConfigurationError, UsageError
 from relay_core.values import MAX_PORT, is_port_text
 
 __all__ = ["PortTarget", "PortTargets", "parse_targets"]
+
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -29,9 +36,13 @@ class PortTarget:
     """The port of this machine that the program listens on."""
     dap_only: bool = False
     """Whether it is a debug adapter, which accepts debug clients only."""
-    host: str = "127.0.0.1"
+    host: str = LOOPBACK
+    """A loopback address of this machine."""
 
     def __str__(self) -> str:
+        if self.host != LOOPBACK:
+            host = f"[{self.host}]" if ":" in self.host else self.host
+            return f"{self.logical_port} -> {host}:{self.port}"
         return f"{self.logical_port}" if self.port == self.logical_port else f"{self.logical_port} -> {self.port}"
 
     async def locate(self) -> tuple[str, int]:
@@ -91,20 +102,47 @@ class PortTargets:
 
 
 def parse_targets(texts: Iterable[str], *, dap_only: bool = False) -> dict[int, PortTarget]:
-    """Parse texts of the form `PORT` or `PORT:LOCAL`, for example `5678` and `5678:40123`.
+    """Parse texts of the form `PORT`, `PORT:LOCAL` or `PORT:ADDRESS:LOCAL`.
 
     Raises:
-        UsageError: a number is not a port from 1 to 65535, or a logical port is given twice.
+        UsageError: a number is not a port from 1 to 65535, an address is not a loopback address, or a logical port is
+            given twice.
     """
     targets: dict[int, PortTarget] = {}
     for text in texts:
-        logical, _, local = text.partition(":")
-        if not (is_port_text(logical) and is_port_text(local or logical)):
-            raise UsageError(
-                f"invalid port: '{text}'", hint=f"use a number from 1 to {MAX_PORT}, or PORT:LOCAL as in 5678:40123"
-            )
-        target = PortTarget(int(logical), int(local or logical), dap_only=dap_only)
+        target = _parse_target(text, dap_only=dap_only)
         if target.logical_port in targets:
             raise UsageError(f"port {target.logical_port} is given twice", hint="give each --port once")
         targets[target.logical_port] = target
     return targets
+
+
+def _parse_target(text: str, *, dap_only: bool) -> PortTarget:
+    logical, _, local = text.partition(":")
+    address, separator, port = local.rpartition(":")
+    local_port = port or logical
+    if not (is_port_text(logical) and is_port_text(local_port)):
+        raise UsageError(
+            f"invalid port: '{text}'", hint=f"use a number from 1 to {MAX_PORT}, or PORT:LOCAL as in 5678:40123"
+        )
+    host = _parse_loopback(address) if separator else LOOPBACK
+    return PortTarget(int(logical), int(local_port), dap_only=dap_only, host=host)
+
+
+def _parse_loopback(text: str) -> str:
+    """Return the address of a text such as `127.0.0.2` or `[::1]`.
+
+    Raises:
+        UsageError: it is not a loopback address in that form.
+    """
+    try:
+        address: IPv4Address | IPv6Address
+        address = IPv6Address(text[1:-1]) if text.startswith("[") and text.endswith("]") else IPv4Address(text)
+        if address.is_loopback:
+            return str(address)
+    except ValueError:
+        pass
+    raise UsageError(
+        f"invalid loopback address: '{text}'",
+        hint="use an address of this machine as in 5678:127.0.0.2:40123 or 5678:[::1]:40123",
+    )

@@ -26,8 +26,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "--port",
         action="append",
         default=[],
-        metavar="PORT[:LOCAL]",
-        help="port to serve: clients use PORT, the program listens on 127.0.0.1:LOCAL (default: PORT); repeatable",
+        metavar="PORT[:[ADDRESS:]LOCAL]",
+        help="port to serve: clients use PORT, the program listens on 127.0.0.1:LOCAL (default: PORT), or on another "
+        "loopback address as in 5678:[::1]:40123; repeatable",
     )
     parser.add_argument(
         "--dap",

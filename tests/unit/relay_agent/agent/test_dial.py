@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import socket
 import struct
 
@@ -9,7 +10,7 @@ import pytest
 
 from relay_agent.agent import dial
 from relay_agent.agent.dial import serve_stream
-from relay_agent.agent.port_targets import PortTarget
+from relay_agent.agent.port_targets import PortTarget, parse_targets
 from relay_core.dap.adapter_greeting import GREETING_LIMIT
 from relay_core.errors import ConnectionLost, ProtocolError
 from relay_core.net.streams.bridge import Traffic
@@ -23,6 +24,32 @@ async def greeting_server(reader: asyncio.StreamReader, writer: asyncio.StreamWr
     """Speak first, as debugpy's adapter does, then echo."""
     writer.write(b"hello")
     await echo(reader, writer)
+
+
+@pytest.mark.parametrize("address", ["[::1]", "127.0.0.2"])
+async def test_a_target_on_another_loopback_address_is_connected_to(address: str) -> None:
+    """A program that listens on another loopback address than 127.0.0.1 is reached at that address."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.read(100))
+        writer.close()
+
+    ours, theirs = stream_pair()
+    host = address.strip("[]")
+    try:
+        server = await asyncio.start_server(answer, host, 0)
+    except OSError as error:
+        pytest.skip(f"this machine has no {host}: {error}")
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        (target,) = parse_targets([f"5678:{address}:{port}"]).values()
+        serving = asyncio.ensure_future(serve_stream(target, theirs, Traffic()))
+        await ours.write(b"ping")
+        await ours.write_eof()
+        assert b"ping" == await read_all(ours)
+        await serving
+    with pytest.raises(ConnectionLost, match=f"nothing is listening on {re.escape(f'{address}:{port}')}"):
+        await serve_stream(target, stream_pair()[1], Traffic())
 
 
 async def test_bytes_go_both_ways() -> None:
