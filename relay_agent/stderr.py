@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from relay_core.values import escape_controls
-
 __all__ = ["report_failure", "write_line"]
 
 
@@ -17,7 +15,9 @@ def write_line(text: str) -> None:
     """
     stream = getattr(sys.stderr, "_redirect_to", [sys.stderr])[0]
     if stream is not None:
-        stream.write(f"relay-agent: {escape_controls(text)}\n")
+        # As `relay_core.values.escape_controls`, which a developer could step into.
+        line = "".join([char if char.isprintable() else ascii(char)[1:-1] for char in text])
+        stream.write(f"relay-agent: {line}\n")
         stream.flush()
 
 
