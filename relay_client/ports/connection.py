@@ -18,6 +18,7 @@ import logging
 from relay_client.agents.search import RETRY_DELAYS
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ports.local_port import LocalPort
+from relay_client.ports.reverse_requests import ReverseRequestGuard
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.layers.early_bytes import EarlyBytes
 from relay_core.net.session.stream import StreamBroken
@@ -117,7 +118,8 @@ class _LocalConnection:
                 raise
             return str(error)
         try:
-            await Bridge(self._endpoint, stream, [self._early, *layers], traffic=self.traffic).run()
+            guards = [] if self._local.destination.is_forward else [self._guard()]
+            await Bridge(self._endpoint, stream, [self._early, *guards, *layers], traffic=self.traffic).run()
             await stream.close()
         except RelayDebugError as error:
             stream.abort()
@@ -126,6 +128,9 @@ class _LocalConnection:
             stream.abort()
             raise
         return None
+
+    def _guard(self) -> ReverseRequestGuard:
+        return ReverseRequestGuard(self._local.port, lambda text: logger.warning("%s: %s", self._name, text))
 
     def _retry_reason(self, error: RelayDebugError) -> str | None:
         """Return the reason for another attempt after an error, or None if the local side disconnected unanswered.

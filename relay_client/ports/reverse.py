@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
+from relay_client.ports.reverse_requests import ReverseRequestGuard
 from relay_client.prefetch.layer import PrefetchCacheLayer
 from relay_client.ui.text import printable
 from relay_core.agent_api.metadata import StreamMetadata
@@ -156,7 +157,9 @@ class ReverseForwarder:
         logger.info("port %d: the job has connected to the editor", self._port)
         traffic = Traffic()
         try:
-            await carry_bytes(local, stream, [PrefetchCacheLayer()] if prefetch else [], traffic=traffic)
+            guard = ReverseRequestGuard(None, self._log_once)
+            layers = [guard, PrefetchCacheLayer()] if prefetch else [guard]
+            await carry_bytes(local, stream, layers, traffic=traffic)
             logger.info("port %d: closed (%d bytes sent, %d received)", self._port, traffic.sent, traffic.received)
         except RelayDebugError as error:
             logger.warning("port %d: lost: %s", self._port, error.sentence)

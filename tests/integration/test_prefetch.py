@@ -218,12 +218,13 @@ async def test_job_that_prefetches(
 
 
 async def test_switched_off(relay: LocalRelay) -> None:
-    """Without prefetch, bytes are not parsed: half a message is passed on as it arrives."""
-    half = encode({"type": "event"})[:-3]
+    """Without prefetch, a prefetch event is a message like any other, and passes unchanged."""
+    body = {"after": 0, "asked": [], "answered": []}
+    data = encode({"type": "event", "event": PREFETCH_EVENT, "body": body})
     async with local_server(echo) as (port, _), tunnelled_to(relay, port, prefetch=False) as path:
         reader, writer = await asyncio.open_connection("127.0.0.1", path.port)
-        writer.write(half)
-        assert await asyncio.wait_for(reader.readexactly(len(half)), 20) == half
+        writer.write(data)
+        assert await asyncio.wait_for(reader.readexactly(len(data)), 20) == data
         writer.close()
         await writer.wait_closed()
 
