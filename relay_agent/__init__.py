@@ -1,4 +1,4 @@
-"""Debug a Python job on compute you cannot reach: the library that the job imports.
+"""Remote debugging for Python jobs on compute without incoming connections: the library that the job imports.
 
     import relay_agent
 
@@ -11,7 +11,7 @@ reports that on stderr and runs as usual: none of these functions raises or hang
 """
 
 from relay_agent.api import (
-    breakpoint,  # noqa: A004 - the name is the point
+    breakpoint,  # noqa: A004 - intended: a remote version of Python's breakpoint()
     start_remote_debugging,
     start_remote_debugging_from_args,
 )
