@@ -139,8 +139,9 @@ class FrameDecoder:
 
     def feed(self, data: bytes | memoryview) -> list[Event]:
         """Return the events that `data` completes. They own their bytes: the caller may overwrite `data` later."""
-        if self._finished:
+        if self._finished:  # after a Close the peer must not send anything (section 5.5.1)
             return []
+        # `_rest` is never longer than a control frame, so joining it with `data` is cheap and happens rarely.
         view = memoryview(self._rest + bytes(data)) if self._rest else memoryview(data)
         self._rest = b""
         events: list[Event] = []
@@ -256,6 +257,7 @@ def _check_close(payload: bytes) -> None:
 
 def close_payload(code: int, reason: str = "") -> bytes:
     """Return the payload of a Close frame; a reason that is too long is truncated between two characters."""
+    # The slice may end inside a character; `ignore` drops the rest of that, because a reason must be valid UTF-8.
     text = reason.encode()[: MAX_CONTROL_PAYLOAD - 2]
     return code.to_bytes(2, "big") + text.decode(errors="ignore").encode()
 
@@ -274,6 +276,7 @@ def encode_masked(opcode: int, payload: bytes | bytearray | memoryview, mask: by
         mask: 4 unpredictable bytes. RFC 6455 section 10.3 explains why: proxies must not see bytes that a script chose.
     """
     length = len(payload)
+    # Section 5.2: 7 bits for the length, or 126 and 16 bits, or 127 and 64 bits; always the shortest form.
     if length < 126:
         header = bytes((opcode | _FIN, length | _MASKED))
     elif length < 65536:
@@ -303,6 +306,7 @@ def encode_chunks(chunks: Iterable[Chunk]) -> bytes:
 
 def _header(opcode: int, length: int, fin: bool, reserved: int) -> bytes:
     first = opcode | reserved | (_FIN if fin else 0)
+    # MAX_PAYLOAD fits into 16 bits, so the third form of the length is never needed here.
     if length < 126:
         return bytes((first, length))
     return bytes((first, 126, length >> 8, length & 0xFF))

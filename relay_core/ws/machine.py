@@ -92,7 +92,7 @@ class WebSocketMachine:
 
     def receive_data(self, data: bytes | memoryview, now: float) -> Received:
         """Decode bytes of the peer; call `data_to_send` after that. The caller may overwrite `data` later."""
-        self._received_at = self._silent_since = now
+        self._received_at = self._silent_since = now  # any data proves that the peer is alive, so pongs are ignored
         chunks: list[Chunk] = []
         end: Close | Violation | None = None
         for event in self._decoder.feed(data):
@@ -129,6 +129,7 @@ class WebSocketMachine:
         if self.close_sent is not None:
             return b""
         self.close_sent = Close(payload)
+        # Section 7.1.1: the server closes the TCP connection first. A client needs a limit for a server that does not.
         if self._close_timeout is not None:
             self._close_deadline = now + self._close_timeout
         return self._control(CLOSE, payload)

@@ -147,7 +147,7 @@ class AgentTunnels:
         reason = await driver.run_transport(transport, attached.epoch, attached.trailing, attached.reply)
         if session.over:
             logger.info("%s disconnected: %s", user, session.over.text or session.over.reason.value)
-        elif not session.attached:
+        elif not session.attached:  # otherwise the client has attached a new transport before this one ended
             logger.info(
                 "lost the transport to %s (%s); keeping its connections for %.0f s", user, reason, session.grace
             )

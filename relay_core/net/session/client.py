@@ -152,6 +152,7 @@ class ClientTunnel:
             current = self._carry(*self._first)
             attached_at = asyncio.get_running_loop().time()
             while not self._session.over:
+                # Returns when the transport is lost, may be lost soon, or is old; in all cases a new one is attached.
                 await self._first_of(current, self._replace.wait(), timeout=MAX_TRANSPORT_AGE)
                 self._replace.clear()
                 if current.done() and not self._session.over:
@@ -230,6 +231,7 @@ class ClientTunnel:
         before = self.status
         since = before.since if state is before.state else time.time()
         self.status = LinkStatus(state, since, reason, round_trip)
+        # The round trip changes with every PING and is not reported.
         if (state, reason) != (before.state, before.reason):
             self._on_change(self.status)
 

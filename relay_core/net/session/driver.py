@@ -116,6 +116,7 @@ class SessionDriver:
             reading = transport.deliver_to(functools.partial(self._receive, epoch))
             await run_together(reading, self._write(transport, epoch))
         except RelayDebugError as error:
+            # The session's own reason, such as a ping without an answer, is more specific than the error of its abort.
             code = getattr(error, "code", 1006)
             reason = self._deaths.pop(epoch, "") or getattr(error, "reason", "") or f"{error.sentence} ({code})"
         else:
@@ -126,7 +127,7 @@ class SessionDriver:
                 self._idle = None
             self.session.transport_lost(epoch, self._now())
             self.follow_up()
-            if self.session.over:
+            if self.session.over:  # the peer must still receive the frames that ended the session
                 await transport.close()
             transport.abort()
         return reason
@@ -204,7 +205,7 @@ class SessionDriver:
         """End the session: in order if the peer confirms within `within` seconds, otherwise by `abort`."""
         self.session.close(text)
         self.follow_up()
-        if self.session.attached:
+        if self.session.attached:  # without a transport the peer cannot confirm
             with contextlib.suppress(*TIMEOUT_ERRORS):
                 async with timeout(within):
                     await self.over.wait()
@@ -261,7 +262,7 @@ class SessionDriver:
         elif isinstance(event, TransportDead):
             if transport := self._transports.get(event.epoch):
                 self._deaths[event.epoch] = f"{event.death.value}{f' ({event.text})' if event.text else ''}"
-                transport.abort()
+                transport.abort()  # an orderly close would wait for a peer that may not answer
         elif isinstance(event, SessionOver):
             self._finish(event)
 

@@ -48,7 +48,7 @@ async def perform_handshake(transport: Transport, handshake: ClientHandshake) ->
             while outcome is None:
                 outcome = handshake.receive_data(data or await transport.receive(), asyncio.get_running_loop().time())
                 data = b""
-    except BaseException as error:
+    except BaseException as error:  # also if cancelled: nothing else would close the transport
         transport.abort()
         if isinstance(error, TIMEOUT_ERRORS):
             raise RelayUnreachable(
@@ -56,7 +56,7 @@ async def perform_handshake(transport: Transport, handshake: ClientHandshake) ->
                 hint="it may be overloaded, or a listener other than relay-agent is using this hybrid connection",
             ) from None
         raise
-    if isinstance(outcome, NotAttached):
+    if isinstance(outcome, NotAttached):  # a refusal is the agent's last message on a transport
         transport.abort()
         if outcome.refusal is Refusal.KEY_MISMATCH:
             raise TunnelKeyMissing(Role.CLIENT)

@@ -276,6 +276,7 @@ def _context(role: Role, key: Ed25519PrivateKey, certificate: bytes, peer_certif
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False  # the exact certificate is pinned instead
     context.verify_mode = ssl.CERT_REQUIRED
+    # OP_NO_TICKET disables stateless tickets only; in TLS 1.3 the server would still send stateful ones.
     context.options |= ssl.OP_NO_TICKET
     if role is Role.AGENT:
         context.num_tickets = 0

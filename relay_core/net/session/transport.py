@@ -117,7 +117,7 @@ class Transport:
         return self._channel is not None and self._channel.state is ChannelState.CLOSED
 
     def _received(self, data: bytes) -> None:
-        if self._lost.done():
+        if self._lost.done():  # bytes that arrived after an error are not trusted
             return
         try:
             plaintext = self._decrypted(data)

@@ -219,7 +219,7 @@ class WebSocket(asyncio.BufferedProtocol):
         for chunk in chunks:
             self._chunks.append(chunk)
             self._unread += _cost(chunk)
-        self._flush()
+        self._flush()  # before the answer to a Close, because no frame may follow that
         if isinstance(end, Close):
             # RFC 6455 section 5.5.1: answer a Close with the same code. The server then closes the TCP connection.
             self._send_close(end.payload)
@@ -245,6 +245,7 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def _taken(self, size: int) -> None:
         self._unread -= size
+        # Resume at half of the limit; at the limit itself, reading would be paused and resumed for every chunk.
         if self._reading_paused and self._unread <= UNREAD_HIGH // 2:
             self._reading_paused = False
             self._machine.reading_resumed(self._loop.time())

@@ -133,6 +133,7 @@ async def open_websocket(
 @contextlib.contextmanager
 def _opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901, PLR0912 - a table of foreign errors
     """Replace exceptions of `websockets`, asyncio and ssl by our own, so that users see no unreviewed texts."""
+    # The order matters: certificate, TLS, time-out and name errors are all subclasses of OSError.
     try:
         yield
     except InvalidStatus as error:

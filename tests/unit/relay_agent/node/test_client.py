@@ -216,7 +216,7 @@ async def test_files_of_the_job_do_not_get_in_the_way(tmp_path, node):
 @pytest.mark.parametrize(
     ("executable", "sentence"),
     [
-        ("", "has no executable that could run the agent"),
+        ("", "this Python is embedded and has no executable"),
         ("/nonexistent/python", "cannot start the agent process"),
     ],
 )

@@ -66,7 +66,7 @@ def test_each_request_is_sent_when_its_ids_are_known():
 
 def test_without_a_prefetch_set():
     """Without a prefetch set neither requests nor events are sent."""
-    assert PrefetchEngine().stopped(1, 6, 0) == PrefetchOutput([], None)
+    assert PrefetchEngine().begin_stop(1, 6, 0) == PrefetchOutput([], None)
 
 
 def test_responses_to_other_requests():
