@@ -148,7 +148,7 @@ def breakpoint(  # noqa: A001 - intended: a remote version of Python's breakpoin
             return
         frame: FrameType = sys._getframe(1)  # noqa: SLF001 - the frame to stop in is the caller's
         place = f"breakpoint() at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"  # noqa: PTH119
-        if not debugger.is_attached():
+        if not debugger.is_attached() and not process.node_client.futile.is_set():
             process.log(f"{place}: waiting up to {hold:g} s for a debugger on {process.where}")
         if process.wait(hold, detail=place):
             debugger.break_at(frame)

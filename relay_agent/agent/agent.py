@@ -67,6 +67,7 @@ class Agent:
         settings: Limits and timers of the tunnels; by default from the environment.
         grace: How long sessions without a connection are kept; by default from the environment.
         on_listening: Called each time the control channel is connected.
+        on_retry: Called with the reason of each failure to listen that is followed by another attempt.
         on_failure: Called once, with the reason, if listening has become impossible; `run` then still serves the
             connected clients.
     """
@@ -82,12 +83,14 @@ class Agent:
         settings: Settings | None = None,
         grace: Grace | None = None,
         on_listening: Callable[[], None] = lambda: None,
+        on_retry: Callable[[RelayDebugError], None] = lambda _error: None,
         on_failure: Callable[[RelayDebugError], None] = lambda _error: None,
     ) -> None:
         self._endpoint = endpoint
         self._provider = PortTargets(targets) if isinstance(targets, Mapping) else targets
         self._holders = Attachments(self.publish)
         self._on_listening = on_listening
+        self._on_retry = on_retry
         self._on_failure = on_failure
         self._encrypted = tunnel_key is not None
         self._listener = HybridConnectionListener(endpoint, credential, tls=tls, on_state=self._show_state)
@@ -282,6 +285,7 @@ class Agent:
             self._info = replace(self._info, generation=self._info.generation + 1)
             if state is ListenerState.WAITING:
                 self._log_error(error)
+                self._on_retry(error)
 
     def _log_error(self, error: RelayDebugError) -> None:
         """Log why the agent is not listening, unless the last warning was the same."""

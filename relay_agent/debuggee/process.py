@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DebuggedProcess", "begin", "current"]
 
+NOBODY_ATTACHED = "no debugger attached in time; exiting"
+
 
 def current() -> DebuggedProcess | None:
     """Return the DebuggedProcess of this process, or None: `begin` was not called, or only in a parent."""
@@ -86,6 +88,7 @@ class DebuggedProcess:
         self.identity = identity
         self._failure_logged = threading.Lock()
         """Acquired by the first thread that logs the failure, and never released."""
+        self._unreachable_logged = False
         self.port = settings.port + identity.rank
         self.node_client: NodeClient = NodeClient(
             settings.access.given(),
@@ -114,7 +117,9 @@ class DebuggedProcess:
         write_line(f"rank {self.identity.rank}: {text}" if has_ranks else text)
 
     def wait(self, seconds: float, *, detail: str = "") -> bool:
-        """Wait up to `seconds` for a debugger and return whether one is attached; return early if the agent fails.
+        """Wait up to `seconds` for a debugger and return whether one is attached.
+
+        Return early if the agent fails, or has not reached the relay since it was started some 30 s ago or more.
 
         Args:
             seconds: Limit of the wait.
@@ -125,7 +130,10 @@ class DebuggedProcess:
         self.node_client.set_state("waiting", detail, until=time.time() + seconds)
         announce_running = self.node_client.prepare_state("running")
         try:
-            return debugger.wait_for_attach(seconds, self.node_client.hopeless)
+            if debugger.wait_for_attach(seconds, self.node_client.futile):
+                return True
+            self._log_unreachable()
+            return False
         finally:
             announce_running()
 
@@ -144,10 +152,11 @@ class DebuggedProcess:
             return True
         if self.node_client.hopeless.is_set():
             self._log_failure(self.node_client.failure)
-        elif seconds > 0:
-            self.log(
-                f"no debugger attached within {seconds:g} s; continuing (a debugger can still attach on {self.where})"
-            )
+        elif seconds > 0 and self.node_client.unreachable is None:
+            later = f"can still attach on {self.where}"
+            if not self.node_client.listening.is_set():
+                later = f"can attach on {self.where} as soon as the agent listens"
+            self.log(f"no debugger attached within {seconds:g} s; continuing (a debugger {later})")
         return False
 
     def hold_crash(self, exception: str) -> bool:
@@ -160,16 +169,39 @@ class DebuggedProcess:
             self.log(f"crashed: {exception}; a debugger is attached")
             self.node_client.set_state("crashed", exception)
             return True
+        if self.node_client.futile.is_set():
+            self.log(f"crashed: {exception}; not held for a debugger: {self._obstacle}")
+            return False
         self.log(f"crashed: {exception}; held up to {hold:g} s for a debugger on {self.where}")
         self.node_client.set_state("crashed", exception, until=time.time() + hold)
-        if debugger.wait_for_attach(hold, self.node_client.hopeless):
+        if debugger.wait_for_attach(hold, self.node_client.futile):
             return True
-        self.log("no debugger attached in time; exiting")
+        self.log(f"no debugger can attach; exiting: {self._obstacle}" if self._obstacle else NOBODY_ATTACHED)
         return False
 
     def end_hold(self) -> None:
         """Announce the process as running again: it is about to exit, or only a thread has crashed."""
         self.node_client.set_state("running")
+
+    @property
+    def _obstacle(self) -> RelayDebugError | None:
+        """Why no debugger can attach now."""
+        return self.node_client.failure or self.node_client.unreachable
+
+    def _log_unreachable(self) -> None:
+        """Log, once, why this process does not wait for a relay that its agent cannot reach."""
+        error = self.node_client.unreachable
+        if error is None or self._unreachable_logged:
+            return
+        self._unreachable_logged = True
+        hint = f". hint: {error.hint}" if error.hint else ""
+        if self.settings.abort_on_timeout:
+            self.log(f"no longer waiting for a debugger: {error.sentence}{hint}")
+            return
+        self.log(
+            f"continuing without a debugger: {error.sentence}; the agent keeps trying, and a debugger can attach on "
+            f"{self.where} as soon as it listens{hint}"
+        )
 
     def _log_failure(self, failure: RelayDebugError | None) -> None:
         """Log, once, that no debugger can attach, whether the job is waiting for one or not."""

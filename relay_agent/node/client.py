@@ -71,6 +71,10 @@ class NodeClient:
     ) -> None:
         self.hopeless = threading.Event()
         """Set when no debugger can attach any more; `failure` is then the reason."""
+        self.futile = threading.Event()
+        """Set while waiting for a debugger is in vain: `hopeless`, or the agent has not reached the relay so far."""
+        self.unreachable: RelayDebugError | None = None
+        """Why the agent, which keeps trying, has not reached the relay for a while; None once it has listened."""
         self.listening = threading.Event()
         """Set when the relay has accepted the agent."""
         self.registered = threading.Event()
@@ -180,7 +184,12 @@ class NodeClient:
             self.agent_pid = int(message.get("agent", 0))
             self.registered.set()
         elif "listening" in message:
+            self.unreachable = None
+            self.futile.clear()
             self.listening.set()
+        elif "unreachable" in message:
+            self.unreachable = RelayDebugError(message["unreachable"], hint=message.get("hint", ""))
+            self.futile.set()
         elif "refused" in message or "failed" in message:
             sentence = message["refused"] if "refused" in message else message["failed"]
             self._give_up(RelayDebugError(sentence, hint=message.get("hint", "")))
@@ -204,6 +213,7 @@ class NodeClient:
         self.failure = failure
         self._on_failure(failure)
         self.hopeless.set()
+        self.futile.set()
         self.registered.set()
 
     def _send(self, message: Message) -> bool:

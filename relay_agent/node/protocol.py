@@ -5,6 +5,7 @@
     {"state": "waiting", "detail": "", "until": SECONDS} {"refused": SENTENCE, "hint": ...}      the socket then ends
     {"answer": ID, ...}                                  {"ask": "arm" | "release" | ..., "id": ID, ...}
     {"leave": true}                         last         {"listening": true}
+                                                         {"unreachable": SENTENCE, "hint": ...}  the agent keeps trying
                                                          {"failed": SENTENCE, "hint": ...}       the agent then ends
                                                          {"notice": TEXT}
                                                          {"done": true}                          after a "leave"
@@ -163,6 +164,14 @@ class Listening(TypedDict):
 
 
 @final
+class Unreachable(TypedDict):
+    """The agent has not reached the relay for a while; it keeps trying, and `Listening` may follow."""
+
+    unreachable: str
+    hint: str
+
+
+@final
 class Failed(TypedDict):
     """The agent cannot listen, and exits."""
 
@@ -184,7 +193,20 @@ class Done(TypedDict):
     done: Literal[True]
 
 
-Message = Registration | StateChange | Answer | Leave | Registered | Refused | Ask | Listening | Failed | Notice | Done
+Message = (
+    Registration
+    | StateChange
+    | Answer
+    | Leave
+    | Registered
+    | Refused
+    | Ask
+    | Listening
+    | Unreachable
+    | Failed
+    | Notice
+    | Done
+)
 
 
 def encode(message: Message) -> bytes:

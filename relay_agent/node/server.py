@@ -3,7 +3,7 @@
     start (lock and socket inherited) --> first process --> credentials --> listening --> last process left --> exit
 
 It never ends a job: processes continue if their agent exits, and an agent that cannot listen sends them the reason and
-exits.
+exits. An agent that cannot reach the relay retries, and `relay_agent.node.reach` informs the processes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.process_exit import until_exit
 from relay_agent.node.processes import ProcessTable, RegisteredProcess
 from relay_agent.node.protocol import MAX_LINE, Message, decode
+from relay_agent.node.reach import Reach
 from relay_core.auth import AccessSettings, find_access
 from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import TaskSet, first_completed, frames_of
@@ -92,22 +93,20 @@ async def _until_starter_gone() -> None:
 async def _serve_clients(processes: ProcessTable, node_server: _NodeServer) -> RelayDebugError | None:
     """Run the agent with the settings of the first process; return the error that ended it."""
     await processes.any.wait()
-
-    def report(failure: RelayDebugError) -> None:
-        processes.broadcast({"failed": failure.sentence, "hint": failure.hint})
-
+    reach = Reach(processes)
     try:
         settings = AccessSettings(**processes.access)
         tls = client_tls(settings.ca_file)
-        access = await find_access(settings, side="agent", tls=tls)
+        access = await reach.retry(lambda: find_access(settings, side="agent", tls=tls))
         agent = Agent(
             access.endpoint,
             access.credential,
             processes,
             tunnel_key=access.tunnel_key,
             tls=tls,
-            on_listening=lambda: processes.broadcast({"listening": True}),
-            on_failure=report,
+            on_listening=reach.listening,
+            on_retry=reach.retrying,
+            on_failure=reach.failed,
         )
         node_server.agent = agent
         processes.on_change = agent.publish
@@ -119,7 +118,7 @@ async def _serve_clients(processes: ProcessTable, node_server: _NodeServer) -> R
         failure = RelayDebugError(f"the agent failed: unexpected {type(error).__name__}")
     else:
         return None
-    report(failure)
+    reach.failed(failure)
     return failure
 
 

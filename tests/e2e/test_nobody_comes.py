@@ -1,6 +1,7 @@
 """Facts about jobs that are to be debugged and are not: nobody attaches, nobody looks at a crash, the relay is down."""
 
 import asyncio
+import re
 import sys
 import time
 from pathlib import Path
@@ -81,6 +82,45 @@ async def test_relay_that_is_down(tls_directory: Path, tmp_path: Path) -> None:
     assert (0, "ran\n") == (finished.status, finished.stdout)
     assert 1 == finished.stderr.count("not listening, retrying: ")
     assert 1 == finished.stderr.count("connection refused")
+    assert "no debugger attached within 3 s; continuing (a debugger can attach on port" in finished.stderr
+
+
+async def test_relay_that_cannot_be_reached_is_not_waited_for(relay: LocalRelay, tmp_path: Path) -> None:
+    """A waiting job continues after half a minute, logs why once, and is debugged when the relay is there."""
+    script, port = tmp_path / "train.py", free_port()
+    script.write_text(LOOP)
+    await relay.server.stop()
+    started = time.monotonic()
+    async with running_job(relay, script, "--port", str(port), "--wait", "600") as job:
+        line = await job.line("continuing without a debugger: cannot connect to localhost")
+        assert 25 < time.monotonic() - started
+        assert f"a debugger can attach on port {port} ('{HC}') as soon as it listens. hint: " in line
+        await relay.server.start()
+        async with (
+            running_client(relay, tmp_path, "--ports", str(port)),
+            await DapClient.connect("127.0.0.1", port) as dap,
+        ):
+            await dap.attach({str(script): [{"line": 5}]}, within=60)
+            await dap.wait_for_event("stopped", within=30)
+            await dap.request("disconnect", {"terminateDebuggee": False}, within=30)
+
+
+async def test_proxy_that_refuses(relay: LocalRelay, tmp_path: Path) -> None:
+    """A job with --debug-on-timeout abort behind a proxy that refuses ends with status 14, and the proxy's reason."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with local_server(refuse) as (port, _):
+        proxy = dict.fromkeys(("HTTPS_PROXY", "https_proxy"), f"http://127.0.0.1:{port}") | {"NO_PROXY": ""}
+        options = ("--wait", "600", "--on-timeout", "abort")
+        finished = await run_script(relay, tmp_path, "print('ran')\n", *options, **proxy)
+    assert (14, "") == (finished.status, finished.stdout)
+    assert 1 == finished.stderr.count("no longer waiting for a debugger: the proxy refused localhost")
+    assert "continuing" not in finished.stderr
 
 
 async def test_proxy_that_cannot_be_used(relay: LocalRelay, tmp_path: Path) -> None:
@@ -92,6 +132,20 @@ async def test_proxy_that_cannot_be_used(relay: LocalRelay, tmp_path: Path) -> N
     assert "continuing without a debugger: HTTPS_PROXY is a SOCKS proxy" in finished.stderr
     assert "hint: pip install python-socks" in finished.stderr
     assert "Traceback" not in finished.stderr
+    assert time.monotonic() - started < 150
+
+
+async def test_crash_that_no_debugger_can_look_at(relay: LocalRelay, tmp_path: Path) -> None:
+    """A crash is not held when the agent cannot listen; the reason is logged, and the job ends as it would have."""
+    proxy = {"HTTPS_PROXY": "socks5h://127.0.0.1:1", "https_proxy": "socks5h://127.0.0.1:1", "NO_PROXY": ""}
+    options = ("--debug-ranks", "none", "--debug-on-crash", "--hold", "600")
+    started = time.monotonic()
+    finished = await run_script(relay, tmp_path, "print(1 / 0)\n", *options, **proxy)
+    assert 1 == finished.status
+    assert re.search(
+        r"(not held for a debugger|no debugger can attach; exiting): HTTPS_PROXY is a SOCKS", finished.stderr
+    )
+    assert "\nZeroDivisionError: division by zero\n" in finished.stderr
     assert time.monotonic() - started < 150
 
 

@@ -1,5 +1,6 @@
 """Facts about the functions for jobs: their result, their lines on stderr, and that the job always continues."""
 
+import re
 import time
 
 import pytest
@@ -90,7 +91,10 @@ async def test_nobody_comes(relay, tmp_path):
         status, out, err = await running.finish()
     assert (status, out) == (0, ["False"])
     assert "relay-agent: waiting up to 0.2 s for a debugger on port 5678 ('myhc')" in err
-    assert "no debugger attached within 0.2 s; continuing (a debugger can still attach on port 5678" in err
+    # Whether the agent listens after 0.2 s depends on the machine.
+    assert re.search(
+        r"no debugger attached within 0.2 s; continuing \(a debugger can (still )?attach on port 5678", err
+    )
 
 
 async def test_unexpected_trouble(capfd, monkeypatch):

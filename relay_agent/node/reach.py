@@ -1,0 +1,93 @@
+"""Whether the agent has reached the relay, as its node's processes are informed about it.
+
+    trying --> listening                         a debugger can attach
+       |           ^
+       v           |
+    unreachable ---+                             waiting processes continue, the agent keeps trying
+
+Once the agent has listened, an outage changes nothing: it is likely to end while a process waits. A refused identity
+does not count either: the relay was reached, and a new role takes some minutes (`relay_core.hyco.new_role`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from relay_agent.node.processes import ProcessTable
+from relay_core.errors import RelayDebugError, Unauthorized
+from relay_core.hyco.backoff import Backoff
+
+__all__ = ["REACH_TIMEOUT", "Reach"]
+
+REACH_TIMEOUT = 30.0
+"""Seconds for which processes wait for an agent that has never listened. A network that is just coming up (a pod's
+sidecar, a VPN, DHCP) takes less; a missing route or a proxy that refuses does not change while a job waits for it."""
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+class Reach:
+    """Informs the processes of a node about the agent's listener.
+
+    Args:
+        processes: All processes of the node, including those that register later.
+        timeout: Seconds until the relay counts as unreachable.
+    """
+
+    def __init__(self, processes: ProcessTable, *, timeout: float = REACH_TIMEOUT) -> None:
+        self._processes = processes
+        self._timeout = timeout
+        self._last_failure = RelayDebugError("the relay has not answered yet")
+        self._timer = self._start_timer()
+
+    def __repr__(self) -> str:
+        return f"<Reach {'done' if self._timer.cancelled() else 'trying'}>"
+
+    def listening(self) -> None:
+        """Report that the relay has accepted the agent."""
+        self._timer.cancel()
+        self._processes.broadcast({"listening": True})
+
+    def retrying(self, error: RelayDebugError) -> None:
+        """Keep the reason of an attempt that is repeated."""
+        self._last_failure = error
+
+    def failed(self, error: RelayDebugError) -> None:
+        """Report that the agent has given up."""
+        self._timer.cancel()
+        self._processes.broadcast({"failed": error.sentence, "hint": error.hint})
+
+    async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat what needs the network until it succeeds, and return its result.
+
+        Raises:
+            RelayDebugError: an error that another attempt does not change.
+        """
+        backoff = Backoff(random.random)
+        last_logged = ""
+        while True:
+            try:
+                return await attempt()
+            except RelayDebugError as error:
+                if not error.retryable:
+                    raise
+                self.retrying(error)
+                if str(error) != last_logged:
+                    last_logged = str(error)
+                    logger.warning("not listening, retrying: %s", last_logged)
+            await asyncio.sleep(backoff.next_delay(lived=0.0))
+
+    def _start_timer(self) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(self._timeout, self._expired)
+
+    def _expired(self) -> None:
+        if isinstance(self._last_failure, Unauthorized):
+            self._timer = self._start_timer()
+            return
+        self._processes.broadcast({"unreachable": self._last_failure.sentence, "hint": self._last_failure.hint})
