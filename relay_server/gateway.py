@@ -10,6 +10,7 @@ import asyncio
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -17,9 +18,18 @@ from relay_server.access.rules import Authorizer, Grant
 from relay_server.config.model import DelayProfile, HybridConnection, RelayConfig, Right
 from relay_server.connection.request_reader import Handshake
 from relay_server.connection.tcp import Connection
+from relay_server.connection.unproved import source_of
 from relay_server.metrics import Counters
 from relay_server.protocol.http import error_answer, plain_answer, switching_protocols
-from relay_server.protocol.refusals import Refusal, accept_timed_out, bad_request, no_http, no_listeners, not_found
+from relay_server.protocol.refusals import (
+    Refusal,
+    accept_timed_out,
+    bad_request,
+    no_http,
+    no_listeners,
+    not_found,
+    overloaded,
+)
 from relay_server.protocol.requests import HybridRequest, is_hybrid
 from relay_server.protocol.tracking import error_phrase, guid_of, new_guid
 from relay_server.relaying.control import ControlChannel
@@ -57,9 +67,17 @@ class Gateway:
         self.pairs: set[RelayedPair] = set()
         self.counters = Counters()
         self._config = config
+        self._waiting: Counter[str] = Counter()
+        """Senders that wait for a listener, for each hybrid connection."""
+        self._listener_sources: Counter[str] = Counter()
+        """Listeners of each address."""
         self._delays = config.delays or DelayProfile()
         self._authorizer = authorizer
         self._public_address = public_address
+
+    def has_listener(self, source: str) -> bool:
+        """Return True if a listener is connected from this address."""
+        return self._listener_sources[source] > 0
 
     async def serve(self, handshake: Handshake) -> None:
         """Answer the request of a connection; return when it is answered or the connection is lost."""
@@ -126,6 +144,7 @@ class Gateway:
 
     async def _listen(self, request: HybridRequest, handshake: Handshake, accept: str) -> None:
         hybrid_connection, grant = await self._authorize(request, Right.LISTEN)
+        handshake.connection.prove()
         listener_id = guid_of(request.parameters.get("sb-hc-id")) or new_guid()
         replaced = self.registry.check_room(hybrid_connection, listener_id)
         connection = handshake.connection
@@ -145,21 +164,27 @@ class Gateway:
         )
         self.registry.add(control)
         self.counters.listener_connections += 1
+        self._listener_sources[source_of(connection.remote[0])] += 1
         logger.info("listener connected on '%s': %s from %s:%d", hybrid_connection.path, control.id, *connection.remote)
         control.start(handshake.early())
 
     def _listener_ended(self, control: ControlChannel) -> None:
         self.registry.remove(control)
+        self._listener_sources[source_of(control.remote[0])] -= 1
         logger.info("listener disconnected on '%s': %s", control.hybrid_connection.path, control.id)
 
     # Connect:
 
     async def _connect(self, request: HybridRequest, handshake: Handshake) -> None:
         hybrid_connection, _ = await self._authorize(request, Right.SEND)
+        handshake.connection.prove()
+        if self._waiting[hybrid_connection.path] >= self._config.limits.max_waiting_senders:
+            raise overloaded()
         candidates = self._candidates(hybrid_connection, request)
         if self._delays.matchmaking:
             await asyncio.sleep(self._delays.matchmaking)
         pending = self.rendezvous.open(request, handshake)
+        self._waiting[hybrid_connection.path] += 1
         try:
             self._offer(pending, candidates)
             limit = self._config.limits.accept_timeout
@@ -167,6 +192,7 @@ class Gateway:
         finally:
             # Also if the sender disconnected, which cancels this task: its address must not work any longer.
             self.rendezvous.forget(pending)
+            self._waiting[hybrid_connection.path] -= 1
         if not pending.outcome.done():
             logger.info("no listener accepted %s on '%s' in time", pending.id, hybrid_connection.path)
             raise accept_timed_out(self._config.limits.accept_timeout_status)
@@ -209,6 +235,7 @@ class Gateway:
         pending = self.rendezvous.take(request.parameters.get("sb-hc-id"), secret)
         if pending is None or pending.outcome.done() or not pending.handshake.connection.is_open:
             raise bad_request("The rendezvous is unknown, over, or was used already")
+        handshake.connection.prove()
         if rejection is not None:
             pending.outcome.set_result(Rejection(*rejection))
             handshake.connection.write(plain_answer(410, "Gone", tracking=request.tracking))

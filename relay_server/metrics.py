@@ -32,7 +32,9 @@ class Metrics:
     pending_senders: int
     """Senders waiting for a listener."""
     connections: int
-    """TCP connections of any kind."""
+    """Connections of any kind, with TLS established."""
+    unproved: int
+    """Connections, with or without TLS, whose token or rendezvous secret was not checked yet."""
     listener_connections: int
     """Total since the start, like the following."""
     sender_connections: int

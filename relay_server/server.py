@@ -11,6 +11,8 @@ import contextlib
 import errno
 import ipaddress
 import logging
+import socket
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -23,21 +25,19 @@ from relay_server.access.jwt import JwtVerifier
 from relay_server.access.rules import Authorizer, SasVerifier, TokenVerifier
 from relay_server.config import certificates
 from relay_server.config.model import RelayConfig
+from relay_server.connection.acceptor import Acceptor
 from relay_server.connection.delays import DelayedConnection
 from relay_server.connection.request_reader import Handshake
 from relay_server.connection.tcp import READ_BYTES, Connection
+from relay_server.connection.unproved import Unproved, source_of
 from relay_server.gateway import Gateway
 from relay_server.metrics import Metrics
-from relay_server.protocol.refusals import overloaded, shutting_down
+from relay_server.protocol.refusals import shutting_down
 
 __all__ = ["RelayServer"]
 
 logger = logging.getLogger(__name__)
 
-BACKLOG = 1024
-"""Connections in the kernel's queue; large enough for many agents that reconnect together."""
-MAX_WAITING = 1000
-"""Connections whose request is not answered yet, including senders waiting for a listener; further ones get a 503."""
 TLS_HANDSHAKE_TIMEOUT = 10.0
 
 
@@ -62,15 +62,21 @@ class RelayServer:
             authorizer=Authorizer([sas, JwtVerifier(config.jwt_issuers), *verifiers]),
             public_address=lambda: self.public_address,
         )
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
+        limits = config.limits
+        # Without limits of their own, agents' rendezvous would be displaced by whoever opens the most connections.
+        self._unproved_others, self._unproved_agents = (
+            Unproved(total=limits.max_unproved, per_source=limits.max_unproved_per_address) for _ in range(2)
+        )
         self._port = config.port
         self._connections: set[Connection] = set()
+        self._context: ssl.SSLContext | None = None
         self._tasks = TaskSet()
         self._all_gone = asyncio.Event()
         self._buffer = memoryview(bytearray(READ_BYTES))
 
     def __repr__(self) -> str:
-        state = "serving" if self._server is not None else "stopped"
+        state = "serving" if self._acceptor is not None else "stopped"
         return f"<RelayServer {self.config.namespace}:{self._port} {state} connections={len(self._connections)}>"
 
     # Addresses:
@@ -100,29 +106,23 @@ class RelayServer:
             ConfigurationError: The address or the certificate is invalid.
         """
         files = certificates.prepare(self.config.tls, self.config.hosts)
-        context = certificates.server_context(files)
+        self._context = certificates.server_context(files)
         self.ca_file = files.ca
         if not _is_loopback(self.config.bind):
             logger.warning("listening on %s: everyone who can reach this machine can reach the relay", self.config.bind)
+        acceptor = Acceptor(self._accepted, self._free_descriptor)
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self._make_connection,
-                self.config.bind,
-                self._port,
-                ssl=context,
-                backlog=BACKLOG,
-                ssl_handshake_timeout=TLS_HANDSHAKE_TIMEOUT,
-            )
+            self._port = await acceptor.open(self.config.bind, self._port)
         except OSError as error:
             raise _bind_error(error, self.config.bind, self._port) from error
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._acceptor = acceptor
 
     async def stop(self) -> None:
         """Shut down gracefully: stop accepting, refuse waiting senders, close all WebSockets, then drop the rest."""
-        if self._server is None:
+        if self._acceptor is None:
             return
-        server, self._server = self._server, None
-        server.close()
+        acceptor, self._acceptor = self._acceptor, None
+        await acceptor.close()
         self._gateway.rendezvous.refuse_all(shutting_down())
         for control in self._gateway.registry.listeners:
             control.close(1001, "The relay is shutting down")
@@ -135,9 +135,9 @@ class RelayServer:
 
     async def kill(self) -> None:
         """Shut down at once: every connection is dropped without a Close frame."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._acceptor is not None:
+            acceptor, self._acceptor = self._acceptor, None
+            await acceptor.close()
         self.drop_all()
         await self._tasks.cancel_all()
         await self._wait_until_empty()
@@ -171,6 +171,7 @@ class RelayServer:
             active_senders=len(gateway.pairs),
             pending_senders=len(gateway.rendezvous),
             connections=len(self._connections),
+            unproved=len(self._unproved_others) + len(self._unproved_agents),
             listener_connections=counters.listener_connections,
             sender_connections=counters.sender_connections,
             rejected=counters.rejected,
@@ -186,14 +187,47 @@ class RelayServer:
             return DelayedConnection(self._buffer, self._connected, self._disconnected, lane=delays.lane)
         return Connection(self._buffer, self._connected, self._disconnected)
 
+    def _accepted(self, accepted: socket.socket, host: str, port: int) -> None:
+        """Start the TLS handshake of a new connection, which has a place among the unproved ones from now on."""
+        connection = self._make_connection()
+        connection.remote = (host, port)
+        unowned = [accepted]
+        task = self._tasks.spawn(self._shake_hands(unowned, connection), name=f"TLS handshake {host}")
+        source = source_of(host)
+        budget = self._unproved_agents if self._gateway.has_listener(source) else self._unproved_others
+        place = budget.add(source, lambda: connection.abort() if task.done() else task.cancel())
+        connection.place = place
+
+        def clean_up(ended: asyncio.Task[bool]) -> None:
+            for left in unowned:  # it was cancelled before its first step
+                left.close()
+            if ended.cancelled() or not ended.result():
+                place.leave()
+
+        task.add_done_callback(clean_up)
+
+    async def _shake_hands(self, unowned: list[socket.socket], connection: Connection) -> bool:
+        """Return True when TLS is established."""
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection,
+                unowned.pop(),
+                ssl=self._context,
+                ssl_handshake_timeout=TLS_HANDSHAKE_TIMEOUT,
+            )
+        except OSError as error:  # includes TLS errors and timeouts
+            logger.debug("a TLS handshake failed: %s", error)
+            return False
+        return True
+
+    def _free_descriptor(self) -> bool:
+        return self._unproved_others.evict() or self._unproved_agents.evict()
+
     def _connected(self, connection: Connection) -> None:
-        if self._server is None:  # its TLS handshake was in progress when the server stopped
+        if self._acceptor is None:  # its TLS handshake was in progress when the server stopped
             connection.abort()
             return
         self._connections.add(connection)
-        if len(self._tasks) >= MAX_WAITING:
-            self._gateway.refuse(connection, overloaded())
-            return
         handshake = Handshake(connection)
         task = self._tasks.spawn(self._gateway.serve(handshake), name=f"serve {connection.remote}")
         handshake.on_lost = task.cancel

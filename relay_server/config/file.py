@@ -134,7 +134,7 @@ def _parse_tls(table: _Table, directory: Path) -> TlsSettings:
 
 
 def _parse_limits(table: _Table) -> Limits:
-    whole = {"accept_timeout_status", "max_listeners"}
+    whole = {item.name for item in fields(Limits) if isinstance(item.default, int)}
     given: dict[str, Any] = {
         item.name: table.number(item.name, 0, whole=item.name in whole)
         for item in fields(Limits)

@@ -156,6 +156,16 @@ class Limits:
     """Time for closing handshakes during a shutdown."""
     max_listeners: int = 25
     """Listeners per hybrid connection."""
+    max_waiting_senders: int = 500
+    """Senders per hybrid connection that wait for a listener to accept; further ones get a 503. A Send key is enough to
+    wait, and those of one hybrid connection must not displace those of another."""
+    max_unproved: int = 1024
+    """Connections whose token or rendezvous secret has not been checked yet; a new one replaces the oldest of the
+    address that has the most. Each occupies up to 275 KiB, so that these are about 280 MiB at most. Addresses of
+    connected listeners have a second budget of this size, so that others cannot displace an agent's rendezvous."""
+    max_unproved_per_address: int = 512
+    """The same for one IPv4 address or IPv6 network (/64): enough for 200 agents and their clients behind one address
+    that reconnect together. Raise it to `max_unproved` if a load balancer hides the clients' addresses."""
 
     def __post_init__(self) -> None:
         positive = ("accept_timeout", "ping_interval", "ping_timeout", "close_timeout", "recycle_after")
@@ -165,8 +175,9 @@ class Limits:
                 raise ConfigurationError(f"limit '{name}' must be {'more than' if name in positive else 'at least'} 0")
         if self.accept_timeout_status not in {408, 504}:
             raise ConfigurationError("limit 'accept_timeout_status' must be 408 or 504")
-        if self.max_listeners < 1:
-            raise ConfigurationError("limit 'max_listeners' must be at least 1")
+        for name in ("max_listeners", "max_waiting_senders", "max_unproved", "max_unproved_per_address"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"limit '{name}' must be at least 1")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from relay_server.connection.unproved import Place
+
 __all__ = ["READ_BYTES", "Connection", "Handler"]
 
 READ_BYTES = 128 * 1024
@@ -59,6 +61,8 @@ class Connection(asyncio.BufferedProtocol):
         self._close_timer: asyncio.TimerHandle | None = None
         self._ended = False
         self.handler: Handler | None = None
+        self.place: Place | None = None
+        """The place in the budget for unproved connections; left by `prove` and at the end."""
         self.remote: tuple[str, int] = ("", 0)
         self.reading_paused = False
         self.writing_paused = False
@@ -79,6 +83,11 @@ class Connection(asyncio.BufferedProtocol):
     def buffered(self) -> int:
         """Bytes in the write buffer, not yet passed to the kernel."""
         return 0 if self._ended else self._transport.get_write_buffer_size()
+
+    def prove(self) -> None:
+        """Note that the peer's token or secret is valid: the connection is no longer dropped for a new one."""
+        if self.place is not None:
+            self.place.leave()
 
     def write(self, data: bytes) -> None:
         """Send bytes; if the connection is closed, drop them."""
@@ -159,6 +168,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()  # Python 3.10 warns about transports that were not closed explicitly
         if self._close_timer is not None:
             self._close_timer.cancel()
+        if self.place is not None:
+            self.place.leave()
         if self.handler is not None:
             self.handler.lost()
         self._gone(self)

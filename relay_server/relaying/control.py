@@ -72,6 +72,11 @@ class ControlChannel:
     def __repr__(self) -> str:
         return f"<ControlChannel {self.hybrid_connection.path} {self.id} {'ended' if self._is_ended else 'open'}>"
 
+    @property
+    def remote(self) -> tuple[str, int]:
+        """The listener's address and port."""
+        return self._websocket.connection.remote
+
     def start(self, early: bytes) -> None:
         """Start the timers, and process bytes that were received before the 101 response."""
         if self._limits.recycle_after is not None:

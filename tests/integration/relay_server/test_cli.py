@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -42,11 +43,11 @@ def home(tmp_path):
 class Served:
     """A running `relay-server serve`."""
 
-    def __init__(self, home: Path, *arguments: str) -> None:
+    def __init__(self, home: Path, *arguments: str, prefix: Sequence[str] = ()) -> None:
         self.home = home
         self.ready_file = home / "ready.json"
         command = [*COMMAND, "--config", str(home / "relay.toml"), "--port", "0", "--ready-file", str(self.ready_file)]
-        self.process = subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([*prefix, *command, *arguments], stderr=subprocess.PIPE, text=True)
         self.lines: list[str] = []
 
     def wait_for(self, text: str) -> str:
@@ -142,6 +143,45 @@ def test_a_port_in_use_ends_with_8(home):
     assert 8 == done.returncode
     assert f"relay-server: error: port {port} on 127.0.0.1 is in use" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def descriptor_limit(process: subprocess.Popen[str]) -> int:
+    """Return the soft limit of open descriptors of a process."""
+    lines = Path(f"/proc/{process.pid}/limits").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith("Max open files"))
+    return int(line.split()[3])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_descriptor_limit_is_raised(home):
+    """The soft limit of descriptors is raised to the hard one, if that is below what a relay can use."""
+    served = Served(home, prefix=["bash", "-c", 'ulimit -Sn 100 && ulimit -Hn 900 && exec "$@"', "bash"])
+    try:
+        served.wait_for("ready on ")
+        assert 900 == descriptor_limit(served.process)
+    finally:
+        served.process.kill()
+        served.process.communicate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit of descriptors")
+async def test_exhausted_descriptors_cost_the_oldest_stranger(home):
+    """If no descriptor is left, connections that have proved nothing are dropped, and a listener still gets in."""
+    served = Served(home, prefix=["bash", "-c", 'ulimit -n 60 && exec "$@"', "bash"])
+    try:
+        served.wait_for("ready on ")
+        target = served.target()
+        strangers: list[socket.socket] = []
+        try:
+            strangers.extend(socket.create_connection(("127.0.0.1", target.port)) for _ in range(150))
+            async with await listen(served):
+                pass
+        finally:
+            for stranger in strangers:
+                stranger.close()
+    finally:
+        served.process.kill()
+        served.process.communicate()
 
 
 @pytest.mark.parametrize(

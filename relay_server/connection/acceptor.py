@@ -1,0 +1,116 @@
+"""Accepts TCP connections. Unlike with asyncio's servers, a connection's address is known before its TLS handshake."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections.abc import Callable
+
+from relay_core.net.tasks import TaskSet
+
+__all__ = ["Acceptor"]
+
+BACKLOG = 1024
+"""Connections in the kernel's queue; large enough for many agents that reconnect together."""
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+UNAVAILABLE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+"""Errors of one address of several, e.g. `::1` of `localhost` on a machine without IPv6."""
+EXHAUSTED_DELAY = 1.0
+"""Seconds until the next attempt when the system has no descriptor left and none could be freed."""
+FREEING_DELAY = 0.01
+"""Seconds until the descriptor of a dropped connection is closed."""
+
+logger = logging.getLogger(__name__)
+
+
+class Acceptor:
+    """The listening sockets of a server.
+
+    Args:
+        accepted: Called with each new socket, which it then owns, and the peer's host and port.
+        starved: Called if no descriptor is left; frees one by dropping a connection, or returns False.
+    """
+
+    def __init__(self, accepted: Callable[[socket.socket, str, int], None], starved: Callable[[], bool]) -> None:
+        self._accepted = accepted
+        self._starved = starved
+        self._sockets: list[socket.socket] = []
+        self._tasks = TaskSet()
+        self._exhausted = False
+
+    async def open(self, host: str, port: int) -> int:
+        """Bind all addresses of a host and accept; return the port.
+
+        Raises:
+            OSError: No address could be bound, or one of them is in use.
+        """
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        unavailable: OSError | None = None
+        try:
+            for family, _, _, _, address in dict.fromkeys(found):
+                try:
+                    port = self._bind(family, (address[0], port, *address[2:]))
+                except OSError as error:
+                    if error.errno not in UNAVAILABLE:
+                        raise
+                    unavailable = error
+            if unavailable is not None and not self._sockets:
+                raise unavailable
+        except OSError:
+            self._close_sockets()
+            raise
+        for listening in self._sockets:
+            self._tasks.spawn(self._accept_all(listening), name=f"accept on port {port}")
+        return port
+
+    async def close(self) -> None:
+        """Stop accepting; connections in the kernel's queue are reset."""
+        await self._tasks.cancel_all()
+        self._close_sockets()
+
+    def _bind(self, family: int, address: tuple[object, ...]) -> int:
+        # With the protocol's number: asyncio sets TCP_NODELAY only where it sees that number on the accepted socket.
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        try:
+            if os.name == "posix":
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listening.setblocking(False)
+            listening.bind(address)
+            listening.listen(BACKLOG)
+        except OSError:
+            listening.close()
+            raise
+        self._sockets.append(listening)
+        return int(listening.getsockname()[1])
+
+    async def _accept_all(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(listening)
+            except OSError as error:
+                await self._recover(error)
+                continue
+            self._exhausted = False
+            self._accepted(accepted, str(address[0]), int(address[1]))
+            await asyncio.sleep(0)  # `sock_accept` does not yield while connections are waiting
+
+    async def _recover(self, error: OSError) -> None:
+        if error.errno not in EXHAUSTED:  # for instance ECONNABORTED: the peer has left the queue
+            await asyncio.sleep(0)
+            return
+        if not self._exhausted:
+            self._exhausted = True
+            logger.warning("cannot accept a connection: %s; dropping unproved ones", error.strerror)
+        await asyncio.sleep(FREEING_DELAY if self._starved() else EXHAUSTED_DELAY)
+
+    def _close_sockets(self) -> None:
+        for listening in self._sockets:
+            listening.close()
+        self._sockets.clear()
