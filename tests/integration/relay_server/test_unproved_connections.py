@@ -27,7 +27,10 @@ def is_closed(connection: socket.socket) -> bool:
 
 
 @pytest.fixture
-async def relay(start_relay):
+async def relay(start_relay, monkeypatch):
+    """A relay with few places, which has more patience with idle connections than these tests."""
+    monkeypatch.setattr("relay_server.gateway.HEAD_TIMEOUT", 120)
+    monkeypatch.setattr("relay_server.server.TLS_HANDSHAKE_TIMEOUT", 120)
     return await start_relay(limits=LIMITS)
 
 
