@@ -51,6 +51,8 @@ IN_CONTACT_INTERVAL = 0.2
 DRAIN_TIMEOUT = 1.5
 """Seconds for open connections to finish when the agent exits, so that debugpy's last events reach the editor. The job
 waits 2 s for its agent."""
+REPEAT_AFTER = 60.0
+"""Seconds after which the same reason for not serving a client is logged again."""
 
 logger = logging.getLogger(__name__)
 
@@ -114,6 +116,8 @@ class Agent:
         """Clients whose first transport is being set up or in use: parallel probes must not start two sessions."""
         self._last_logged = ""
         """The last warning about the listener."""
+        self._unserved: dict[str, float] = {}
+        """The last reason why a client could not be served, and the time at which it may be logged again."""
 
     def __repr__(self) -> str:
         return f"<Agent {self._listener!r} {self._provider!r}>"
@@ -182,7 +186,15 @@ class Agent:
         except ConnectionLost as lost:
             logger.info("cannot serve a client: %s", lost.sentence)
         except RelayDebugError as error:
-            logger.warning("cannot serve a client: %s", error)
+            self._log_unserved(str(error))
+
+    def _log_unserved(self, text: str) -> None:
+        """Log why a client cannot be served; the same reason at most once a minute, because clients retry often."""
+        now = asyncio.get_running_loop().time()
+        level = logging.DEBUG if now < self._unserved.get(text, 0.0) else logging.WARNING
+        logger.log(level, "cannot serve a client: %s", text)
+        if level == logging.WARNING:
+            self._unserved = {text: now + REPEAT_AFTER}
 
     def _rejection(self, header: TunnelHeader | None) -> tuple[int, str] | None:
         """Return status and text for a sender that cannot be served, else None."""

@@ -9,6 +9,9 @@ again, with several probes at once:
     `rounds` * n misses             there are no more agents; wrong once in e to the power of `rounds` (8: 3,000)
 
 A 421 from an agent that the headers excluded shows that the relay ignores them.
+
+A listener that cannot be used, such as an agent with another tunnel key, cannot be excluded: its id is unknown. The
+relay picks it repeatedly, so after the first one there may be several, and a search needs more probes.
 """
 
 from __future__ import annotations
@@ -43,8 +46,8 @@ THOROUGH_RESUMES = 3
 """Attempts to resume with that many rounds; an agent that is still not found has probably exited."""
 LATE_PROBES = 2
 """Probes of each later attempt, which repeats every few seconds until the session expires, maybe for many agents."""
-MAX_UNUSABLE = 3
-"""Consecutive agents that refuse or break the handshake before the search ends."""
+MAX_UNUSABLE = 8
+"""Listeners that refuse or break the handshake among which a search still finds the last usable agent."""
 
 logger = logging.getLogger(__name__)
 
@@ -59,9 +62,14 @@ class SearchEffort:
 
     rounds: int
 
-    def max_misses(self, known: int) -> int:
-        """Return after how many consecutive misses the known agents are taken for all agents."""
-        return self.rounds * min(known + 1, MAX_AGENTS)
+    def max_misses(self, known: int, unusable: int = 0) -> int:
+        """Return after how many consecutive misses the known agents are taken for all usable agents.
+
+        Args:
+            known: Agents that this client has found.
+            unusable: How many listeners may be unusable.
+        """
+        return self.rounds * min(known + 1 + unusable, MAX_AGENTS)
 
 
 class Discovery:
@@ -95,6 +103,8 @@ class Discovery:
         """Consecutive failed attempts to resume, by agent."""
         self._dials = asyncio.Semaphore(MAX_DIALS)
         self._last_logged = ""
+        self._has_found = False
+        """An agent was usable at some time, so that the key of this client is the right one for some agent."""
 
     def __repr__(self) -> str:
         return f"<Discovery {self._path} {'random' if self.at_random else 'selecting'} known={len(self._known())}>"
@@ -130,11 +140,12 @@ class Discovery:
         known = len(self._known())
         if self.at_random and known >= MAX_AGENTS:
             return False
-        return search.unusable_in_a_row < MAX_UNUSABLE and search.misses + running < effort.max_misses(known)
+        unusable = 0 if search.unusable is None else MAX_UNUSABLE
+        return search.misses + running < effort.max_misses(known, unusable)
 
     def _max_probes(self, search: _Search) -> int:
-        """Return how many probes may run at once; a selecting relay with few agents needs few."""
-        return MAX_PROBES if self.at_random else min(MAX_PROBES, max(1, search.found))
+        """Return how many probes may run at once; a selecting relay with few agents, all usable, needs few."""
+        return MAX_PROBES if self.at_random or search.unusable else min(MAX_PROBES, max(1, search.found))
 
     async def _probe(self, search: _Search) -> None:
         headers = {TUNNEL_HEADER: TunnelHeader(self._client_id).encode()}
@@ -145,7 +156,7 @@ class Discovery:
             websocket = await self._dial(headers, lambda agent: agent in excluded)
         except RelayDebugError as error:
             if isinstance(error, Rejected) or (isinstance(error, RelayUnreachable) and search.answered):
-                search.add_unusable(error)
+                self._skip(search, error)
             else:
                 search.error = search.error or error
             return
@@ -153,20 +164,30 @@ class Discovery:
         try:
             is_new = websocket is not None and await self._begin(websocket)
         except RelayDebugError as error:
-            search.add_unusable(error)
+            self._skip(search, error)
             return
-        search.unusable_in_a_row = 0
+        self._has_found = self._has_found or is_new
         search.found += is_new
         search.misses = 0 if is_new else search.misses + 1
 
+    def _skip(self, search: _Search, error: RelayDebugError) -> None:
+        """Count an agent that cannot be used, log it once, and continue: others may be usable."""
+        search.unusable = error
+        search.misses += 1
+        if str(error) != self._last_logged:
+            self._last_logged = str(error)
+            logger.warning("looking for other agents on '%s': one cannot be used: %s", self._path, error)
+
     def _no_more(self, search: _Search) -> RelayDebugError:
-        """Return the error for a search that found all agents it can find."""
-        if search.unusable is not None:
-            if not self._known():
+        """Return the error for a search that found all agents it can find.
+
+        An agent that cannot be used is the reason only if no other one was ever usable; otherwise the key of this
+        client is right, and waiting for its agent helps.
+        """
+        if search.unusable is not None and not self._known():
+            if not self._has_found:
                 return search.unusable
-            if str(search.unusable) != self._last_logged:
-                self._last_logged = str(search.unusable)
-                logger.warning("an agent on '%s' cannot be used: %s", self._path, search.unusable)
+            return NoListener(f"no agent on '{self._path}' can be used at the moment: {search.unusable.sentence}")
         return NoListener(f"there are no other agents on '{self._path}'")
 
     async def dial_agent(self, agent: str) -> WebSocket:
@@ -252,12 +273,5 @@ class _Search:
     """Probes since the last new agent."""
     unusable: RelayDebugError | None = None
     """The error of the last agent that could not be used."""
-    unusable_in_a_row: int = 0
     error: RelayDebugError | None = None
     """The error that ends the search."""
-
-    def add_unusable(self, error: RelayDebugError) -> None:
-        """Count an agent that cannot be used, and continue: others may be usable."""
-        self.unusable = error
-        self.unusable_in_a_row += 1
-        self.misses += 1

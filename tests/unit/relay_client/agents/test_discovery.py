@@ -188,22 +188,50 @@ async def test_a_relay_that_is_down_ends_the_search() -> None:
     assert 1 == relay.probes
 
 
-async def test_an_agent_with_another_key_does_not_hide_the_others() -> None:
-    """An unusable agent is skipped, and the others are found."""
-    relay = Relay(["good", "foreign"], selects=False, seed=3)
+@pytest.mark.parametrize("selects", [True, False])
+@pytest.mark.parametrize("foreign", [1, 3, MAX_UNUSABLE])
+async def test_agents_with_another_key_do_not_hide_the_right_one(foreign: int, selects: bool) -> None:
+    """The first search finds it, in each of 40 starts, although the relay picks the others most of the time."""
+    for seed in range(40):
+        relay = Relay(["good", *names(foreign)], selects=selects, seed=seed)
+        relay.unusable = set(names(foreign))
+        ended = await relay.discovery().search(lambda relay=relay: None if "good" in relay.known else THOROUGH)
+        assert (None, {"good"}) == (ended, relay.known.keys()), seed
+
+
+async def test_an_agent_with_another_key_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """One warning, however often the relay picks it, and in later searches."""
+    relay = Relay(["good", "foreign"], selects=True, seed=3)
     relay.unusable = {"foreign"}
     discovery = relay.discovery()
-    while "good" not in relay.known:
-        ended = await discovery.search(lambda: THOROUGH)
-    assert isinstance(ended, NoListener)
+    for _ in range(3):
+        assert isinstance(await discovery.search(lambda: THOROUGH), NoListener)
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith(
+        "looking for other agents on 'myhc': one cannot be used: client and agent have different tunnel keys. hint: "
+    )
 
 
 async def test_only_agents_with_another_key() -> None:
-    """If no agent can be used, the search ends soon, with the reason."""
+    """If no agent can be used, the search ends with the reason once another one would have been found."""
     relay = Relay(["foreign"], selects=True)
     relay.unusable = {"foreign"}
     assert isinstance(await relay.discovery().search(lambda: THOROUGH), WrongTunnelKey)
-    assert MAX_UNUSABLE == relay.probes
+    assert THOROUGH.max_misses(0, MAX_UNUSABLE) == relay.probes
+    assert relay.max_probes <= MAX_PROBES
+
+
+async def test_only_agents_with_another_key_after_the_right_one_has_left() -> None:
+    """The key has proved right, so the error is one after which waiting helps."""
+    relay = Relay(["good"], selects=True)
+    discovery = relay.discovery()
+    await discovery.search(lambda: THOROUGH)
+    relay.known.clear()
+    relay.agents, relay.unusable = ["foreign"], {"foreign"}
+    ended = await discovery.search(lambda: THOROUGH)
+    assert isinstance(ended, NoListener)
+    assert ended.retryable
+    assert "no agent on 'myhc' can be used at the moment: client and agent have different tunnel keys" == str(ended)
 
 
 @pytest.mark.parametrize("selects", [True, False])
