@@ -78,8 +78,6 @@ _IDS = {"threads": "", "stackTrace": "threadId", "scopes": "frameId", "variables
 """The argument with the id that each request is about."""
 PREFETCHABLE = frozenset(_IDS)
 """Commands that can be prefetched; they change nothing in the process."""
-_AUTOMATIC_CONTEXTS = ("hover", "watch")
-"""Contexts of `evaluate` that an editor sends automatically, in any order with its requests for variables."""
 
 
 @dataclass(frozen=True)
@@ -158,11 +156,11 @@ class Stop:
 
 
 def is_read_only(request: Mapping[str, object]) -> bool:
-    """True if earlier responses remain valid after this request."""
-    command = request.get("command")
-    return command in PREFETCHABLE or (
-        command == "evaluate" and arguments_of(request).get("context") in _AUTOMATIC_CONTEXTS
-    )
+    """True if earlier responses remain valid after this request.
+
+    They do not after an `evaluate` of any context: the expression of a watch may have side effects, too.
+    """
+    return request.get("command") in PREFETCHABLE
 
 
 @overload

@@ -293,7 +293,7 @@ def _walk(rng: random.Random, adapter: ScriptedAdapter) -> None:
             "stackTrace": {"threadId": 1, "startFrame": 0, "levels": 1},
             "scopes": {"frameId": frames[-1]},
             "variables": {"variablesReference": scopes[-2]},
-            "evaluate": {"expression": "x"},
+            "evaluate": {"expression": "x", "context": rng.choice(["watch", "hover", "repl"])},
             "next": {"threadId": 1},
         }
         if to_show and not running and not expected and rng.random() < tidy:

@@ -135,12 +135,12 @@ def test_editor_that_resumes_ends_the_stop(layer):
     assert (([], ["stackTrace"], 0), []) == (contents(onward), requests)
 
 
-def test_watch_expression_does_not_end_the_stop(layer):
-    """An expression that an editor evaluates automatically does not end prefetch."""
+def test_watch_expression_ends_the_stop(layer):
+    """A watch expression may have side effects, so nothing more is prefetched at this stop."""
     _, (stack,) = feed(layer, STOPPED)
     arguments = {"expression": "x", "context": "watch"}
     layer.receive_peer(encode({"seq": 6, "type": "request", "command": "evaluate", "arguments": arguments}), 0)
-    assert 1 == len(feed(layer, response(stack, {"stackFrames": [{"id": 7}]}))[1])
+    assert [] == feed(layer, response(stack, {"stackFrames": [{"id": 7}]}))[1]
 
 
 @pytest.mark.parametrize("when", ["before the stop", "after it"])

@@ -197,7 +197,7 @@ def test_other_messages():
     """Responses and events pass unchanged, even if their texts look like a request."""
     connection = Connection()
     messages = [
-        {"seq": 1, "type": "event", "event": "output", "body": {"output": 'request" caf\u00e9 debugpyAttach"'}},
+        {"seq": 1, "type": "event", "event": "output", "body": {"output": 'request" r\u00e9sum\u00e9 debugpyAttach"'}},
         {"seq": 2, "type": "response", "request_seq": 1, "command": "attach", "success": True},
     ]
     assert ([], messages) == connection.receive(*messages)

@@ -97,8 +97,8 @@ def test_invalid_requests(body):
     [
         ("threads", None, False),
         ("variables", {"variablesReference": 3}, False),
-        ("evaluate", {"context": "watch"}, False),
-        ("evaluate", {"context": "hover"}, False),
+        ("evaluate", {"context": "watch"}, True),
+        ("evaluate", {"context": "hover"}, True),
         ("evaluate", {"context": "repl"}, True),
         ("evaluate", None, True),
         ("next", {"threadId": 1}, True),
@@ -106,7 +106,7 @@ def test_invalid_requests(body):
     ],
 )
 def test_what_may_change_something(command, arguments, changes):
-    """All requests may, except prefetchable ones and expressions that an editor evaluates automatically."""
+    """All requests may, except prefetchable ones; every expression may have side effects."""
     assert is_read_only({"command": command, "arguments": arguments}) is not changes
 
 
