@@ -170,7 +170,8 @@ class Gateway:
 
     def _listener_ended(self, control: ControlChannel) -> None:
         self.registry.remove(control)
-        self._listener_sources[source_of(control.remote[0])] -= 1
+        self._listener_sources.subtract([source_of(control.remote[0])])
+        self._listener_sources = +self._listener_sources  # without addresses that have none left
         logger.info("listener disconnected on '%s': %s", control.hybrid_connection.path, control.id)
 
     # Connect:
