@@ -50,6 +50,7 @@ class RelayDebugError(Exception):
     Args:
         sentence: What failed and why, without a full stop and without secrets.
         hint: What to do next, or "".
+        costly: Whether attempts that fail like this are work for the relay, so that retries have to be rare.
     """
 
     exit_code: ClassVar[int] = 1
@@ -57,10 +58,16 @@ class RelayDebugError(Exception):
     retryable: ClassVar[bool] = False
     """True if the same call may succeed later without any change."""
 
-    def __init__(self, sentence: str, *, hint: str = "") -> None:
+    def __init__(self, sentence: str, *, hint: str = "", costly: bool = False) -> None:
         super().__init__(sentence)
         self.sentence = sentence
         self.hint = hint
+        self.costly = costly
+
+    @property
+    def allows_prompt_retry(self) -> bool:
+        """Whether retries may follow each other within a second while somebody waits for the connection."""
+        return self.retryable and not self.costly
 
     def __str__(self) -> str:
         return f"{self.sentence}. hint: {self.hint}" if self.hint else self.sentence

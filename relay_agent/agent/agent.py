@@ -18,7 +18,7 @@ from relay_agent.agent.dial import serve_stream
 from relay_agent.agent.port_targets import PortTarget, PortTargets
 from relay_agent.agent.reverse import connect_to_editor
 from relay_agent.agent.targets import Target, TargetGone, TargetProvider
-from relay_core.agent_api.announcement import AgentId, AgentInfo
+from relay_core.agent_api.announcement import AgentId, AgentInfo, State
 from relay_core.agent_api.metadata import ClientStatus, StreamMetadata
 from relay_core.agent_api.requests import Failure, Listen, Request, parse_request
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -95,7 +95,9 @@ class Agent:
         self._on_retry = on_retry
         self._on_failure = on_failure
         self._encrypted = tunnel_key is not None
-        self._listener = HybridConnectionListener(endpoint, credential, tls=tls, on_state=self._show_state)
+        self._listener = HybridConnectionListener(
+            endpoint, credential, tls=tls, on_state=self._show_state, is_needed=self._is_needed
+        )
         self._info = AgentInfo(
             AgentId(self._listener.listener_id),
             host=socket.gethostname(),
@@ -206,6 +208,13 @@ class Agent:
         if header.agent is None and (header.client in self._beginning or self._tunnels.has_session_of(header.client)):
             return MISDIRECTED, misdirected("this client is already connected here", agent_id)
         return None
+
+    def _is_needed(self) -> bool:
+        """Return whether a debugger is attached, or a process is held until one attaches."""
+        held = (State.WAITING, State.CRASHED)
+        return bool(self._tunnels.streams) or any(
+            target.describe().state in held for target in self._provider.targets()
+        )
 
     def _announcement(self) -> AgentInfo:
         targets = tuple(

@@ -203,7 +203,10 @@ class Discovery:
         websocket = await self._probe_for(agent, probes)
         if websocket is None:
             self._failed_resumes[agent] += 1
-            raise NoListener(f"{probes} connections did not reach this agent; it has ended, or the relay picked others")
+            raise NoListener(
+                f"{probes} connections did not reach this agent; it has ended, or the relay picked others",
+                costly=probes > 1,
+            )
         self.mark_alive(agent)
         return websocket
 

@@ -31,10 +31,11 @@ from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetada
 from relay_core.agent_api.requests import Request
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.hyco.address import Endpoint
+from relay_core.hyco.backoff import AttemptBudget
 from relay_core.hyco.credential import Credential
 from relay_core.layers.layer import Layer
 from relay_core.net.hybrid.connector import connect
-from relay_core.net.session.client import ClientTunnel, LinkStatus
+from relay_core.net.session.client import ClientTunnel, LinkState, LinkStatus
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.secure_channel import TunnelIdentity
 from relay_core.net.session.stream import SessionStream
@@ -88,6 +89,7 @@ class Tunnels:
         self._prefetch = prefetch
         self._client_id = str(uuid.uuid4())
         self._tunnels: dict[AgentId, ClientTunnel] = {}
+        self._budget = AttemptBudget()
         self._tasks = TaskSet()
         self._event_log = EventLog(alarm)
         self._discovery = Discovery(
@@ -270,6 +272,7 @@ class Tunnels:
             on_change=lambda status: self._link_changed(agent_id, status),
             on_info=lambda: self._announced(agent_id),
             on_open=on_open,
+            budget=self._budget,
         )
         self._announced(agent_id)
         self._check_version(agent_id)
@@ -303,6 +306,8 @@ class Tunnels:
     def _link_changed(self, agent_id: AgentId, status: LinkStatus) -> None:
         if self._closing:
             return  # the client closes its tunnels; these changes are not logged
+        if status.state is LinkState.CONNECTED:
+            self.hurry()  # the relay can be reached again
         self._event_log.link_changed(agent_id, status)
         self._changed()
 

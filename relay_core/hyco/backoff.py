@@ -1,20 +1,33 @@
-"""Exponential backoff with jitter for reconnecting.
+"""Delays between the attempts to connect again, with jitter.
 
-The first retry is immediate. Each further one waits a random time below 0.2, 0.4, 0.8 ... 15 seconds. A connection that
-lasted 30 seconds resets the sequence.
+The first retry is immediate. The next ones depend on whether anybody needs the connection:
+
+    prompt    below 0.2, 0.3, 0.3 ... seconds, at least half of that each time; for 240 attempts, about a minute
+    calm      a random time below 0.2, 0.4, 0.8 ... 15 seconds
+
+Prompt delays are for a connection that somebody waits for and whose failures cost the relay nothing, such as a refused
+TCP connection. A connection that lasted 30 seconds resets both sequences.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["Backoff"]
+__all__ = ["AttemptBudget", "Backoff"]
 
 FIRST_CEILING = 0.2
 CAP = 15.0
+PROMPT_CAP = 0.3
+"""A client can return only after its agent, so that the two need up to twice this time. At Azure's delays the
+handshakes take another 0.8 s, and a step is to continue within 1.5 s."""
+PROMPT_ATTEMPTS = 240
+"""Prompt delays in a row. They add up to about a minute; later an outage is not a short one."""
 HEALTHY_AFTER = 30.0
 """Seconds after which a connection counts as healthy. A shorter one does not reset the delays, so that a relay which
 accepts connections and drops them at once is not flooded with retries."""
+BUDGET_RATE = 10.0
+"""Prompt attempts per second of one program at one address: two connections of it never run out."""
+BUDGET_BURST = 24.0
 
 
 class Backoff:
@@ -27,6 +40,8 @@ class Backoff:
     def __init__(self, random: Callable[[], float]) -> None:
         self.failures = 0
         """Consecutive failures since the last healthy connection."""
+        self._prompt = 0
+        """Those of them that were followed by a prompt delay. They do not lengthen the calm ones."""
         self._random = random
 
     def __repr__(self) -> str:
@@ -38,19 +53,56 @@ class Backoff:
 
     def reset(self) -> None:
         """Start the sequence of delays again."""
-        self.failures = 0
+        self.failures = self._prompt = 0
 
-    def next_delay(self, *, lived: float = 0.0) -> float:
+    def next_delay(self, *, lived: float = 0.0, prompt: bool = False) -> float:
         """Return the seconds to wait after a failure.
 
         Args:
             lived: Seconds that the connection was up before it failed; 0 if it was never established.
+            prompt: Whether somebody waits for the connection and failures are cheap; has no effect after
+                `PROMPT_ATTEMPTS` of them.
         """
         if self.is_healthy(lived):
             self.reset()
         self.failures += 1
         if self.failures == 1:
             return 0.0  # most losses are one-off, such as the relay's daily recycling of listeners
-        ceiling = min(CAP, FIRST_CEILING * 2.0 ** min(self.failures - 2, 16))  # 16: far above CAP, and no overflow
+        if prompt and self._prompt < PROMPT_ATTEMPTS:
+            self._prompt += 1
+            return min(PROMPT_CAP, _ceiling(self._prompt)) * (1.0 + self._random()) / 2
         # At least half the first ceiling: full jitter alone can return delays near 0 several times in a row.
-        return max(FIRST_CEILING / 2, ceiling * self._random())
+        return max(FIRST_CEILING / 2, min(CAP, _ceiling(self.failures - 1 - self._prompt)) * self._random())
+
+
+class AttemptBudget:
+    """Limits the prompt attempts that the connections of one program make at one address, as a token bucket.
+
+    A connection that gets none waits for a calm delay. That is enough: the first one that is connected
+    makes the others connect at once.
+    """
+
+    def __init__(self) -> None:
+        self._tokens = BUDGET_BURST
+        self._counted_at: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<AttemptBudget {self._tokens:.1f} of {BUDGET_BURST:g}>"
+
+    def take(self, now: float) -> bool:
+        """Return whether a prompt attempt is left, and use it up.
+
+        Args:
+            now: Monotonic seconds.
+        """
+        since = 0.0 if self._counted_at is None else now - self._counted_at
+        self._counted_at = now
+        self._tokens = min(BUDGET_BURST, self._tokens + since * BUDGET_RATE)
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+
+def _ceiling(number: int) -> float:
+    return FIRST_CEILING * 2.0 ** min(number - 1, 16)  # 16: far above the caps, and no overflow

@@ -8,7 +8,7 @@
         +---------------------------------------- retry_at reached
 
 Rules:
-  * retry delays follow `relay_core.hyco.backoff`;
+  * retry delays follow `relay_core.hyco.backoff`, and are prompt while the owner needs the connection;
   * `Unauthorized` (401, 403, close code 1008) is retried once with a new token; a second one without a healthy
     connection in between is permanent;
   * except that an identity whose role may be new is retried for as long as `relay_core.hyco.new_role` allows;
@@ -100,8 +100,14 @@ class ListenerStateMachine:
         # The relay confirms nothing: a valid token gets no response, an invalid one close code 1008.
         self._schedule_renewal(now, token_lifetime)
 
-    def failed(self, error: RelayDebugError, *, now: float) -> None:
-        """Record a failed attempt or the loss of the control channel; the new state is WAITING or ENDED."""
+    def failed(self, error: RelayDebugError, *, now: float, needed: bool = False) -> None:
+        """Record a failed attempt or the loss of the control channel; the new state is WAITING or ENDED.
+
+        Args:
+            error: Why.
+            now: Monotonic seconds.
+            needed: Whether somebody waits for the connection, so that retries are prompt.
+        """
         lived = 0.0 if self._opened_at is None else now - self._opened_at
         if self._backoff.is_healthy(lived):
             self._refusals = 0  # the credential did work, so this refusal is most likely an expired token
@@ -112,7 +118,7 @@ class ListenerStateMachine:
             self.state = ListenerState.ENDED
             return
         self.state = ListenerState.WAITING
-        self.retry_at = now + self._backoff.next_delay(lived=lived)
+        self.retry_at = now + self._backoff.next_delay(lived=lived, prompt=needed and error.allows_prompt_retry)
         if self.refused_until is not None:
             self.retry_at = min(self.retry_at, self.refused_until)
 

@@ -129,6 +129,7 @@ def _unavailable(status: int, text: str, endpoint: Endpoint) -> RelayUnreachable
     return RelayUnreachable(
         f"the relay {endpoint.host} is temporarily unavailable ({status}): {text or 'no reason given'}",
         hint="usually temporary; if it persists, check the namespace's health in the Azure portal",
+        costly=True,
     )
 
 

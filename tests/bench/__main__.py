@@ -22,6 +22,7 @@ from tests.bench.figures.discovery import discovery
 from tests.bench.figures.footprint import footprint
 from tests.bench.figures.interactive import interactive
 from tests.bench.figures.opening import opening
+from tests.bench.figures.outage import outage
 from tests.bench.figures.overhead import overhead
 from tests.bench.figures.resuming import resuming
 from tests.bench.figures.stepping import stepping
@@ -38,8 +39,8 @@ class Figure(Protocol):
     def __call__(self, stage: Stage, *, quick: bool) -> Awaitable[list[Row]]: ...
 
 
-LOOPBACK: list[Figure] = [opening, stepping, interactive, throughput, resuming, footprint, capacity, overhead]
-WITH_DELAYS: list[Figure] = [opening, stepping, throughput, resuming, discovery]
+LOOPBACK: list[Figure] = [opening, stepping, interactive, throughput, resuming, outage, footprint, capacity, overhead]
+WITH_DELAYS: list[Figure] = [opening, stepping, throughput, resuming, outage, discovery]
 PROFILES = {"loopback": LOOPBACK, "Azure-like delays": WITH_DELAYS}
 
 

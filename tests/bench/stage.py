@@ -108,12 +108,16 @@ class Stage:
             "init", "relay_server", "init", str(directory), "--hc", HC, *OLDER_HCS, "--port", str(port)
         )
         assert not await init.wait(within=60), init.output()
-        ready = directory / "ready.json"
+        child = await self.serve_relay(directory, *options)
+        return Relay(child, directory, port, json.loads((directory / "ready.json").read_text())["ca_file"])
+
+    async def serve_relay(self, directory: Path, *options: str) -> Child:
+        """Run `relay-server serve` with the configuration of a directory, and return when it is ready."""
         profile = ["--delay-profile", "azure"] if self.delays else []
-        config = ["--config", str(directory / "relay.toml"), "--ready-file", str(ready)]
+        config = ["--config", str(directory / "relay.toml"), "--ready-file", str(directory / "ready.json")]
         child = await self.programs.python("relay", "relay_server", "serve", *config, *profile, *options)
         await lines_of(child, lambda text: "ready on" in text)
-        return Relay(child, directory, port, json.loads(ready.read_text())["ca_file"])
+        return child
 
     async def start_agent(self, ports: dict[int, int]) -> Child:
         """Run `relay-agent serve` for logical ports and what they stand for."""

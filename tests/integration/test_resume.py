@@ -3,15 +3,19 @@
 import asyncio
 import contextlib
 import logging
+import random
 from dataclasses import replace
 
 import pytest
 
+from relay_agent.agent.port_targets import PortTarget
 from relay_core.net.session.agent import Grace
+from relay_core.net.session.client import LinkState
 from relay_core.net.tasks import TaskSet
 from tests.support.chaos import CutSchedule
 from tests.support.relay import LocalRelay
-from tests.support.tunnel import QUICK, EchoClient, echo_client, tunnelled
+from tests.support.streams import echo, local_server
+from tests.support.tunnel import QUICK, EchoClient, echo_client, running_agent, tunnelled
 
 
 @pytest.mark.parametrize("encrypted", [True, False])
@@ -49,6 +53,61 @@ async def test_a_killed_relay_costs_no_connection(relay: LocalRelay) -> None:
         await relay.server.kill()
         await relay.server.start()
         await client.exchange(1_000_000)
+
+
+async def test_an_attached_debugger_gets_through_soon_after_an_outage(
+    relay: LocalRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the longest possible delays, agent and client still return within seconds of a relay that was away."""
+    monkeypatch.setattr(random, "random", lambda: 0.999)
+    async with tunnelled(relay) as path, echo_client(path.port) as client:
+        await client.exchange(1000)
+        await relay.server.kill()
+        attempts = path.chaos.connections + 12  # with calm delays the twelfth would come after more than a minute
+        while path.chaos.connections < attempts:
+            await asyncio.sleep(0.01)
+        await relay.server.start()
+        await asyncio.wait_for(client.exchange(1000), 8)  # a calm delay would be 15 s by now
+
+
+async def test_a_client_without_a_debugger_retries_calmly(relay: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that nobody uses doubles its delays during an outage."""
+    monkeypatch.setattr(random, "random", lambda: 0.999)
+    async with tunnelled(relay) as path:
+        async with echo_client(path.port) as client:
+            await client.exchange(1000)
+        while any(tunnel.driver.streams for tunnel in path.tunnels._tunnels.values()):
+            await asyncio.sleep(0.01)
+        await relay.server.kill()
+        started, attempts = asyncio.get_running_loop().time(), path.chaos.connections + 5
+        while path.chaos.connections < attempts:
+            await asyncio.sleep(0.01)
+        assert asyncio.get_running_loop().time() - started > 2.5  # 0.2 + 0.4 + 0.8 + 1.6; prompt ones take 1.1
+
+
+async def test_a_tunnel_that_is_back_brings_back_the_others(relay: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as one tunnel of a client is connected again, the others dial without waiting for their delay."""
+    async with (
+        tunnelled(relay, encrypted=False) as path,
+        local_server(echo) as (target_port, _),
+        running_agent(relay, {1: PortTarget(1, target_port)}, tunnel_key=None),
+        echo_client(path.port) as client,
+    ):
+        await client.exchange(1000)
+        stream = await path.tunnels.open(1)
+        first, second = path.tunnels._tunnels.values()
+        for tunnel in (first, second):
+            monkeypatch.setattr(tunnel._backoff, "next_delay", lambda **_: 3600.0)
+        await relay.server.kill()
+        await relay.server.start()
+        while len(list(relay.server._gateway.registry.listeners)) < 2:
+            await asyncio.sleep(0.01)
+        while {LinkState.RECONNECTING} != {first.status.state, second.status.state}:
+            await asyncio.sleep(0.01)
+        second.hurry()
+        await asyncio.wait_for(client.exchange(1000), 20)
+        await stream.write(b"x")
+        assert b"x" == await asyncio.wait_for(stream.read(), 20)
 
 
 @pytest.mark.parametrize("lane", ["up", "down"])

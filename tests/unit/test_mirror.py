@@ -33,7 +33,7 @@ COVERED_BY = {
     "tests/integration/relay_server/test_statuses.py": "relay_server/connection/ request_reader tcp",
     "tests/unit/bench/test_workloads.py": "relay_server/connection/ delays",
     # Several parts at once: agent, client and relay in one loop.
-    "tests/integration/test_forwarding.py": "relay_client/ports/ connection forwarder relay_agent/agent/ agent targets",
+    "tests/integration/test_forwarding.py": "relay_client/ports/ connection forwarder relay_agent/agent/ targets",
     "tests/integration/test_routing.py": "relay_client/agents/ event_log search tunnels",
     "tests/integration/test_new_role.py": "relay_client/agents/ new_role",
     "tests/unit/relay_client/stacks/test_render.py": "relay_client/stacks/ groups",

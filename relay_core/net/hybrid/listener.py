@@ -50,6 +50,7 @@ class HybridConnectionListener:
         listener_id: GUID by which senders can select this listener; random by default.
         tls: TLS context; by default it trusts the system's certificate authorities and `RELAY_CA_FILE`.
         on_state: Called with each new state and the error that led to it, or None.
+        is_needed: Returns whether somebody waits for this listener; retries are then prompt.
 
     Iteration yields offers. It ends after `close()`, or raises the error that made listening impossible.
     """
@@ -62,12 +63,14 @@ class HybridConnectionListener:
         listener_id: str | None = None,
         tls: ssl.SSLContext | None = None,
         on_state: StateCallback | None = None,
+        is_needed: Callable[[], bool] = lambda: False,
     ) -> None:
         self.endpoint = endpoint
         self.listener_id = listener_id or str(uuid.uuid4())
         self._credential = credential
         self._tls = tls or client_tls()
         self._on_state = on_state or (lambda _state, _error: None)
+        self._is_needed = is_needed
         self._machine = ListenerStateMachine(
             now=time.monotonic(), random=random.random, role_grace=credential.role_grace
         )
@@ -125,7 +128,7 @@ class HybridConnectionListener:
         self._offers.put_nowait(None)
 
     def _failed(self, error: RelayDebugError) -> None:
-        self._machine.failed(error, now=time.monotonic())
+        self._machine.failed(error, now=time.monotonic(), needed=self._is_needed())
         self._on_state(self._machine.state, self._explained(self._machine.error or error))
 
     def _explained(self, error: RelayDebugError) -> RelayDebugError:

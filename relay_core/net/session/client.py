@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay_core.errors import RelayDebugError
-from relay_core.hyco.backoff import Backoff
+from relay_core.hyco.backoff import AttemptBudget, Backoff
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.handshake import perform_handshake
 from relay_core.net.session.secure_channel import TunnelIdentity
@@ -80,6 +80,7 @@ class ClientTunnel:
         on_info: Called when the agent has sent a new announcement; `agent_info` then has it.
         on_open: Called with each stream that the agent opens and its event; must accept or refuse the stream. By
             default all are refused.
+        budget: The budget of prompt attempts, shared by all tunnels through the same relay.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class ClientTunnel:
         on_change: Callable[[LinkStatus], None] = lambda _status: None,
         on_info: Callable[[], None] = lambda: None,
         on_open: Callable[[SessionStream, StreamOpened], None] | None = None,
+        budget: AttemptBudget | None = None,
     ) -> None:
         self.agent_info: Mapping[str, object] = attached.session.peer.info
         """The agent's announcement, updated with each status that it sends."""
@@ -112,6 +114,7 @@ class ClientTunnel:
         self._replace = asyncio.Event()
         """Set when the current transport may close soon, so that a new one should be attached before that."""
         self._backoff = Backoff(random.random)
+        self._budget = budget or AttemptBudget()
         self._progress = 0
         """`received` of the session when the last transport ended."""
         self._tasks = TaskSet()
@@ -189,9 +192,10 @@ class ClientTunnel:
 
     async def _attach_again(self) -> tuple[Transport, Attached] | None:
         """Attach a new transport after the old one was lost, or in place of it; return None if the session is over."""
+        prompt = self._is_prompt_allowed()
         while not self._session.over:
             self._hurry.clear()
-            await self._first_of(self._hurry.wait(), timeout=self._backoff.next_delay())
+            await self._first_of(self._hurry.wait(), timeout=self._backoff.next_delay(prompt=prompt))
             if self._session.over:
                 break
             try:
@@ -202,9 +206,15 @@ class ClientTunnel:
                 return transport, await perform_handshake(transport, handshake)
             except RelayDebugError as error:
                 self.driver.follow_up()  # a refused resume may have ended the session
+                prompt = error.allows_prompt_retry and self._is_prompt_allowed()
                 if not self.usable:
                     self._set(LinkState.RECONNECTING, error.sentence)
         return None
+
+    def _is_prompt_allowed(self) -> bool:
+        """Return whether a debugger waits for the next attempt, and the budget has one left."""
+        is_needed = bool(self.driver.streams) and not self.usable
+        return is_needed and self._budget.take(asyncio.get_running_loop().time())
 
     async def _first_of(self, *awaitables: Coroutine[Any, Any, Any] | asyncio.Task[Any], timeout: float) -> None:
         """Wait for one of these, for the end of the session, or for the time to pass."""

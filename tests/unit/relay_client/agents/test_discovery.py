@@ -253,15 +253,16 @@ async def test_a_lost_agent_is_found_again(selects: bool) -> None:
 
 
 async def test_a_dead_agent_costs_less_and_less() -> None:
-    """After a few failed attempts each later one is short, until the agent is known to be alive again."""
+    """No failed attempt is repeated promptly, and later ones are short until the agent is known to be alive again."""
     relay = Relay(names(5), selects=False)
     relay.known = {name: Connection(name) for name in [*relay.agents, "dead"]}
     discovery = relay.discovery()
     counts = []
     for _ in range(THOROUGH_RESUMES + 1):
         before = relay.probes
-        with pytest.raises(NoListener, match="did not reach this agent"):
+        with pytest.raises(NoListener, match="did not reach this agent") as caught:
             await discovery.dial_agent("dead")
+        assert not caught.value.allows_prompt_retry
         counts.append(relay.probes - before)
     assert [21, 21, 21, LATE_PROBES] == counts
     discovery.mark_alive("dead")

@@ -15,7 +15,7 @@ from relay_core.errors import (
     Unauthorized,
     UntrustedCertificate,
 )
-from relay_core.hyco.backoff import CAP, HEALTHY_AFTER
+from relay_core.hyco.backoff import CAP, FIRST_CEILING, HEALTHY_AFTER, PROMPT_CAP
 from relay_core.hyco.listener import NOT_FOUND_GRACE, ListenerState, ListenerStateMachine
 from relay_core.hyco.new_role import ROLE_PROPAGATION
 
@@ -43,6 +43,25 @@ def test_delays_grow_to_the_cap() -> None:
         delays.append(listener.retry_at)
     assert [0.0, 0.2, 0.4, 0.8, 1.6] == delays[:5]
     assert CAP == delays[-1]
+
+
+def test_retries_are_prompt_while_the_listener_is_needed() -> None:
+    """A relay that refuses connections is tried three times a second for as long as somebody waits for the listener."""
+    listener = machine(chance=0.999)
+    for _ in range(12):
+        listener.failed(RelayUnreachable("connection refused"), now=0.0, needed=True)
+        assert listener.retry_at <= PROMPT_CAP
+    listener.failed(RelayUnreachable("connection refused"), now=0.0, needed=False)
+    assert listener.retry_at < FIRST_CEILING
+
+
+@pytest.mark.parametrize("error", [RelayUnreachable("503", costly=True), Unauthorized("role", status=401)])
+def test_retries_that_cost_the_relay_something_are_calm(error: RelayDebugError) -> None:
+    """A relay that answers that it is overloaded, or refuses an identity, is not asked every 0.3 s."""
+    listener = machine(chance=0.999, role_grace=ROLE_PROPAGATION)
+    for _ in range(7):
+        listener.failed(error, now=100.0, needed=True)
+    assert listener.retry_at > 102.0
 
 
 def test_a_short_connection_does_not_reset_the_delays() -> None:

@@ -53,6 +53,21 @@ def test_refused_connect(status: int, reason: str, error: type[RelayDebugError])
 
 
 @pytest.mark.parametrize(
+    ("status", "reason", "prompt"),
+    [
+        (404, "There are no listeners connected for the endpoint" + TAIL, True),
+        (429, "Too Many Requests" + TAIL, False),
+        (503, "Busy" + TAIL, False),
+        (401, "ExpiredToken" + TAIL, False),
+        (418, "", False),
+    ],
+)
+def test_a_busy_relay_is_not_retried_promptly(status: int, reason: str, prompt: bool) -> None:
+    """Only a listener that is not there yet is worth another attempt within a second."""
+    assert prompt is refused_connect(status, reason, ENDPOINT).allows_prompt_retry
+
+
+@pytest.mark.parametrize(
     ("status", "reason", "error"),
     [
         (401, "ExpiredToken: The token is expired" + TAIL, Unauthorized),

@@ -1,0 +1,33 @@
+"""Facts about an agent without a network; what it does with one is in the integration tests."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from relay_agent.agent.agent import Agent
+from relay_agent.agent.port_targets import PortTarget
+from relay_core.agent_api.announcement import State, TargetInfo
+from relay_core.auth.sas import SasKeyCredential
+from relay_core.hyco.address import Endpoint
+from tests.support import secrets
+
+
+@dataclass(frozen=True)
+class TargetInState(PortTarget):
+    """A port whose process is in a state."""
+
+    state: State = State.UNKNOWN
+
+    def describe(self) -> TargetInfo:
+        return replace(super().describe(), state=self.state)
+
+
+@pytest.mark.parametrize(
+    ("state", "needed"),
+    [(State.WAITING, True), (State.CRASHED, True), (State.RUNNING, False), (State.UNKNOWN, False)],
+)
+async def test_an_agent_is_needed_while_a_process_is_held(state: State, needed: bool) -> None:
+    """Without a client, the agent's retries are prompt only for a process that is held until a debugger attaches."""
+    credential = SasKeyCredential("listen", secrets.new_key())
+    agent = Agent(Endpoint("localhost", 1, "myhc"), credential, {5678: TargetInState(5678, 5678, state=state)})
+    assert needed is agent._is_needed()
