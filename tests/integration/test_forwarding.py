@@ -111,7 +111,7 @@ async def test_a_debugger_stays_attached_when_the_agents_key_is_revoked(
         await client.aclose()
         with pytest.raises(Unauthorized):
             await asyncio.wait_for(running, 20)
-    assert "not listening any more" in caplog.text
+    assert "no longer listening" in caplog.text
 
 
 class RevocableKey(SasKeyCredential):
@@ -241,9 +241,9 @@ async def test_a_dead_target_leaves_the_others_alone(relay: LocalRelay) -> None:
 
 
 async def test_a_sender_without_a_tunnel_is_refused(relay: LocalRelay) -> None:
-    """A plain hybrid connection client does not get past the agent, and is told what to use."""
+    """A plain hybrid connection client does not get past the agent, and learns what it accepts."""
     async with forwarded(relay) as path:
-        with pytest.raises(Rejected, match="connect with relay-client") as caught:
+        with pytest.raises(Rejected, match="accepts relay-client connections only") as caught:
             await connect(relay.endpoint, relay.sender, tls=relay.tls)
         assert caught.value.status == 426
         assert [] == path.target_connections
