@@ -7,6 +7,7 @@ that may change something or the debugger reports a change.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from relay_core.dap.framing import encode
@@ -37,6 +38,8 @@ MAX_AGE = 2.0
 """Seconds for which a response is used: objects of a stopped process can change without an event."""
 CHANGES = (b'"continued"', b'"exited"', b'"invalidated"', b'"stopped"', b'"terminated"', b'"thread"')
 """Events that invalidate earlier responses."""
+_SEQ = re.compile(rb'\s*\{\s*"seq"\s*:\s*([0-9]{1,18})\b')
+"""The number of a message as debugpy writes it, first of all fields."""
 
 
 class PrefetchCacheLayer(Layer):
@@ -61,6 +64,8 @@ class PrefetchCacheLayer(Layer):
         """True while the debugger has reported no change since the last stop."""
         self._after = 0
         """`seq` of the editor's last request that may change something."""
+        self._last_seq = 0
+        """Highest `seq` of the messages that the editor has received."""
 
     def __repr__(self) -> str:
         return f"<PrefetchCacheLayer set={len(self._sent_set)} prefetched={len(self._prefetched)}>"
@@ -93,6 +98,7 @@ class PrefetchCacheLayer(Layer):
         for piece in self._from_agent.feed(data):
             event = _PrefetchEvent.parse(piece.body) if PREFETCH_EVENT.encode() in piece.body else None
             if event is None:
+                self._note_seq(piece.body)
                 if len(piece.body) <= MAX_PARSED:  # parsing longer messages would take too long
                     self._observe(piece.body, now)
                 to_editor.append(piece.raw)
@@ -192,7 +198,13 @@ class PrefetchCacheLayer(Layer):
     def _answer(self, request: Request, response: Response, now: float) -> bytes:
         """Return the debugger's response to the agent's request as the response to the editor's equal request."""
         self._record_response(request, response, now)
-        return encode({**response, "request_seq": request["seq"]})
+        # The response's own number may be lower than that of a message that the editor has received meanwhile. Numbers
+        # of responses have no meaning, except that they must not go backwards.
+        return encode({**response, "seq": self._last_seq, "request_seq": request["seq"]})
+
+    def _note_seq(self, body: bytes) -> None:
+        if found := _SEQ.match(body):
+            self._last_seq = max(self._last_seq, int(found[1]))
 
     def _record_response(self, request: Request, response: Response, now: float) -> None:
         """Learn the ids in a response that the editor receives now."""

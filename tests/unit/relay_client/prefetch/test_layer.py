@@ -172,6 +172,18 @@ def test_request_that_was_prefetched_before_a_change(editor):
     assert 1 == len(editor.send("threads")[0])
 
 
+def test_numbers_do_not_go_backwards(editor):
+    """A prefetched response, however late it is used, has the number of the last message that the editor received."""
+    event = answered()
+    event["body"]["answered"][0]["seq"] = 27
+    later = {"seq": 58, "type": "event", "event": "output", "body": {"output": "x"}}
+    received = editor.receive(stopped(), prefetched(editor, "threads", "stackTrace"), event, later)
+    received += editor.send("threads")[1]
+    editor.send("stackTrace")
+    received += editor.receive({**later, "seq": 59}, answered(seq=1001))
+    assert [1, 58, 58, 59, 59] == [message["seq"] for message in received]
+
+
 def test_long_request(editor):
     """After a request that is too long to be parsed, nothing is answered from the cache until the next one."""
     editor.send("evaluate", expression="x" * MAX_PARSED)
