@@ -19,6 +19,7 @@ from relay_agent.agent.port_targets import PortTarget, PortTargets
 from relay_agent.agent.reverse import connect_to_editor
 from relay_agent.agent.targets import Target, TargetGone, TargetProvider
 from relay_core.agent_api.announcement import AgentId, AgentInfo, State
+from relay_core.agent_api.fitting import fit
 from relay_core.agent_api.metadata import ClientStatus, StreamMetadata
 from relay_core.agent_api.requests import Failure, Listen, Request, parse_request
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -106,7 +107,7 @@ class Agent:
         )
         self._tunnels = AgentTunnels(
             TunnelIdentity(Role.AGENT, tunnel_key) if tunnel_key is not None else None,
-            info=self._announcement().encode(),
+            info=fit(self._announcement().encode()),
             on_open=self._open,
             on_status=lambda status: self._provider.status_received(ClientStatus.parse(status)),
             settings=settings or tunnel_settings(grace=Grace().idle),
@@ -126,7 +127,7 @@ class Agent:
 
     def publish(self) -> None:
         """Send the current announcement to all clients."""
-        self._tunnels.send_status(self._announcement().encode())
+        self._tunnels.send_status(fit(self._announcement().encode()))
 
     async def drain(self, target: Target, *, within: float) -> None:
         """Wait up to `within` seconds until no client is connected to a target."""

@@ -69,6 +69,8 @@ class Attachments:
         holder = await self._acquire(target, driver, user)
         holder.streams += 1
         try:
+            if holder.streams == 1:
+                self._on_change()
             yield
         finally:
             holder.streams -= 1
@@ -86,7 +88,6 @@ class Attachments:
                 raise ConnectionLost(holder.sentence)
             await holder.gone.wait()
         holder = self._holders[target] = _Holder(driver, user)
-        self._on_change()
         return holder
 
     async def until_free(self, target: Target) -> None:

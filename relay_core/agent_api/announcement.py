@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NewType
 
 from relay_core.agent_api import VERSION
+from relay_core.agent_api.fitting import COMMON_FIELDS
 from relay_core.agent_api.values import Clean, as_is, count, items, mapping, port, seconds, text
 
 __all__ = ["AgentId", "AgentInfo", "Attachment", "State", "TargetInfo"]
@@ -156,6 +157,7 @@ class AgentInfo:
             "node_rank": self.node_rank,
             "run": self.run or None,
             "targets": [target.encode() for target in self.targets],
+            "common": {},  # fields of all targets; see `relay_core.agent_api.fitting`
             "forwards": list(self.forwards),
             "generation": self.generation,
             "asks_ahead": self.prefetch,  # the name in the wire format is older than the term
@@ -172,8 +174,9 @@ class AgentInfo:
         """
         fields = mapping(value)
         targets: dict[int, TargetInfo] = {}
+        common = {name: value for name, value in mapping(fields.get("common")).items() if name in COMMON_FIELDS}
         for element in items(fields.get("targets")):
-            if (target := TargetInfo.parse(element, clean)) is not None:
+            if (target := TargetInfo.parse({**common, **mapping(element)}, clean)) is not None:
                 targets.setdefault(target.port, target)
         forwards = (port(element) for element in items(fields.get("forwards")))
         return cls(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay_core.agent_api.values import Clean, as_is, items, mapping, port, text
+from relay_core.agent_api.values import Clean, as_is, items, mapping, port, short_name, text
 
 __all__ = ["ClientInfo", "ClientStatus", "PortConflict", "StreamMetadata"]
+
+MAX_CONFLICTS = 20
+"""Conflicts that a client reports to one agent: each is a line in the job's log, and all fit into a frame."""
 
 
 @dataclass(frozen=True)
@@ -20,13 +23,13 @@ class ClientInfo:
 
     def encode(self) -> dict[str, object]:
         """Return the info of HELLO."""
-        return {"client": self.client, "user": self.user}
+        return {"client": self.client, "user": short_name(self.user)}
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> ClientInfo:
         """Read the info of HELLO; fields that the client did not send are empty."""
         fields = mapping(value)
-        return cls(text(fields.get("client"), clean), text(fields.get("user"), clean))
+        return cls(text(fields.get("client"), clean), short_name(text(fields.get("user"), clean)))
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class StreamMetadata:
 
     def encode(self) -> dict[str, object]:
         """Return the metadata of OPEN; empty fields are omitted."""
-        user: dict[str, object] = {"user": self.user} if self.user else {}
+        user: dict[str, object] = {"user": short_name(self.user)} if self.user else {}
         # The key `asks_ahead` of the wire format is older than the term prefetch.
         return user | {"asks_ahead": True} if self.prefetch else user
 
@@ -48,7 +51,7 @@ class StreamMetadata:
     def parse(cls, value: object, clean: Clean = as_is) -> StreamMetadata:
         """Read the metadata of OPEN."""
         fields = mapping(value)
-        return cls(text(fields.get("user"), clean), fields.get("asks_ahead") is True)
+        return cls(short_name(text(fields.get("user"), clean)), fields.get("asks_ahead") is True)
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class PortConflict:
 
     def encode(self) -> dict[str, object]:
         """Return one element of `conflicts`."""
-        return {"port": self.port, "kept_by": self.kept_by, "refused": self.refused}
+        return {"port": self.port, "kept_by": short_name(self.kept_by), "refused": short_name(self.refused)}
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> PortConflict | None:
@@ -83,7 +86,7 @@ class ClientStatus:
 
     def encode(self) -> dict[str, object]:
         """Return the client's STATUS."""
-        return {"conflicts": [conflict.encode() for conflict in self.conflicts]}
+        return {"conflicts": [conflict.encode() for conflict in self.conflicts[:MAX_CONFLICTS]]}
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> ClientStatus:

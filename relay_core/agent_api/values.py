@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 
 from relay_core.values import is_port
 
-__all__ = ["Clean", "as_is", "count", "items", "mapping", "port", "seconds", "text"]
+__all__ = ["MAX_NAME", "Clean", "as_is", "count", "items", "mapping", "port", "seconds", "short_name", "text"]
 
+MAX_NAME = 64
+"""Characters of a user or an owner: names are part of announcements, refusals and log lines."""
 MAX_COUNT = 2**63
 """Ranks, process ids and thread ids are smaller."""
 MAX_SECONDS = 1e11
@@ -25,6 +27,11 @@ def as_is(value: str) -> str:
 def text(value: object, clean: Clean = as_is) -> str:
     """Return a text, or "" if it is missing."""
     return clean(value) if isinstance(value, str) else ""
+
+
+def short_name(name: str) -> str:
+    """Return the printable characters of a name, at most `MAX_NAME`."""
+    return "".join(char for char in name[: 4 * MAX_NAME] if char.isprintable())[:MAX_NAME]
 
 
 def count(value: object) -> int | None:

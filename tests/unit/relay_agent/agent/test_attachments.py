@@ -89,3 +89,16 @@ async def test_until_free():
         assert not waiting.done()
         assert repr(attachments) == "<Attachments [5678]>"
     await waiting
+
+
+async def test_an_announcement_that_fails_leaves_no_holder():
+    """If nobody can be informed of a new holder, the target is free again."""
+
+    def fail():
+        raise ValueError("too long")
+
+    attachments = Attachments(fail)
+    with pytest.raises(ValueError, match="too long"):
+        async with attachments.holding(DEBUGGEE, Driver(), "ann@a"):
+            pass
+    assert attachments.attachment(DEBUGGEE) is None

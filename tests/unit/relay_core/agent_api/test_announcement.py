@@ -12,7 +12,19 @@ from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, St
 from relay_core.tunnel.payloads import decode_json, encode_json
 from tests.unit.relay_core.agent_api.strategies import AGENTS, JSON, TARGETS
 
-FIELDS = ("version", "agent", "host", "cwd", "node_rank", "run", "targets", "forwards", "generation", "asks_ahead")
+FIELDS = (
+    "version",
+    "agent",
+    "host",
+    "cwd",
+    "node_rank",
+    "run",
+    "targets",
+    "common",
+    "forwards",
+    "generation",
+    "asks_ahead",
+)
 TARGET_FIELDS = ("port", "rank", "world", "pid", "script", "state", "detail", "since", "until", "holder", "held_since")
 TARGET = {
     "port": 5681,
@@ -36,6 +48,7 @@ ANNOUNCEMENT = {
     "node_rank": 1,
     "run": "r1",
     "targets": [TARGET],
+    "common": {},
     "forwards": [6006],
     "generation": 2,
     "asks_ahead": True,
