@@ -20,10 +20,11 @@ from relay_core.agent_api.requests import Ready
 from relay_core.errors import ConnectionLost
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
-from relay_core.net.socket_owner import PeerCheck, SocketTables, own_user
+from relay_core.net.socket_owner import PeerCheck
 from relay_core.net.streams.bridge import carry_bytes
 from relay_core.net.streams.endpoint import LocalEndpoint, listen_local
 from relay_core.net.tasks import TaskSet
+from relay_core.socket_tables import SocketTables, own_user
 
 __all__ = ["connect_to_editor"]
 

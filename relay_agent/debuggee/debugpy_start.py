@@ -8,12 +8,14 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from types import ModuleType
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 from relay_agent.debuggee import pydevd_patches
 
 __all__ = ["connect", "find_adapter_port", "listen", "load"]
 
+GUARDED_ADAPTER = Path(__file__).with_name("guarded_adapter") / "__main__.py"
 _KEPT_VARIABLES = {"PYTHONHOME"}
 """Variables that the adapter needs although their prefix is excluded."""
 _EXCLUDED_PREFIXES = ("PYTHON", "RELAY_", "AZRELAY_", "DEBUGPY_ADAPTER_ENDPOINTS")
@@ -33,7 +35,8 @@ def load(*, follow_children: bool) -> ModuleType:
     import debugpy  # noqa: PLC0415 - in debug runs only, here and below
     from debugpy.server import api  # noqa: PLC0415
 
-    debugpy.configure(subProcess=follow_children, pythonEnv=_adapter_environment())
+    environment = _adapter_environment() | {"RELAY_DEBUGPY_ADAPTER": str(Path(debugpy.__file__).with_name("adapter"))}
+    debugpy.configure(subProcess=follow_children, pythonEnv=environment)
     # Reset what an adapter that has ended, or the parent of a forked child, has left:
     api.listen.called = False
     sys.modules["pydevd"].SetupHolder.setup = None  # imported by debugpy.server.api
@@ -42,8 +45,14 @@ def load(*, follow_children: bool) -> ModuleType:
 
 
 def listen(debugpy: ModuleType) -> int:
-    """Make debugpy listen on a free port of 127.0.0.1, and return the port."""
-    return int(debugpy.listen(("127.0.0.1", 0))[1])
+    """Make debugpy listen on a free port of 127.0.0.1 that serves this user only, and return the port."""
+    api = sys.modules["debugpy.server.api"]
+    adapter = api.adapter
+    api.adapter = SimpleNamespace(__file__=str(GUARDED_ADAPTER))  # type: ignore[attr-defined] # its directory is started
+    try:
+        return int(debugpy.listen(("127.0.0.1", 0))[1])
+    finally:
+        api.adapter = adapter  # type: ignore[attr-defined]
 
 
 def connect(debugpy: ModuleType, port: int) -> None:

@@ -20,9 +20,10 @@ from relay_client.ports.local_port import LocalPort, debugger_ports
 from relay_client.ports.port_lock import PortLock, PortLocked
 from relay_client.ports.reverse import Editor, ReverseForwarder, editor_on
 from relay_core.errors import LocalPortInUse, RelayDebugError, UsageError
-from relay_core.net.socket_owner import ROOT, PeerCheck, SocketTables, own_user
+from relay_core.net.socket_owner import PeerCheck
 from relay_core.net.streams.endpoint import LocalEndpoint, listen_local
 from relay_core.net.tasks import TaskSet
+from relay_core.socket_tables import ROOT, SocketTables, own_user
 
 __all__ = ["LOCAL_HOST", "Forwarder"]
 

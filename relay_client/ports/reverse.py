@@ -28,10 +28,10 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
-from relay_core.net.socket_owner import OwnerUnknown, SocketTables, own_user
 from relay_core.net.streams.bridge import Traffic, carry_bytes
 from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
 from relay_core.net.tasks import TaskSet, first_completed
+from relay_core.socket_tables import OwnerUnknown, SocketTables, own_user
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.outcomes import ResetCode
 

@@ -14,7 +14,7 @@ from relay_client.ports.forwarder import Forwarder
 from relay_core.errors import ConnectionLost, LocalPortInUse
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
-from relay_core.net.socket_owner import SocketTables
+from relay_core.socket_tables import SocketTables
 from relay_core.tunnel.events import StreamOpened
 from tests.support.fleet import DiallingAgent, Node, Process, agent, node_of, process, tunnels, who_serves
 from tests.support.other_user import OTHER_UID, connecting_stranger, listening_stranger, needs_second_user
@@ -120,7 +120,7 @@ async def test_without_tables_an_editor_needs_an_option(
     relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where the system does not show who listens, only --listen makes the job connect; one line says so."""
-    monkeypatch.setattr("relay_core.net.socket_owner.PROC_NET", tmp_path)
+    monkeypatch.setattr("relay_core.socket_tables.PROC_NET", tmp_path)
     caplog.set_level(logging.INFO)
     port, free = free_port(), free_port()
     async with process(port, "never") as rank, tunnels(relay) as client, own_editor(port) as received:

@@ -4,11 +4,13 @@ import asyncio
 import sys
 import textwrap
 
+import psutil
 import pytest
 
 from relay_client.dap.client import DapClient
 from tests.support.jobs import job, run_job
 from tests.support.listening import listening_editor
+from tests.support.other_user import connecting_stranger, needs_second_user
 from tests.support.ports import free_port
 from tests.support.streams import local_server
 
@@ -36,6 +38,47 @@ async def test_arm_listens_on_a_port_of_its_own():
         assert await running.line() == "True True"
         await client.close()
         assert await running.finish() == (0, [], "")
+
+
+def adapter_ports(port: int) -> list[int]:
+    """Return all ports of the process that listens on one port."""
+    listeners = [found for found in psutil.net_connections("tcp") if found.status == psutil.CONN_LISTEN]
+    (adapter,) = {found.pid for found in listeners if found.laddr.port == port}
+    return [found.laddr.port for found in listeners if found.pid == adapter]
+
+
+@needs_second_user
+async def test_other_users_cannot_reach_the_debugger():
+    """Both ports of debugpy's adapter reset other users' connections, before, during and after an attach."""
+    code = """
+        print(port, flush=True)
+        print(debugger.wait_for_attach(60, threading.Event()), flush=True)
+        sys.stdin.readline()
+        debugger.release()
+        print("released", flush=True)
+        sys.stdin.readline()
+    """
+    async with job(armed(code)) as running:
+        port = int(await running.line())
+
+        async def try_as_stranger() -> None:
+            ports = adapter_ports(port)
+            assert 2 == len(ports)
+            assert ["", ""] == [await connecting_stranger(each, "Content-Length: 2\r\n\r\n{}") for each in ports]
+
+        await try_as_stranger()
+        client = await DapClient.connect("127.0.0.1", port)
+        await client.attach({})
+        assert await running.line() == "True"
+        await try_as_stranger()
+        await client.request("disconnect", {"terminateDebuggee": False})
+        await client.close()
+        await try_as_stranger()
+        running.process.stdin.write(b"\n")
+        assert await running.line() == "released"
+        await try_as_stranger()
+        client = await DapClient.connect("127.0.0.1", port)  # still accepts its own user
+        await client.close()
 
 
 async def test_wait_has_an_end():

@@ -1,0 +1,164 @@
+"""Which user owns a TCP socket of this machine, as the kernel lists it in `/proc/net/tcp` and `/proc/net/tcp6`.
+
+A loopback port is reachable for every user of a machine. Here programs that open or dial one learn who is at the other
+end. This module reads the kernel's tables and nothing else: it has no clock and opens no socket.
+
+    sl  local_address rem_address   st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode
+     0: 0100007F:162E 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000  0     31337 ...
+
+Addresses are 32-bit words in the byte order of the machine. A row with the inode 0 belongs to no process: its program
+has closed it, or has not accepted it yet. The kernel shows such a row with the uid 0, so its uid means nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+
+__all__ = ["ROOT", "OwnerUnknown", "SocketTables", "TableRow", "own_user", "parse_table"]
+
+PROC_NET = Path("/proc/net")
+ROOT = 0
+"""The uid that may do everything anyway; forwarders such as `kubectl port-forward` and WSL connect with it."""
+LISTENING = 0x0A
+"""TCP_LISTEN in the kernel's `enum` of states (include/net/tcp_states.h)."""
+MAX_READS = 3
+"""The tables are read again if a connection is missing: sockets that open and close meanwhile can hide a row."""
+MIN_FIELDS = 10
+LOOPBACK = "127.0.0.1"
+WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not listened on
+IPV4_BYTES = 4
+
+Address = tuple[str, int]
+
+
+class OwnerUnknown(Exception):
+    """This system does not show who owns the socket."""
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One socket."""
+
+    local: Address
+    """IPv4-mapped IPv6 addresses are shown as IPv4."""
+    remote: Address
+    is_listening: bool
+    uid: int
+    inode: int
+
+    @property
+    def owner(self) -> int | None:
+        """The user whose process has the socket; None if no process has it."""
+        return self.uid if self.inode else None
+
+
+class SocketTables:
+    """The kernel's tables of TCP sockets.
+
+    Args:
+        directory: Where they are; by default those of this process's network namespace.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory or PROC_NET
+
+    def __repr__(self) -> str:
+        return f"<SocketTables {self._directory}>"
+
+    @property
+    def is_readable(self) -> bool:
+        """True if this system shows who owns a socket."""
+        try:
+            self._read(0)
+        except OwnerUnknown:
+            return False
+        return True
+
+    def listener_owners(self, port: int) -> set[int]:
+        """Return the users that could accept a connection to 127.0.0.1 on `port`.
+
+        Raises:
+            OwnerUnknown: the tables cannot be read, or list no such listener.
+        """
+        listeners = [row for row in self._read(port) if row.is_listening and row.local[1] == port]
+        for hosts in ({LOOPBACK}, WILDCARDS):  # the kernel prefers the exact address
+            if owners := {row.uid for row in listeners if row.local[0] in hosts}:
+                return owners
+        raise OwnerUnknown
+
+    def peer_owner(self, own: Address, peer: Address) -> int | None:
+        """Return the user at the other end of a connection within this machine.
+
+        Args:
+            own: The address of this end.
+            peer: The address of the other end.
+
+        Returns:
+            A uid, or None while no process has the other end: it was closed, or has not been accepted yet.
+
+        Raises:
+            OwnerUnknown: the tables cannot be read, or list not even this end.
+        """
+        own, peer = _plain(own), _plain(peer)
+        is_listed = False
+        for _ in range(MAX_READS):
+            connected = {(row.local, row.remote): row for row in self._read(own[1]) if not row.is_listening}
+            is_listed = is_listed or (own, peer) in connected
+            if (row := connected.get((peer, own))) is not None:
+                return row.owner
+        if not is_listed:
+            raise OwnerUnknown
+        return None
+
+    def _read(self, port: int) -> list[TableRow]:
+        rows: list[TableRow] = []
+        try:
+            rows += parse_table((self._directory / "tcp").read_text("ascii"), port)
+            if (ipv6 := self._directory / "tcp6").exists():
+                rows += parse_table(ipv6.read_text("ascii"), port)
+        except (OSError, ValueError):
+            raise OwnerUnknown from None
+        return rows
+
+
+def own_user() -> int:
+    """Return the user that this process's sockets belong to; -1 on a system without such numbers."""
+    return os.geteuid() if hasattr(os, "geteuid") else -1
+
+
+def parse_table(text: str, port: int) -> Iterator[TableRow]:
+    """Parse the rows of `/proc/net/tcp` or `/proc/net/tcp6` that mention a port; a busy machine has thousands more.
+
+    Raises:
+        ValueError: it does not have the documented form.
+    """
+    mention = f":{port:04X} "
+    for line in text.splitlines()[1:]:
+        if mention not in line:
+            continue
+        fields = line.split()
+        if len(fields) < MIN_FIELDS:
+            raise ValueError("a row of the socket table is too short")
+        local, remote, state, uid, inode = fields[1], fields[2], fields[3], fields[7], fields[9]
+        yield TableRow(_address(local), _address(remote), int(state, 16) == LISTENING, int(uid), int(inode))
+
+
+def _address(text: str) -> Address:
+    words, _, port = text.partition(":")
+    packed = b"".join(struct.pack("=I", int(words[at : at + 8], 16)) for at in range(0, len(words), 8))
+    host = IPv4Address(packed) if len(packed) == IPV4_BYTES else IPv6Address(packed)
+    return _plain((str(host), int(port, 16)))
+
+
+def _plain(address: Address) -> Address:
+    """Return an address as IPv4 if it is an IPv4-mapped one, otherwise in its shortest form."""
+    host, port = address
+    if ":" not in host:
+        return host, port
+    ipv6 = IPv6Address(host)
+    return str(ipv6.ipv4_mapped or ipv6), port
