@@ -26,7 +26,7 @@ os.setuid({OTHER_UID})
 host, port = sys.argv[1], int(sys.argv[2])
 """
 _CONNECT = """
-with socket.create_connection((host, port), timeout=30) as connection:
+with socket.create_connection((host, port), timeout=10) as connection:
     received = b""
     try:
         connection.sendall(sys.argv[3].encode())
@@ -34,6 +34,8 @@ with socket.create_connection((host, port), timeout=30) as connection:
             received += data
     except ConnectionError:
         pass
+    except TimeoutError:
+        received += b" (not closed)"
 print(received.decode())
 """
 _LISTEN = """
