@@ -109,6 +109,10 @@ class Breakpoints:
             await self._send(path)
         return removed
 
+    def ids_at(self, path: str, line: int) -> list[int]:
+        """Return the adapter's ids of the breakpoints at a line."""
+        return [one.id for one in self.all if (one.path, one.line) == (path, line)]
+
     async def clear_hit(self, ids: list[int]) -> None:
         """Remove temporary breakpoints that have been hit.
 

@@ -137,7 +137,7 @@ class Debugger:
         session = self.session
         await session.select_stopped_thread()
         self.listed = 0
-        await self.breakpoints.clear_hit(session.reason.get("hitBreakpointIds", []))
+        await self.breakpoints.clear_hit(self._hit_breakpoints())
         if session.reason.get("reason") == "exception":
             info = await session.request("exceptionInfo", threadId=session.thread)
             kind = str(info.get("exceptionId", "exception")).split()[0]  # without debugpy's note about other frames
@@ -146,6 +146,14 @@ class Debugger:
         if name != "MainThread":
             self.screen.show(f"in thread {session.thread}, {name}; 'threads' shows all")
         await self.show_place()
+
+    def _hit_breakpoints(self) -> list[int]:
+        """Return the adapter's ids of the breakpoints hit; debugpy before 1.8.22 does not report them."""
+        reason = self.session.reason
+        if "hitBreakpointIds" in reason or reason.get("reason") != "breakpoint" or not self.session.frames:
+            return list(reason.get("hitBreakpointIds", []))
+        frame = self.session.frame
+        return self.breakpoints.ids_at(frame.path, frame.line)
 
     async def show_place(self) -> None:
         """Show the selected frame and its source line."""

@@ -24,7 +24,7 @@ from relay_core.layers.early_bytes import EarlyBytes
 from relay_core.net.session.stream import StreamBroken
 from relay_core.net.streams.bridge import Bridge, Traffic
 from relay_core.net.streams.endpoint import LocalEndpoint
-from relay_core.net.tasks import TaskSet
+from relay_core.net.tasks import first_completed
 from relay_core.tunnel.outcomes import ResetCode
 
 __all__ = ["carry"]
@@ -154,8 +154,5 @@ class _LocalConnection:
 
         Bytes that it sends meanwhile are kept.
         """
-        async with TaskSet() as tasks:
-            change = tasks.spawn(changed.wait(), name="wait for a change")
-            end = tasks.spawn(self._endpoint.ended.wait(), name="wait for the local side to end")
-            await asyncio.wait({change, end}, timeout=within, return_when=asyncio.FIRST_COMPLETED)
+        await first_completed(changed.wait(), self._endpoint.ended.wait(), timeout=within)
         return self._endpoint.ended.is_set()

@@ -96,3 +96,13 @@ async def test_run_until():
     await table.run_until("/a.py", range(7, 10))
     assert adapter.resumed == [("stepOut", {"/a.py": [4, 7, 8, 9]})]
     assert adapter.set == {"/a.py": [4]}
+
+
+async def test_ids_at_a_line():
+    """Older debugpy reports no ids of breakpoints that were hit; they are those at the line of the stop."""
+    breakpoints = Breakpoints(Adapter())
+    await breakpoints.set("/a.py", 2, temporary=True)
+    await breakpoints.set("/a.py", 4)
+    await breakpoints.set("/b.py", 2)
+    assert [102] == breakpoints.ids_at("/a.py", 3)
+    assert [] == breakpoints.ids_at("/a.py", 4)
