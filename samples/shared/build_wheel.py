@@ -2,7 +2,7 @@
 
     python build_wheel.py FOLDER     writes the wheel, removes older ones, and prints its name and SHA-256
 
-`pip install relay-debug` in an image would run the code of whoever registers that name on the index. So an image gets
+An image that installs the package by name would run the code of whoever registers that name on the index. So it gets
 the package as a file, and `build_context` also pins the file's hash: only the wheel that was built here can be
 installed.
 """

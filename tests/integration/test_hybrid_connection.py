@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -29,11 +29,10 @@ from relay_core.hyco.listener import ListenerState
 from relay_core.hyco.sas import mint
 from relay_core.net import HybridConnectionListener, Offer, WebSocket, connect
 from relay_core.net.tls import client_tls
-from relay_server.config.certificates import prepare, server_context
-from relay_server.config.model import Limits, TlsSettings
+from relay_server.config.model import Limits
 from tests.support import secrets
-from tests.support.relay import HC, LocalRelay, local_relay
-from tests.support.streams import local_server
+from tests.support.impostor import behind_a_switch, impostor
+from tests.support.relay import LocalRelay, local_relay
 
 
 @contextlib.asynccontextmanager
@@ -222,47 +221,6 @@ async def test_a_listener_survives_its_recycling(relay: LocalRelay) -> None:
         await sender.send("still here")
         assert await receiver.receive() == "still here"
         await asyncio.gather(sender.close(), receiver.close())
-
-
-@contextlib.asynccontextmanager
-async def behind_a_switch(relay: LocalRelay) -> AsyncIterator[tuple[Endpoint, Callable[[int], None]]]:
-    """A port that leads to the relay; the function lets new connections go to another port of this machine."""
-    backend = relay.server.port
-
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
-
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", backend)
-        await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
-
-    def switch(port: int) -> None:
-        nonlocal backend
-        backend = port
-
-    async with local_server(carry) as (port, _):
-        yield Endpoint("localhost", port, HC), switch
-
-
-@contextlib.asynccontextmanager
-async def impostor(certificates: Path, answer: bytes) -> AsyncIterator[int]:
-    """Give every TLS request the same answer, with the certificate of a directory."""
-    context = server_context(prepare(TlsSettings(directory=certificates), ["localhost"]))
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(answer)
-            await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
 
 
 QUOTA = b"HTTP/1.1 403 MaximumListenersPerEndpoint quota was exceeded. TrackingId:1\r\nContent-Length: 0\r\n\r\n"
