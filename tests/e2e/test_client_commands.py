@@ -307,9 +307,7 @@ async def test_a_listening_editor_is_dialled(relay: LocalRelay, env: dict[str, s
         agent(relay, Node(rank), DiallingAgent) as dialling,
         program("relay_client", "--ports", str(port), env=env) as client,
     ):
-        await client.line(
-            f"port {port} is in use by another program: if that is a listening editor, the job will connect to it"
-        )
+        await client.line(f"port {port} is in use: if that is a listening editor, the job will connect to it")
         _, stream = await asyncio.wait_for(dialling.dialled.get(), DEADLINE)
         await stream.write(b"hello\n")
         await asyncio.wait_for(greeted.wait(), DEADLINE)

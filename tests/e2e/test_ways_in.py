@@ -63,7 +63,7 @@ async def test_listening_editor(relay: LocalRelay, script: Path, ranks: str) -> 
         listening_editor(port, script, LINE) as session,
         running_client(relay, script.parent, "--ports", str(port)) as client,
     ):
-        assert f"port {port} is in use by another program" in client.stderr
+        assert f"port {port} is in use: if that is a listening editor" in client.stderr
         await session.until_stopped()
         first = int(await session.value("step"))
         await session.leave()
