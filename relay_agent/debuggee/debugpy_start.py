@@ -35,7 +35,7 @@ def load(*, follow_children: bool) -> ModuleType:
     import debugpy  # noqa: PLC0415 - in debug runs only, here and below
     from debugpy.server import api  # noqa: PLC0415
 
-    environment = _adapter_environment() | {"RELAY_DEBUGPY_ADAPTER": str(Path(debugpy.__file__).with_name("adapter"))}
+    environment = _adapter_environment() | {"GUARDED_DEBUGPY_ADAPTER": str(Path(debugpy.__file__).with_name("adapter"))}
     debugpy.configure(subProcess=follow_children, pythonEnv=environment)
     # Reset what an adapter that has ended, or the parent of a forked child, has left:
     api.listen.called = False

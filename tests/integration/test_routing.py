@@ -23,7 +23,6 @@ from tests.support.fleet import (
     KEY,
     DiallingAgent,
     Node,
-    Process,
     agent,
     node_of,
     process,
@@ -383,25 +382,3 @@ async def test_what_changes_while_a_client_is_away_reaches_it(relay: LocalRelay)
         node.put(late)
         await relay.server.start()
         await until(lambda: client.agent_for(Destination(port + 1)) is not None)
-
-
-async def test_a_thousand_ranks_on_one_node(relay: LocalRelay) -> None:
-    """They are announced, found, shown with rank and state, and one is reached."""
-    port = free_port()
-    fields = {"world": 1000, "script": "train.py", "state": "running", "since": 1e9 + 1 / 7}
-    async with process(port, "rank 0") as first, contextlib.AsyncExitStack() as stack:
-        first.fields |= {"rank": 0, **fields}
-        node = Node(
-            first, *(Process(port + rank, 1, rank=rank, pid=100_000 + rank, **fields) for rank in range(1, 1000))
-        )
-        await stack.enter_async_context(agent(relay, node))
-        client = await stack.enter_async_context(tunnels(relay))
-        await client.discover()
-        node.change(port + 7, state="crashed", detail="ValueError: " + "x" * 500)
-        while not any(claim.target.state is State.CRASHED for claim in client.reachable_targets()):
-            await client.search.changed.wait()
-        found = [claim.target for claim in client.reachable_targets()]
-        assert [(rank, port + rank, "train.py") for rank in range(1000)] == [(t.rank, t.port, t.script) for t in found]
-        assert [7] == [target.rank for target in found if target.state is State.CRASHED]
-        await stack.enter_async_context(Forwarder(client, [port]))
-        assert "rank 0" == await who_serves(port)

@@ -16,7 +16,7 @@ from pathlib import Path
 from socket import socket
 from typing import Any
 
-ADAPTER_VARIABLE = "RELAY_DEBUGPY_ADAPTER"
+ADAPTER_VARIABLE = "GUARDED_DEBUGPY_ADAPTER"
 """The directory of debugpy's own adapter."""
 
 
