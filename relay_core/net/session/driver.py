@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
+from relay_core.net.deadline import DeadlineTimer
 from relay_core.net.memory import keep_freed_memory
 from relay_core.net.session.open_streams import OpenStreams
 from relay_core.net.session.stream import SessionStream
@@ -86,8 +87,8 @@ class SessionDriver:
         """True if an event handler has given the session data to send."""
         self._transports: dict[int, Transport] = {}
         self._deaths: dict[int, str] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._arm()
+        self._timer = DeadlineTimer(self._tick)
+        self._timer.set(self.session.next_deadline())
 
     def __repr__(self) -> str:
         return f"<SessionDriver {self.session!r}>"
@@ -222,7 +223,7 @@ class SessionDriver:
         """Dispatch events, send data and set the timer; required after every call of the session."""
         self._dispatch()
         self.send_soon()
-        self._arm()
+        self._timer.set(self.session.next_deadline())
 
     def _dispatch(self) -> None:
         """Pass all events to their handlers, in order, including events that these handlers cause."""
@@ -276,24 +277,10 @@ class SessionDriver:
     def _finish(self, event: SessionOver) -> None:
         error = ConnectionLost(f"the tunnel session has ended: {event.text or event.reason.value}")
         self._streams.break_all(error)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         self.over.set()
         self._on_over()
 
-    def _arm(self) -> None:
-        """Set the timer to the session's next deadline. Deadlines move with every frame, so an early timer is kept."""
-        deadline = self.session.next_deadline()
-        if deadline is None:
-            return
-        if self._timer is not None:
-            if self._timer.when() <= deadline:
-                return
-            self._timer.cancel()
-        self._timer = self._loop.call_at(deadline, self._tick)
-
     def _tick(self) -> None:
-        self._timer = None
         self.session.tick(self._now())
         self.follow_up()

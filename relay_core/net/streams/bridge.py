@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from relay_core.errors import ConnectionLost
 from relay_core.layers.layer import Abort, EndLocal, EndPeer, Layer, Output, ResetLocal, ToLocal, ToPeer
 from relay_core.layers.stack import LayerStack
+from relay_core.net.deadline import DeadlineTimer
 from relay_core.net.streams.endpoint import LocalEndpoint
 from relay_core.net.streams.stream import PeerStream
 
@@ -90,7 +91,7 @@ class Bridge:
         self._over = asyncio.Event()
         self._error: ConnectionLost | None = None
         """The error that ended the transfer, if any."""
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = DeadlineTimer(self._tick)
         self._peer_error = ConnectionLost("the stream broke")
         self._local_ended = self._peer_ended = False
         """True if EOF was sent to that side."""
@@ -118,8 +119,7 @@ class Bridge:
         finally:
             self._local.detach()
             self._peer.detach()
-            if self._timer is not None:
-                self._timer.cancel()
+            self._timer.cancel()
         if self._error is not None:
             raise self._error
 
@@ -198,8 +198,8 @@ class Bridge:
                 self._peer.send(output.data)
             else:
                 self._end(output)
-        if self._layers:
-            self._arm()
+        if self._layers and not self._is_over:
+            self._timer.set(self._layers.next_deadline())
 
     def _end(self, output: Output) -> None:
         if isinstance(output, EndLocal):
@@ -222,17 +222,5 @@ class Bridge:
             self._error = error
             self._over.set()
 
-    def _arm(self) -> None:
-        """Set the timer to the next deadline of the layers; a timer that is too early is kept, as in the driver."""
-        deadline = self._layers.next_deadline()
-        if deadline is None or self._is_over:
-            return
-        if self._timer is not None:
-            if self._timer.when() <= deadline:
-                return
-            self._timer.cancel()
-        self._timer = self._loop.call_at(deadline, self._tick)
-
     def _tick(self) -> None:
-        self._timer = None
         self._pass(self._layers.tick)
