@@ -21,7 +21,7 @@ test: $(READY) $(NODE_READY)
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 test-unit: $(READY)
-	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/unit
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not soak and not job" tests/unit
 
 # With the oldest versions of the runtime dependencies that pyproject.toml allows: the unit tests, what opens real connections,
 # and debug sessions. `make test` uses the newest: its environment is made without upper bounds. One warning is of MSAL about
