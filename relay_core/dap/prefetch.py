@@ -140,6 +140,7 @@ class Stop:
         """Record the ids in a response."""
         match command, body:
             case "stackTrace", {"stackFrames": [{"id": int(frame)}, *_]}:
+                # A part of the stack that starts further down does not have the top frame first.
                 if arguments.get("threadId") == self._thread and not arguments.get("startFrame"):
                     self._frame = frame
             case "scopes", {"scopes": list(scopes)}:

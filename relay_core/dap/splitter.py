@@ -79,6 +79,7 @@ class MessageSplitter:
             self._long -= len(part)
             return Piece(part, b"")
         try:
+            # Decided at the first byte that differs: bytes of another protocol must not wait for an empty line.
             if not HEADER_START.startswith(bytes(self._buffer[: len(HEADER_START)])):
                 raise ProtocolError("not a DAP header")
             found = find_body(self._buffer)

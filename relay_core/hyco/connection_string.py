@@ -97,6 +97,7 @@ class ConnectionString:
             ConfigurationError: The string names a different hybrid connection.
         """
         wanted = path.strip("/")
+        # The service does not distinguish case in the names of its entities.
         if self.entity_path and self.entity_path.lower() != wanted.lower():
             raise ConfigurationError(
                 f"the connection string is for hybrid connection '{self.entity_path}', not for '{wanted}'",

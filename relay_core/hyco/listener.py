@@ -89,6 +89,8 @@ class ListenerStateMachine:
             now: Monotonic seconds.
             token_lifetime: Seconds until the token in use expires; None if it does not.
         """
+        # The count of refusals stays: a relay that accepts a token and closes with 1008 at once must not be retried
+        # without end.
         self.state = ListenerState.LISTENING
         self.error = None
         self._has_listened = True

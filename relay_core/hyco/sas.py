@@ -30,6 +30,7 @@ def mint(resource_uri: str, *, key_name: str, key: str, expires_at: int) -> str:
         key: The rule's primary or secondary key, as text.
         expires_at: Unix seconds.
     """
+    # The signature covers the encoded form, in which the slashes are encoded too.
     resource = quote(resource_uri, safe="")
     signature = quote(_sign(resource, str(expires_at), key), safe="")
     return f"{_SCHEME}sr={resource}&sig={signature}&se={expires_at}&skn={quote(key_name, safe='')}"
@@ -76,6 +77,7 @@ class SasToken:
         if missing:
             raise ProtocolError(f"the token has no '{missing[0]}'")
         expiry = fields["se"]
+        # Checked as text, because the signature covers the text, and int() accepts spaces, signs and other digits.
         if not (expiry.isascii() and expiry.isdigit() and len(expiry) <= 12):
             raise ProtocolError("the token's 'se' is not a time in Unix seconds")
         # A base64 signature may contain "+", so that only the rule's name is decoded with "+" as a space.
@@ -98,6 +100,7 @@ class SasToken:
             named = (url.hostname or "").lower()
         except ValueError:
             return False
+        # By segments: a token for `my` must not cover `myhc`.
         own, asked = _segments(path), _segments(unquote(url.path))
         shared = min(len(own), len(asked))
         return named == host.lower() and own[:shared] == asked[:shared]

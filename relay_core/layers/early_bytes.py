@@ -37,6 +37,7 @@ class EarlyBytes(Layer):
         """Buffer bytes of the local program, and pass them on."""
         if not self.is_finished:
             self._kept += data
+            # These bytes are still sent; it is only too late to send them again.
             if len(self._kept) >= MAX_EARLY_BYTES:
                 self._commit()
         return super().receive_local(data, now)

@@ -87,6 +87,7 @@ class LayerStack:
         """Pass the outputs of a layer to its neighbours, depth first; append those that leave the stack to `done`."""
         for output in outputs:
             neighbour = index + 1 if _is_upward(output) else index - 1
+            # An abort concerns both sides, so that no layer may hold it back.
             if isinstance(output, Abort) or not 0 <= neighbour < len(self._layers):
                 done.append(output)
             else:

@@ -76,6 +76,7 @@ class Liveness:
     def take_ping(self, now: float) -> int:
         """Return the nonce for a PING that is sent now."""
         self.ping_due = False
+        # A counter is enough: it only distinguishes the awaited PONG from older ones. Proofs are the handshake's task.
         self._nonce += 1
         self._sent_at = now
         return self._nonce

@@ -29,6 +29,7 @@ from relay_core.tunnel.payloads import (
 
 __all__ = ["SECRET_SIZE", "SESSION_ID_SIZE", "Greeting", "Refused", "Resume", "Resumed", "Welcome"]
 
+# In the payload of every first frame, where neither an HTTP response nor a TLS record has these bytes.
 _MAGIC = b"RDT1"
 _PREFACE = struct.Struct("!4sHHI")
 _LIMITS = struct.Struct("!III")
@@ -84,6 +85,7 @@ class Greeting:
         version, min_version, capabilities = _unpack_preface(payload)
         values = unpack(_LIMITS, payload, _PREFACE.size)
         try:
+            # The peer's limits decide how much this side sends, so they are checked before anything uses them.
             limits = Limits(*values)
         except ValueError as error:
             raise ProtocolBreach(Breach.MALFORMED, str(error)) from None
@@ -179,6 +181,7 @@ class Resumed:
 
     def verify(self, secret: bytes, resume: Resume) -> bool:
         """Return True if this is the response to `resume` and its sender knows `secret`."""
+        # The proof covers the epoch of the request, so the copy in this message is compared.
         expected = resume.expected_proof(secret, Role.AGENT, self.received)
         return self.epoch == resume.epoch and hmac.compare_digest(expected, self.proof)
 

@@ -74,6 +74,7 @@ def decode_open(payload: bytes) -> tuple[Target, JsonObject]:
 
 def encode_code(code: int, text: str) -> bytes:
     """Return the payload of RST and GOAWAY: a code and a text, truncated to `MAX_TEXT` bytes."""
+    # The text may quote a file name that is not valid Unicode, which must not prevent a reset.
     return _CODE.pack(code) + text.encode(errors="replace")[:MAX_TEXT]
 
 
@@ -131,6 +132,7 @@ def encode_json(value: JsonObject, limit: int) -> bytes:
     if not value:
         return b""
     try:
+        # NaN and Infinity are not JSON: a peer in another language would reject the whole frame.
         data = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, RecursionError) as error:
         raise ValueError(f"not a JSON object: {error}") from None

@@ -80,6 +80,7 @@ class SessionTable:
         greeting = Greeting(self.settings.limits, self.info, version=version)
         welcome = Welcome(session_id, secret, greeting).encode()
         session = Session(Role.AGENT, session_id=session_id, secret=secret, settings=self.settings, peer=hello, now=now)
+        # Attached before WELCOME is sent, so that data of the agent can follow in the same flight.
         session.attach(session.next_epoch(), 0, now)
         self._sessions[session_id] = session
         return session, welcome

@@ -130,6 +130,7 @@ class AgentTunnels:
         await asyncio.gather(*(driver.close(text, within=GOODBYE_TIMEOUT) for driver in list(self._drivers.values())))
 
     async def _handshake(self, transport: Transport) -> Attached | NotAttached:
+        # Drawn for a RESUME too, which needs none: what the client wants is known only after its first frame.
         handshake = AgentHandshake(self.table, os.urandom(ENTROPY_SIZE))
         data = await transport.start()
         while True:

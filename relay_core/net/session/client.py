@@ -231,6 +231,7 @@ class ClientTunnel:
             self._set(LinkState.CONNECTED, round_trip=self.status.round_trip)
 
     def _on_round_trip(self, seconds: float) -> None:
+        # A PONG is the proof that the session carries data in both directions; a handshake is not.
         self._set(LinkState.CONNECTED, round_trip=seconds)
 
     def _on_status(self, status: Mapping[str, object]) -> None:

@@ -52,6 +52,7 @@ class ReplayBuffer:
     def add(self, kind: int, stream: int, payload: Buffer) -> SentFrame:
         """Assign the next sequence number to a frame, and keep the frame until it is acknowledged."""
         self.last_sent += 1
+        # Packed once: what is sent again after a resume must be the same frame, byte for byte.
         frame = SentFrame(self.last_sent, pack_header(kind, stream, len(payload), self.last_sent), payload)
         self._kept.append(frame)
         self.size += HEADER_SIZE + len(payload)
@@ -131,6 +132,7 @@ class Receipts:
         self.received += 1
         self._bytes += size
         settings = self._settings
+        # At half of the peer's limit, so that the ACK arrives while the peer may still send.
         ack_bytes = min(settings.ack_bytes, settings.shared_in_flight // 2) if shared else settings.ack_bytes
         if self._bytes >= ack_bytes or self.received - self._acked >= settings.ack_frames:
             self.make_due()

@@ -182,6 +182,7 @@ class Streams:
 
     def _on_data(self, frame: Frame, _now: float) -> None:
         stream = self._table.get(frame.stream)
+        # Empty data is dropped, because a consumer would take b"" for the end of the stream.
         if stream is None or not frame.payload:
             return
         if stream.eof_received:
@@ -238,6 +239,7 @@ class Streams:
             self.progressed(stream)
 
     def _on_rst(self, frame: Frame, _now: float) -> None:
+        # Never answered with a RST: the peer has forgotten the stream already.
         code, text = payloads.decode_reset(frame.payload)
         stream = self._table.get(frame.stream)
         if stream is not None:

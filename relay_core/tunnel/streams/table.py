@@ -66,6 +66,7 @@ class StreamTable:
         if len(self._live) - self._incoming >= self._peer.max_streams or self._next_id > MAX_STREAM_ID:
             raise StreamLimitReached(f"the peer accepts {self._peer.max_streams} connections at a time")
         stream = self._add(self._next_id, incoming=False)
+        # A number is used once only, so that late frames of a closed stream cannot reach a newer one.
         self._next_id += 2
         return stream
 
