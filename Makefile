@@ -1,7 +1,8 @@
 # make demo    sets everything up and shows a breakpoint hit through a relay on this machine
 # make test    sets everything up and runs the tests;  make test-unit  runs those that need no other program
 # make lint    style, types, spelling, import layers, language, documentation
-# make bench   prints the figures of docs/benchmarks.md as a table and JSON;  make soak  runs the long proofs
+# make bench   prints the figures of docs/benchmarks.md as a table and JSON
+# make soak    runs the long proofs;  make fuzz  sends hostile input to the parsers
 # PYTHON=python3.12 chooses another interpreter; each has its own virtual environment.
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ READY := $(VENV)/.ready
 NODE_READY := tests/interop/node_modules/.ready
 PYTEST_FLAGS ?= -n 2 --dist loadgroup
 
-.PHONY: demo test test-unit test-lowest coverage lint soak bench extras mpi test-pythons clean
+.PHONY: demo test test-unit test-lowest coverage lint soak fuzz bench extras mpi test-pythons clean
 
 demo: $(READY)
 	$(BIN)/relay-client demo
@@ -64,6 +65,13 @@ lint: $(READY)
 soak: $(READY)
 	$(BIN)/python -m pytest -m soak --timeout 5400 tests/soak
 	$(BIN)/python -m pytest -m soak --timeout 14400 -n 2 tests/unit/relay_core/tunnel
+
+# Hostile input for every parser of untrusted bytes, FUZZ_SECONDS for each: with atheris where that can be installed, else with
+# hypothesis. FUZZ="request_head session" chooses parsers. `make test` has a short run.
+FUZZ_SECONDS ?= 60
+fuzz: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check atheris==3.0.0 || echo "atheris cannot be installed"
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
 
 # A quarter of an hour; BENCH=--quick for less of everything, BENCH="--only stepping" for one figure.
 bench: $(READY)

@@ -117,7 +117,7 @@ def _parse(text: str) -> tuple[str, dict[str, Any]]:
         raise ProtocolError("a control message is not an object with one key")
     name, body = next(iter(message.items()))
     if not isinstance(body, dict):
-        raise ProtocolError(f"the control message '{name[:40]}' does not contain an object")
+        raise ProtocolError(f"the control message {name[:40]!r} does not contain an object")
     return name, body
 
 
