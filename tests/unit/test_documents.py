@@ -1,4 +1,4 @@
-"""Facts about the Markdown files of the repository: every link inside it leads somewhere."""
+"""Facts about the Markdown files of the repository: every link inside it leads somewhere, every test exists."""
 
 import re
 import subprocess
@@ -44,3 +44,12 @@ def broken_links(page: Path) -> list[str]:
 def test_links_lead_somewhere(name: str) -> None:
     """Each link to a file of the repository names one that exists, and each anchor one of its headings."""
     assert [] == broken_links(ROOT / name)
+
+
+def test_tests_that_pages_name_exist() -> None:
+    """Each test to which a page refers as the proof of a sentence is there."""
+    files = [*(ROOT / "tests").rglob("test_*.py")]
+    defined = set(re.findall(r"def (test_\w+)", "".join(path.read_text(encoding="utf-8") for path in files)))
+    defined |= {path.stem for path in files}
+    named = {name for page in tracked_pages() for name in re.findall(r"`(test_\w+)`", (ROOT / page).read_text())}
+    assert sorted(named - defined) == []
