@@ -10,27 +10,22 @@ import json
 import logging
 import shlex
 import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 from relay_core.errors import ConfigurationError
+from relay_core.net.descriptors import raise_descriptor_limit
 from relay_core.net.tasks import TaskSet, cancel_and_wait, first_completed
 from relay_server.config.certificates import write_private
 from relay_server.config.file import load
 from relay_server.config.model import DelayProfile, RelayConfig
 from relay_server.server import RelayServer
 
-if sys.platform != "win32":
-    import resource
-
 __all__ = ["serve_until_stopped"]
 
 logger = logging.getLogger(__name__)
 
 FORCED = 130
-ENOUGH_DESCRIPTORS = 65536
-"""A relayed connection needs two, a listener one. The usual soft limit of 1024 is for programs that use select()."""
 
 
 def serve_until_stopped(
@@ -74,7 +69,7 @@ async def _serve(config: RelayConfig, ready_file: Path | None) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
-    _raise_descriptor_limit()
+    raise_descriptor_limit()
     server = RelayServer(config)
     await server.start()
     try:
@@ -85,20 +80,6 @@ async def _serve(config: RelayConfig, ready_file: Path | None) -> int:
     finally:
         await server.kill()
         _remove_ready_file(ready_file)
-
-
-def _raise_descriptor_limit() -> None:
-    """Raise the limit of open descriptors as far as the system allows without privileges."""
-    if sys.platform == "win32":  # has no such limit
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = ENOUGH_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, ENOUGH_DESCRIPTORS)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (OSError, ValueError) as error:  # macOS has another limit of its own
-        logger.warning("the limit of open descriptors stays at %d: %s", soft, error)
 
 
 async def _stop(server: RelayServer, force: asyncio.Event) -> int:

@@ -18,6 +18,7 @@ from relay_core.dap.adapter_greeting import GreetingGuard
 from relay_core.dap.framing import HEADER_START
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.layers.layer import Layer
+from relay_core.net.descriptors import EXHAUSTED
 from relay_core.net.streams.bridge import Traffic, carry_bytes
 from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
 from relay_core.net.streams.stream import ByteStream, PeerStream
@@ -102,7 +103,11 @@ async def _dial(target: Target, *, patience: float) -> LocalEndpoint:
                     if asyncio.get_running_loop().time() >= deadline:
                         raise
                 await asyncio.sleep(DIAL_INTERVAL)
-    except (OSError, *TIMEOUT_ERRORS):
+    except (OSError, *TIMEOUT_ERRORS) as error:
+        if isinstance(error, OSError) and error.errno in EXHAUSTED:
+            raise ConnectionLost(
+                "the agent has no descriptors left", hint="raise the node's limit (ulimit -n)"
+            ) from None
         raise ConnectionLost(
             f"nothing is listening on {f'[{host}]' if ':' in host else host}:{port}",
             hint="the program has exited or has not started yet",

@@ -8,6 +8,8 @@ import signal
 from collections.abc import Coroutine
 from typing import Any
 
+from relay_core.net.descriptors import log_exhaustion, raise_descriptor_limit
+
 __all__ = ["FORCED_EXIT_STATUS", "run_until_stopped"]
 
 FORCED_EXIT_STATUS = 130
@@ -32,6 +34,8 @@ def run_until_stopped(coroutine: Coroutine[Any, Any, Any]) -> int:
 
 async def _run(coroutine: Coroutine[Any, Any, Any]) -> None:
     loop = asyncio.get_running_loop()
+    raise_descriptor_limit()
+    log_exhaustion(loop)
     task = loop.create_task(coroutine, name="main")
     stopped = False
 

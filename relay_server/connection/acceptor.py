@@ -9,13 +9,13 @@ import os
 import socket
 from collections.abc import Callable
 
+from relay_core.net.descriptors import EXHAUSTED
 from relay_core.net.tasks import TaskSet
 
 __all__ = ["Acceptor"]
 
 BACKLOG = 1024
 """Connections in the kernel's queue; large enough for many agents that reconnect together."""
-EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 UNAVAILABLE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 """Errors of one address of several, e.g. `::1` of `localhost` on a machine without IPv6."""
 EXHAUSTED_DELAY = 1.0

@@ -1,0 +1,91 @@
+"""Facts about machines that run out of something: the programs say so, lose nothing else, and recover."""
+
+import asyncio
+import contextlib
+import resource
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from relay_core.compat import timeout
+from tests.support.fleet import who_serves
+from tests.support.ports import free_port
+from tests.support.programs import DEADLINE, Program, environment, program
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access
+from tests.support.streams import echo, local_server
+
+pytestmark = pytest.mark.e2e
+
+SPARE = 12
+"""Descriptors that a program gets beside those that it has open."""
+MORE = 40
+"""Connections: many more than that."""
+
+
+@contextlib.asynccontextmanager
+async def ends(relay: LocalRelay, directory: Path, port: int, target: int) -> AsyncIterator[tuple[Program, Program]]:
+    """Run the agent and the client of one port; yields both programs."""
+    serve = ["serve", "--hc", HC, "--port", f"{port}:{target}"]
+    async with program("relay_agent", *serve, env=access(relay, directory, "listen")) as agent:
+        await agent.line("listening on")
+        async with program(
+            "relay_client", "--hc", HC, "--ports", str(port), env=access(relay, directory, "send")
+        ) as client:
+            await client.line("ready on")
+            yield agent, client
+
+
+def limit_descriptors(running: Program) -> None:
+    """Leave a running program only a few more descriptors."""
+    process = psutil.Process(running.process.pid)
+    _, hard = process.rlimit(resource.RLIMIT_NOFILE)
+    process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds() + SPARE, hard))
+
+
+@pytest.mark.parametrize("exhausted", ["agent", "client"])
+async def test_descriptors_run_out(relay: LocalRelay, tmp_path: Path, exhausted: str) -> None:
+    """A connection that is open goes on, it is logged once what is missing, and later connections work again."""
+    port = free_port()
+    async with local_server(echo) as (target, _), ends(relay, tmp_path, port, target) as (agent, client):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"before\n")
+        assert b"before\n" == await asyncio.wait_for(reader.readline(), 60)
+        limit_descriptors(agent if exhausted == "agent" else client)
+        crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MORE)]
+        for _, each in crowd:
+            each.write(b"?\n")
+        await (agent if exhausted == "agent" else client).line("no descriptors left")
+        writer.write(b"meanwhile\n")
+        assert b"meanwhile\n" == await asyncio.wait_for(reader.readline(), 60)
+        for _, each in crowd:
+            each.close()
+        async with timeout(DEADLINE):
+            while "again?" != await who_serves(port, b"again?\n"):
+                await asyncio.sleep(0.1)
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param("exec 2>/dev/full", id="the log"),
+        pytest.param("ulimit -f 0", id="every file"),
+    ],
+)
+async def test_disk_is_full(relay: LocalRelay, tmp_path: Path, limits: str) -> None:
+    """A job that can no longer write runs to its end, with its own status."""
+    script = tmp_path / "train.py"
+    script.write_text("print('ended', flush=True)\nraise SystemExit(3)\n")
+    command = ["-m", "relay_agent", "run", "--hc", HC, "--debug-ranks", "none", "--", sys.executable, str(script)]
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-c", f'{limits} && exec "$@"', "bash", sys.executable, *command),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment(**access(relay, tmp_path, "listen")),
+    )
+    out, err = await asyncio.wait_for(process.communicate(), DEADLINE)
+    assert (3, b"ended\n") == (process.returncode, out), err
