@@ -12,6 +12,7 @@ off as a whole.
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
@@ -22,7 +23,7 @@ from typing import Any
 
 from relay_core.errors import RelayDebugError
 
-__all__ = ["reach_threads", "start_tracing", "stop_tracing"]
+__all__ = ["reach_threads", "start_tracing", "stop_tracing", "trace_program"]
 
 ROUNDS = 3
 """How often the trace functions are replaced: pydevd, running in a thread at that moment, may undo the first time."""
@@ -89,6 +90,29 @@ def reach_threads() -> None:
         threading.settrace_all_threads(pydevd.debugger.trace_dispatch)
     elif threading.current_thread() is not threading.main_thread():
         _call_in_main_thread(pydevd.debugger.enable_tracing)
+
+
+def trace_program() -> None:
+    """Make pydevd report the uncaught exceptions of a program; to be called just before this thread starts it.
+
+    Up to Python 3.11 pydevd reports an exception as uncaught when it leaves the outermost frame of a thread. It looks
+    for that frame once per thread, at the first traced call (`fix_top_level_trace_and_get_trace_func`). In a thread
+    that waits for its debugger in a startup hook, it finds a frame that ends before the program begins.
+    """
+    try:
+        pydevd = _Pydevd.find()
+    except RelayDebugError:  # pydevd's internals are not as expected: exceptions may not be reported
+        return
+    if pydevd.debugger is not None and not pydevd.uses_monitoring and sys.gettrace() is not None:
+        _settrace(functools.partial(_trace_from_program, pydevd.debugger.trace_dispatch))
+
+
+def _trace_from_program(dispatch: Any, frame: FrameType, event: str, arg: object) -> Any:
+    """Trace function that is replaced by `dispatch` when the program begins; Python calls its importer before that."""
+    if frame.f_back is not None or frame.f_globals.get("__name__") != "__main__":
+        return None
+    _settrace(dispatch)
+    return dispatch(frame, event, arg)
 
 
 def _call_in_main_thread(call: Callable[[], object]) -> None:

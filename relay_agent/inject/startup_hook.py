@@ -52,6 +52,7 @@ class _Gate:
         if os.path.abspath(path) == self._script:  # noqa: PTH100 - as above
             is_last = self._is_last()
             self._open()
+            _trace_program()
             if is_last:
                 # None means the same as ImportError, which a debugger that is now attached would show as uncaught.
                 return None
@@ -84,3 +85,10 @@ class _Gate:
         if not self._opened:
             self._opened = True
             self._act()
+
+
+def _trace_program() -> None:
+    """Make a debugger that has attached meanwhile report the program's uncaught exceptions."""
+    tracing = sys.modules.get("relay_agent.debuggee.tracing")
+    if tracing is not None:
+        tracing.trace_program()

@@ -5,6 +5,7 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 from relay_client.dap.client import DapClient
 from relay_client.dap.tcp import TcpStream
@@ -20,15 +21,16 @@ class ListeningEditor:
         self, adapter: asyncio.subprocess.Process, client: DapClient, attaching: "asyncio.Task[object]"
     ) -> None:
         self._adapter = adapter
-        self._client = client
-        self._attaching = attaching
+        self.attached = attaching
+        """Done when a job has dialled and the editor has attached."""
+        self.client = client
         self._stopped: Stopped | None = None
 
     async def until_stopped(self) -> None:
         """Wait until a job has dialled, and stands at the breakpoint."""
-        await self._attaching
-        event = await self._client.wait_for_event("stopped", within=30)
-        self._stopped = Stopped(self._client, event["body"]["threadId"])
+        await self.attached
+        event = await self.client.wait_for_event("stopped", within=30)
+        self._stopped = Stopped(self.client, event["body"]["threadId"])
 
     @property
     def stopped(self) -> Stopped:
@@ -42,13 +44,13 @@ class ListeningEditor:
 
     async def leave(self) -> None:
         """Let the job run on, and end the adapter, as VS Code does: the port is free then."""
-        await self._client.request("disconnect", {"terminateDebuggee": False}, within=30)
+        await self.client.request("disconnect", {"terminateDebuggee": False}, within=30)
         self._adapter.kill()
         await self._adapter.wait()
 
 
 @contextlib.asynccontextmanager
-async def listening_editor(port: int, script: Path, line: int) -> AsyncIterator[ListeningEditor]:
+async def listening_editor(port: int, script: Path, line: int, **attach: Any) -> AsyncIterator[ListeningEditor]:
     """Start debugpy's adapter on pipes, as VS Code does, and let it listen; the block begins when it has the port.
 
     At the end of the block the adapter is killed.
@@ -57,6 +59,7 @@ async def listening_editor(port: int, script: Path, line: int) -> AsyncIterator[
         port: Where it listens.
         script: Where it has a breakpoint.
         line: Likewise.
+        attach: Further arguments of `DapClient.attach`.
     """
     adapter = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "debugpy.adapter"), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
@@ -65,8 +68,8 @@ async def listening_editor(port: int, script: Path, line: int) -> AsyncIterator[
     assert adapter.stdout is not None
     try:
         async with DapClient(TcpStream(adapter.stdout, adapter.stdin)) as client:
-            listen = {"host": "127.0.0.1", "port": port}
-            attaching = asyncio.create_task(client.attach({str(script): [{"line": line}]}, within=60, listen=listen))
+            attach |= {"listen": {"host": "127.0.0.1", "port": port}}
+            attaching = asyncio.create_task(client.attach({str(script): [{"line": line}]}, within=60, **attach))
             await client.wait_for_event("debugpyWaitingForServer", within=30)
             yield ListeningEditor(adapter, client, attaching)
     finally:
