@@ -11,6 +11,7 @@ VENV ?= .venv-$(VERSION)
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NODE_READY := tests/interop/node_modules/.ready
+EDITORS_READY := tests/editors/node_modules/.ready
 PYTEST_FLAGS ?= -n 2 --dist loadgroup
 
 .PHONY: demo test test-unit test-lowest coverage lint soak fuzz bench extras mpi test-pythons clean
@@ -78,8 +79,8 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench $(BENCH)
 
 # What some tests and samples need and nobody should have to download for the rest: torch, the Azure ML SDK, MPI, Azure
-# ML's inference server, and the Azure CLI.
-extras: $(READY) mpi .inference-server/.ready .azure-cli/.ready
+# ML's inference server, the Azure CLI, and what editors read and debug with.
+extras: $(READY) mpi .inference-server/.ready .azure-cli/.ready $(EDITORS_READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' -e '.[ml]'
 
 # Three real MPI launchers for the tests of ranks, each in an environment of its own: all of them are called mpiexec. Without
@@ -121,5 +122,11 @@ $(NODE_READY): tests/interop/package.json
 	  cd tests/interop && npm install --no-package-lock --no-audit --no-fund --loglevel=error && touch node_modules/.ready; \
 	else echo "npm is missing: interop tests will be skipped"; fi
 
+# VS Code's JSONC parser and Microsoft's kit for debug adapters, for the tests in tests/editors.
+$(EDITORS_READY): tests/editors/package.json
+	@if command -v npm >/dev/null 2>&1; then \
+	  cd tests/editors && npm install --no-package-lock --no-audit --no-fund --loglevel=error && touch node_modules/.ready; \
+	else echo "npm is missing: tests with the parser and debug client of VS Code will be skipped"; fi
+
 clean:
-	rm -rf .venv-* .mpi .inference-server .azure-cli build dist tests/interop/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv-* .mpi .inference-server .azure-cli build dist tests/*/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
