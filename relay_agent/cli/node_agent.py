@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import warnings
 from pathlib import Path
 
 from relay_agent.cli.common import Commands
@@ -27,10 +29,22 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the node's agent until its last process has exited."""
+    """Run the node's agent, in a child of this process, until its last process has exited."""
+    _leave_process_tree()
     import asyncio
 
     from relay_agent.node.server import serve_node
 
     asyncio.run(serve_node(arguments.root, arguments.name, arguments.listener, arguments.lock))
     return 0
+
+
+def _leave_process_tree() -> None:
+    """Continue in a child, whose parent exits: it is then no descendant of the job's process any more.
+
+    Before asyncio is imported: a fork is safe only as long as there are no other threads.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python 3.12 and later warn if a package has started a thread at start-up
+        if os.fork():
+            os._exit(0)

@@ -12,7 +12,6 @@ import contextlib
 import os
 import random
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -40,8 +39,6 @@ __all__ = ["NodeClient"]
 
 LEAVE_TIMEOUT = 2.0
 """Seconds that an exiting process waits for its agent to send the last bytes, because a container ends with its job."""
-REAP_TIMEOUT = 1.0
-"""Seconds for an agent to exit after it has closed the connection."""
 REJOIN_LIMIT = 5
 """Number of agents that may exit unexpectedly before the process continues without one."""
 REJOIN_SPREAD = 0.5
@@ -92,7 +89,6 @@ class NodeClient:
         self._gate = threading.Lock()
         """Held while an agent is being started; acquired permanently when this process exits."""
         self._connection: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
         self._leaving = False
         self._done = threading.Event()
         if hasattr(os, "register_at_fork"):
@@ -132,9 +128,6 @@ class NodeClient:
         self._gate.acquire(timeout=LEAVE_TIMEOUT)  # lets a start in progress complete, and prevents any other
         if self._send({"leave": True}):
             self._done.wait(LEAVE_TIMEOUT)
-        if self._process is not None:
-            self._process.poll()
-            self._process.returncode = 0  # it may outlive this process; this prevents Python's ResourceWarning
 
     # The helper thread:
 
@@ -155,9 +148,7 @@ class NodeClient:
 
     def _serve(self, directory: NodeDirectory) -> None:
         """Register with one agent, and handle its messages until it exits."""
-        connection, process = connect_or_start(directory, self._gate)
-        if process is not None:
-            self._process = process
+        connection = connect_or_start(directory, self._gate)
         with connection, connection.makefile("rb") as lines:
             registration: Registration = {
                 "register": self._target,
@@ -173,9 +164,6 @@ class NodeClient:
                     self._receive(decode(line))
             with self._sending:
                 self._connection = None
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(REAP_TIMEOUT)
 
     def _receive(self, message: Message) -> None:
         if "ask" in message:
@@ -234,7 +222,6 @@ class NodeClient:
         """In a forked child: close the parent's connection, so that the agent sees its end when the parent exits."""
         connection, self._connection = self._connection, None
         self._sending = threading.Lock()
-        self._process = None
         if connection is not None:
             os.close(connection.detach())  # `close` would have no effect while the file object of `makefile` is open
 

@@ -8,6 +8,11 @@
 
 The agent inherits the lock, so the lock is held exactly as long as the agent runs. It also inherits the socket, which
 is already listening: processes that connect while the agent is still importing wait in the socket's backlog.
+
+The agent serves the other processes of the node too, so it must survive whatever ends the process that started it. It
+has a session of its own, which protects it from signals to process groups, as launchers and terminals send them. And
+its parent exits at once (`relay_agent.cli.node_agent`), so it is not a child: debuggers and launchers that end a
+process with all its descendants do not find it.
 """
 
 from __future__ import annotations
@@ -37,10 +42,8 @@ STARTER_VARIABLE = "RELAY_AGENT_STARTER"
 """Set in the agent's environment: pid of the process that started it, which may exit before it registers."""
 
 
-def connect_or_start(
-    directory: NodeDirectory, gate: threading.Lock
-) -> tuple[socket.socket, subprocess.Popen[bytes] | None]:
-    """Return a connection to the node's agent, and the agent's process if this call has started it.
+def connect_or_start(directory: NodeDirectory, gate: threading.Lock) -> socket.socket:
+    """Return a connection to the node's agent; start the agent if there is none.
 
     Args:
         directory: The directory of the agent's socket and lock.
@@ -54,11 +57,11 @@ def connect_or_start(
     deadline = time.monotonic() + PATIENCE
     while True:
         if connection := _connect(directory):
-            return connection, None
+            return connection
         with gate:
-            process = _start_if_alone(directory)
-        if process is not None and (connection := _connect(directory)):
-            return connection, process
+            started = _start_if_alone(directory)
+        if started and (connection := _connect(directory)):
+            return connection
         if time.monotonic() > deadline:
             raise RelayUnreachable("the node's agent process is not responding", hint="see its log lines above")
         time.sleep(RETRY_INTERVAL)
@@ -77,22 +80,23 @@ def _connect(directory: NodeDirectory) -> socket.socket | None:
         return connection
 
 
-def _start_if_alone(directory: NodeDirectory) -> subprocess.Popen[bytes] | None:
-    """Start the agent unless one holds the lock."""
+def _start_if_alone(directory: NodeDirectory) -> bool:
+    """Start the agent unless one holds the lock, and return whether this call has started it."""
     lock = directory.try_lock()
     if lock is None:
-        return None
+        return False
     try:
-        return _start(directory, lock)
+        _start(directory, lock)
     except BaseException:
         directory.clean()
         raise
     finally:
         os.close(lock)
+    return True
 
 
-def _start(directory: NodeDirectory, lock: int) -> subprocess.Popen[bytes]:
-    """Start the agent; the caller holds the lock."""
+def _start(directory: NodeDirectory, lock: int) -> None:
+    """Start the agent, and wait for the exit of its parent; the caller holds the lock."""
     if not sys.executable:
         raise ConfigurationError("cannot start the agent: this Python is embedded and has no executable")
     directory.socket_path.unlink(missing_ok=True)
@@ -109,7 +113,7 @@ def _start(directory: NodeDirectory, lock: int) -> subprocess.Popen[bytes]:
         )
         try:
             with _unpatched_by_pydevd():
-                return subprocess.Popen(
+                parent = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,  # stdout is for the output of the job
@@ -119,6 +123,10 @@ def _start(directory: NodeDirectory, lock: int) -> subprocess.Popen[bytes]:
                 )
         except OSError as error:
             raise ConfigurationError(f"cannot start the agent process: {error}") from error
+    if parent.wait() > 0:  # below 0 it was killed, and the caller tries again
+        raise ConfigurationError(
+            f"the agent process failed at its start (status {parent.returncode})", hint="see the lines above"
+        )
 
 
 def _unpatched_by_pydevd() -> contextlib.AbstractContextManager[Any]:

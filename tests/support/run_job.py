@@ -13,7 +13,7 @@ from tests.support.jobs import gone
 from tests.support.programs import Program, program
 from tests.support.relay import HC, LocalRelay
 
-__all__ = ["access", "running_client", "running_job"]
+__all__ = ["access", "agents_on", "running_client", "running_job"]
 
 
 def access(relay: LocalRelay, directory: Path, rule: str, **extra: str) -> dict[str, str]:
@@ -24,6 +24,12 @@ def access(relay: LocalRelay, directory: Path, rule: str, **extra: str) -> dict[
         "RELAY_NODE_DIR": str(directory / "node"),
         **extra,
     }
+
+
+def agents_on(node: Path) -> list[psutil.Process]:
+    """Return the agents of a node that are running, or just starting."""
+    running = psutil.process_iter(["cmdline"])
+    return [process for process in running if str(node) in (process.info["cmdline"] or [])]
 
 
 @contextlib.asynccontextmanager

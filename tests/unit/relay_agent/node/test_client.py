@@ -14,6 +14,7 @@ import pytest
 from relay_agent.node.server import FIRST_PROCESS_TIMEOUT
 from tests.support.jobs import gone, job, run_job
 from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import agents_on
 
 START = f"""\
 import os, time
@@ -103,6 +104,33 @@ async def test_port_that_is_taken(relay, node):
         assert f"relay-agent: port 5678 was also claimed by pid {two.pid}, train.py, which was refused" in err
 
 
+async def test_agent_is_not_in_the_process_tree_of_the_job(relay, node):
+    """The agent is no descendant of the process that started it, and neither in its process group nor in its session.
+
+    So it outlives a launcher or debugger that ends this process with all its descendants, or its process group.
+    """
+    code = LISTEN + "print(os.getpgid(client.agent_pid), os.getsid(client.agent_pid), flush=True)\nsys.stdin.readline()"
+    async with job(code, **settings(relay, node)) as running:
+        agent = agent_of(await running.line())
+        group, session = map(int, (await running.line()).split())
+        assert psutil.Process(running.pid).children(recursive=True) == []
+        assert running.pid not in [process.pid for process in psutil.Process(agent).parents()]
+        assert os.getpgid(running.pid) != group
+        assert os.getsid(running.pid) != session
+
+
+async def test_agent_that_fails_at_its_start(node, tmp_path):
+    """If the agent process fails before it serves anybody, the job is told at once and no files are left."""
+    code = START + f"sys.executable = {str(tmp_path / 'python')!r}; client = start()\n"
+    code += "print(client.hopeless.wait(20), client.failure)"
+    (tmp_path / "python").write_text("#!/bin/sh\nexit 3\n")
+    (tmp_path / "python").chmod(0o755)
+    status, out, _ = await run_job(code, RELAY_NODE_DIR=str(node))
+    assert status == 0
+    assert out == ["True the agent process failed at its start (status 3). hint: see the lines above"]
+    assert not node.exists()
+
+
 async def test_agent_that_is_killed(relay, node):
     """A process whose agent is killed continues, starts the next agent, and registers with it."""
     code = LISTEN + (
@@ -163,11 +191,11 @@ async def test_failure_reaches_the_job(node):
     """An agent that cannot listen sends the job the reason, leaves no zombie, and is not started again."""
     code = START + (
         "client = start(); print(client.hopeless.wait(20), client.failure.sentence, client, sep='|')\n"
-        "while os.path.exists(f'/proc/{client.agent_pid}'): client._process.poll(); time.sleep(0.02)\n"
-        "print(os.path.exists(access['hc']))\n"
+        "print(client.agent_pid)\n"
     )
     status, out, err = await run_job(code, RELAY_NODE_DIR=str(node))
     assert status == 0
+    assert await gone(int(out[1]))
     assert out[0] == "True|no connection string is configured|<NodeClient port 5678 hopeless>"
     assert "Warning" not in err
     assert err.count("no connection string is configured") == 1
@@ -248,12 +276,12 @@ async def test_agent_of_a_job_that_ends_before_it_registers(relay, node):
         from relay_agent.node import connect
         from relay_agent.node.directory import NodeDirectory
         directory = NodeDirectory.of({})
-        print(connect._start(directory, directory.try_lock()).pid, flush=True)
+        connect._start(directory, directory.try_lock())
         os._exit(0)
     """
     started = time.monotonic()
-    status, out, _ = await run_job(code, **settings(relay, node))  # until its stderr has ended
+    status, _, _ = await run_job(code, **settings(relay, node))  # until its stderr has ended
     assert status == 0
-    assert await gone(int(out[0]))
+    assert agents_on(node) == []
     assert not node.exists()
     assert time.monotonic() - started < FIRST_PROCESS_TIMEOUT / 2

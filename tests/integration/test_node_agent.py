@@ -1,0 +1,48 @@
+"""Facts about the agent that the ranks of a node share."""
+
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from relay_core.errors import RelayDebugError
+from tests.support.jobs import gone
+from tests.support.relay import LocalRelay
+from tests.support.two_ranks import Rank, two_ranks
+
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes by /proc"),
+    pytest.mark.timeout(180),
+]
+
+TERMINATE = "__import__('_pydevd_bundle.pydevd_api').pydevd_api.PyDevdAPI().terminate_process(__debugger__)"
+"""What pydevd does at the `terminate` of an editor such as nvim-dap: it ends the process and its descendants."""
+
+
+async def terminated_by_debugger(rank: Rank) -> None:
+    expression = TERMINATE.replace("__debugger__", "__import__('pydevd').get_global_debugger()")
+    with contextlib.suppress(RelayDebugError):  # a process that has ended does not answer
+        await rank.evaluate(expression)
+
+
+async def ended_by_launcher(rank: Rank) -> None:
+    family = psutil.Process(rank.job.process.pid)
+    for process in [*family.children(recursive=True), family]:
+        os.kill(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("end", [terminated_by_debugger, ended_by_launcher])
+async def test_a_rank_is_ended_with_its_process_tree(relay: LocalRelay, tmp_path: Path, end) -> None:
+    """The rank whose process started the agent ends, while the agent and the sessions of other ranks continue."""
+    async with two_ranks(relay, tmp_path) as node:
+        (agent,) = node.agents()
+        ended, other = node.ranks
+        before = int(await other.evaluate("number"))
+        await end(ended)
+        assert await gone(ended.job.process.pid)
+        assert before + 1 == int(await other.step())
+        assert [agent] == node.agents()
