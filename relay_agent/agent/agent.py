@@ -17,8 +17,9 @@ from relay_agent.agent.attachments import Attachments
 from relay_agent.agent.dial import serve_stream
 from relay_agent.agent.port_targets import PortTarget, PortTargets
 from relay_agent.agent.reverse import connect_to_editor
+from relay_agent.agent.succession import Succession
 from relay_agent.agent.targets import Target, TargetGone, TargetProvider
-from relay_core.agent_api.announcement import AgentId, AgentInfo, State
+from relay_core.agent_api.announcement import AgentInfo, State
 from relay_core.agent_api.fitting import fit
 from relay_core.agent_api.metadata import ClientStatus, StreamMetadata
 from relay_core.agent_api.requests import Failure, Listen, Request, parse_request
@@ -73,6 +74,7 @@ class Agent:
         on_retry: Called with the reason of each failure to listen that is followed by another attempt.
         on_failure: Called once, with the reason, if listening has become impossible; `run` then still serves the
             connected clients.
+        succession: The agent's id and its predecessors; by default it has none.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class Agent:
         on_listening: Callable[[], None] = lambda: None,
         on_retry: Callable[[RelayDebugError], None] = lambda _error: None,
         on_failure: Callable[[RelayDebugError], None] = lambda _error: None,
+        succession: Succession | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._provider = PortTargets(targets) if isinstance(targets, Mapping) else targets
@@ -96,13 +99,21 @@ class Agent:
         self._on_retry = on_retry
         self._on_failure = on_failure
         self._encrypted = tunnel_key is not None
+        self._succession = succession or Succession()
         self._listener = HybridConnectionListener(
-            endpoint, credential, tls=tls, on_state=self._show_state, is_needed=self._is_needed
+            endpoint,
+            credential,
+            listener_id=self._succession.agent_id,
+            tls=tls,
+            on_state=self._show_state,
+            is_needed=self._is_needed,
+            has_listened=self._succession.has_listened,
         )
         self._info = AgentInfo(
-            AgentId(self._listener.listener_id),
+            self._succession.agent_id,
             host=socket.gethostname(),
             cwd=os.getcwd(),  # noqa: PTH109 - text for people
+            predecessors=self._succession.predecessors,
             prefetch=True,
         )
         self._tunnels = AgentTunnels(
@@ -301,6 +312,7 @@ class Agent:
             ports = ", ".join(str(target.logical_port) for target in self._provider.targets())
             logger.info("listening on '%s' (namespace %s), port %s", self._endpoint.path, self._endpoint.host, ports)
             self._last_logged = ""
+            self._succession.listening()
             self.publish()  # with the new generation
             self._on_listening()
         elif error is not None:

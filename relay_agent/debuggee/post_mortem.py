@@ -31,6 +31,7 @@ Hold = Callable[[str], bool]
 class _Installed(NamedTuple):
     hold: Hold
     end_hold: Callable[[], None]
+    is_lost: Callable[[], bool]
     owner: int
     """Process id of the caller of `install`; a forked child has another one."""
     crashed: threading.Lock
@@ -47,17 +48,20 @@ def tracebacks() -> Mapping[int, TracebackType]:
     return dict(_held)
 
 
-def install(hold: Hold, end_hold: Callable[[], None] = lambda: None) -> None:
+def install(
+    hold: Hold, end_hold: Callable[[], None] = lambda: None, is_lost: Callable[[], bool] = lambda: False
+) -> None:
     """Hold this process at its first uncaught exception, in any thread; hooks that are already set run after that.
 
     Args:
         hold: Waits for a debugger.
         end_hold: Called when the user has continued or detached, or no debugger attached in time.
+        is_lost: Returns whether the debugger was lost because the node's agent was killed; the hold then begins again.
     """
     global _installed  # noqa: PLW0603 - a process crashes once
     before = _installed
     crashed_here = before.crashed if before is not None and before.owner == os.getpid() else threading.Lock()
-    _installed = _Installed(hold, end_hold, os.getpid(), crashed_here)
+    _installed = _Installed(hold, end_hold, is_lost, os.getpid(), crashed_here)
     if before is not None:
         return
     main_hook, thread_hook = sys.excepthook, threading.excepthook
@@ -98,8 +102,12 @@ def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
         _held[threading.get_ident()] = error.__traceback__
     try:
         has_stopped = is_uncaught and _stops_at_uncaught()
-        if _installed.hold(_describe(error)) and not has_stopped:
-            _stop_at(error)
+        while _installed.hold(_describe(error)):
+            if not has_stopped:
+                _stop_at(error)
+            if not _installed.is_lost():
+                break
+            has_stopped = False
     except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - Ctrl-C, for example, only ends the hold
         write_line(f"the hold ended: {_describe(failure)}")
     finally:

@@ -66,7 +66,7 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
         if settings.on_crash:
             from relay_agent.debuggee.post_mortem import install  # noqa: PLC0415 - with --debug-on-crash only
 
-            install(found.hold_crash, found.end_hold)
+            install(found.hold_crash, found.end_hold, found.is_agent_lost)
     return found
 
 
@@ -178,6 +178,10 @@ class DebuggedProcess:
             return True
         self.log(f"no debugger can attach; exiting: {self._obstacle}" if self._obstacle else NOBODY_ATTACHED)
         return False
+
+    def is_agent_lost(self) -> bool:
+        """Return whether the node's agent was killed, and has not been replaced yet."""
+        return not self.node_client.is_connected
 
     def end_hold(self) -> None:
         """Announce the process as running again: it is about to exit, or only a thread has crashed."""

@@ -2,7 +2,8 @@
 
 A helper thread keeps the connection to the agent and handles its requests: it starts debugpy when a debugger
 connects, restores full speed when the debugger has disconnected, and reports the stacks of all threads. Until then it
-blocks in `recv`, and debugpy is not imported. If the agent exits, the thread connects to the next one, or starts it.
+blocks in `recv`, and debugpy is not imported. If the agent is killed, the thread connects to the next one, which it
+starts if necessary.
 """
 
 from __future__ import annotations
@@ -39,10 +40,17 @@ __all__ = ["NodeClient"]
 
 LEAVE_TIMEOUT = 2.0
 """Seconds that an exiting process waits for its agent to send the last bytes, because a container ends with its job."""
-REJOIN_LIMIT = 5
-"""Number of agents that may exit unexpectedly before the process continues without one."""
-REJOIN_SPREAD = 0.5
-"""Seconds over which the ranks of a node spread their reconnections, so that they do not all compete for the lock."""
+MAX_FAILED_AGENTS = 5
+"""Agents that may exit in succession, without having listened, before the process continues without one."""
+SPREAD_PER_RANK = 0.002
+"""Seconds per rank of the job over which the ranks spread their reconnections, so that they do not all compete for the
+lock. A debugger that was attached waits for the next agent, so it is no longer than necessary."""
+MAX_SPREAD = 0.5
+SHORT_LIFE = 10.0
+"""Seconds; an agent that lives shorter is replaced later each time, in case that its own failure ends it."""
+MAX_RESTART_DELAY = 15.0
+MAX_DOUBLINGS = 16
+"""More than lead from the shortest delay to the longest one."""
 
 
 class NodeClient:
@@ -105,6 +113,19 @@ class NodeClient:
         """Whether this process is the one that registered; a forked child is not."""
         return os.getpid() == self._owner
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the agent is running, also before the helper thread has noticed its end."""
+        with self._sending:
+            if self._connection is None:
+                return False
+            try:
+                return bool(self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+
     def set_state(self, state: str, detail: str = "", until: float | None = None) -> None:
         """Announce a state of this process to the agent, and so to the clients; `until` is Unix time."""
         self.prepare_state(state, detail, until)()
@@ -133,11 +154,15 @@ class NodeClient:
 
     def _live(self) -> None:
         try:
-            for attempt in range(REJOIN_LIMIT):
-                time.sleep(random.uniform(0, REJOIN_SPREAD) if attempt else 0)  # noqa: S311 - no secret
-                self._serve(NodeDirectory.of(self._access))
+            failed = short = 0
+            while failed < MAX_FAILED_AGENTS:
+                joined = time.monotonic()
+                has_listened = self._serve(NodeDirectory.of(self._access))
                 if self.hopeless.is_set() or self._leaving:
                     return
+                failed = 0 if has_listened else failed + 1
+                short = short + 1 if time.monotonic() - joined < SHORT_LIFE else 0
+                time.sleep(random.uniform(0, self._max_delay(short)))  # noqa: S311 - no secret
             self._give_up(RelayDebugError("its agent process exited repeatedly"))
         except RelayDebugError as error:
             self._give_up(error)
@@ -146,10 +171,17 @@ class NodeClient:
         finally:
             self._done.set()
 
-    def _serve(self, directory: NodeDirectory) -> None:
-        """Register with one agent, and handle its messages until it exits."""
+    def _max_delay(self, short: int) -> float:
+        """Return the longest delay before the next agent, after so many agents in succession that lived shortly."""
+        spread = min(MAX_SPREAD, SPREAD_PER_RANK * (self._target.get("world") or 1))
+        return float(min(MAX_RESTART_DELAY, spread * 2 ** min(short, MAX_DOUBLINGS)))
+
+    def _serve(self, directory: NodeDirectory) -> bool:
+        """Register with one agent, and handle its messages until it exits; return whether it has listened."""
+        has_listened = False
         connection = connect_or_start(directory, self._gate)
-        with connection, connection.makefile("rb") as lines:
+        # An agent that is killed before it has accepted the connection causes an OSError.
+        with contextlib.suppress(OSError), connection, connection.makefile("rb") as lines:
             registration: Registration = {
                 "register": self._target,
                 "access": self._access,
@@ -159,11 +191,21 @@ class NodeClient:
             with self._sending:  # the registration must be the first message
                 connection.sendall(encode(registration))
                 self._connection = connection
-            with contextlib.suppress(OSError):
+            self._end_lost_debugging()
+            try:
                 for line in lines:
-                    self._receive(decode(line))
-            with self._sending:
-                self._connection = None
+                    message = decode(line)
+                    has_listened = has_listened or "listening" in message
+                    self._receive(message)
+            finally:
+                with self._sending:
+                    self._connection = None
+        return has_listened
+
+    def _end_lost_debugging(self) -> None:
+        """Restore full speed if the last agent was killed while a debugger was attached: it did not request it."""
+        if self.agent_pid:
+            self._answer({"ask": "release", "id": 0})
 
     def _receive(self, message: Message) -> None:
         if "ask" in message:

@@ -5,8 +5,10 @@
        v           |
     unreachable ---+                             waiting processes continue, the agent keeps trying
 
-Once the agent has listened, an outage changes nothing: it is likely to end while a process waits. A refused identity
-does not count either: the relay was reached, and a new role takes some minutes (`relay_core.hyco.new_role`).
+Once the agent, or one that it replaces, has listened, an outage changes nothing: it is likely to end while a process
+waits, and what would otherwise be an error of the settings, such as an untrusted certificate, is an outage too. A
+refused identity does not count either: the relay was reached, and a new role takes some minutes
+(`relay_core.hyco.new_role`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from relay_agent.node.processes import ProcessTable
-from relay_core.errors import RelayDebugError, Unauthorized
+from relay_core.errors import ConfigurationError, RelayDebugError, Unauthorized, UsageError
 from relay_core.hyco.backoff import Backoff
 
 __all__ = ["REACH_TIMEOUT", "Reach"]
@@ -38,13 +40,17 @@ class Reach:
     Args:
         processes: All processes of the node, including those that register later.
         timeout: Seconds until the relay counts as unreachable.
+        has_listened: Whether an agent that was killed, and that this one replaces, has listened.
     """
 
-    def __init__(self, processes: ProcessTable, *, timeout: float = REACH_TIMEOUT) -> None:
+    def __init__(self, processes: ProcessTable, *, timeout: float = REACH_TIMEOUT, has_listened: bool = False) -> None:
         self._processes = processes
         self._timeout = timeout
+        self._has_listened = has_listened
         self._last_failure = RelayDebugError("the relay has not answered yet")
         self._timer = self._start_timer()
+        if has_listened:
+            self._timer.cancel()
 
     def __repr__(self) -> str:
         return f"<Reach {'done' if self._timer.cancelled() else 'trying'}>"
@@ -75,13 +81,19 @@ class Reach:
             try:
                 return await attempt()
             except RelayDebugError as error:
-                if not error.retryable:
+                if not self._may_pass(error):
                     raise
                 self.retrying(error)
                 if str(error) != last_logged:
                     last_logged = str(error)
                     logger.warning("not listening, retrying: %s", last_logged)
             await asyncio.sleep(backoff.next_delay(lived=0.0))
+
+    def _may_pass(self, error: RelayDebugError) -> bool:
+        """Return whether another attempt may succeed."""
+        return error.retryable or (
+            self._has_listened and not isinstance(error, (ConfigurationError, Unauthorized, UsageError))
+        )
 
     def _start_timer(self) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(self._timeout, self._expired)

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from relay_agent.agent.agent import Agent
+from relay_agent.agent.succession import Succession
 from relay_agent.node.connect import STARTER_VARIABLE
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.process_exit import until_exit
@@ -57,12 +58,13 @@ async def serve_node(root: Path, name: str, listener: int, lock: int) -> None:
     directory = NodeDirectory(root, name)
     processes = ProcessTable()
     node_server = _NodeServer(processes)
+    succession = Succession(lock)
     try:
         async with TaskSet() as tasks:
             server = await asyncio.start_unix_server(
                 node_server.accept_connection, sock=socket.socket(fileno=listener), limit=MAX_LINE
             )
-            serving = tasks.spawn(_serve_clients(processes, node_server), name="agent")
+            serving = tasks.spawn(_serve_clients(processes, node_server, succession), name="agent")
             leaving = tasks.spawn(_until_unneeded(processes), name="wait for the last process")
             await first_completed(serving, leaving)
             directory.sweep()
@@ -90,10 +92,12 @@ async def _until_starter_gone() -> None:
     await asyncio.sleep(QUEUE_TIME)
 
 
-async def _serve_clients(processes: ProcessTable, node_server: _NodeServer) -> RelayDebugError | None:
+async def _serve_clients(
+    processes: ProcessTable, node_server: _NodeServer, succession: Succession
+) -> RelayDebugError | None:
     """Run the agent with the settings of the first process; return the error that ended it."""
     await processes.any.wait()
-    reach = Reach(processes)
+    reach = Reach(processes, has_listened=succession.has_listened)
     try:
         settings = AccessSettings(**processes.access)
         tls = client_tls(settings.ca_file)
@@ -107,6 +111,7 @@ async def _serve_clients(processes: ProcessTable, node_server: _NodeServer) -> R
             on_listening=reach.listening,
             on_retry=reach.retrying,
             on_failure=reach.failed,
+            succession=succession,
         )
         node_server.agent = agent
         processes.on_change = agent.publish

@@ -46,6 +46,8 @@ THOROUGH_RESUMES = 3
 """Attempts to resume with that many rounds; an agent that is still not found has probably exited."""
 LATE_PROBES = 2
 """Probes of each later attempt, which repeats every few seconds until the session expires, maybe for many agents."""
+MAX_MISSES = 40
+"""Misses of one agent that lead to searches for others; of prompt attempts, as many as fit into 10 s."""
 MAX_UNUSABLE = 8
 """Listeners that refuse or break the handshake among which a search still finds the last usable agent."""
 
@@ -81,6 +83,8 @@ class Discovery:
         known: Returns the ids of the agents to which this client has tunnels.
         client_id: The id of this client.
         path: Name of the hybrid connection, for messages.
+        on_missed: Called when a known agent was not found, or an unknown one in its place, so that a search for new
+            agents is worthwhile: an agent that was killed is replaced within seconds.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class Discovery:
         *,
         client_id: str,
         path: str,
+        on_missed: Callable[[], None] = lambda: None,
     ) -> None:
         self.at_random = False
         """The relay has been seen to ignore the headers."""
@@ -99,8 +104,11 @@ class Discovery:
         self._known = known
         self._client_id = client_id
         self._path = path
+        self._on_missed = on_missed
         self._failed_resumes: Counter[str] = Counter()
         """Consecutive failed attempts to resume, by agent."""
+        self._misses: Counter[str] = Counter()
+        """Probes that have not reached a known agent, or have reached an unknown one, since it was last reached."""
         self._dials = asyncio.Semaphore(MAX_DIALS)
         self._last_logged = ""
         self._has_found = False
@@ -200,8 +208,13 @@ class Discovery:
         probes = LATE_PROBES
         if self._failed_resumes[agent] < THOROUGH_RESUMES:
             probes = SearchEffort(RESUME_ROUNDS).max_misses(len(self._known()))
-        websocket = await self._probe_for(agent, probes)
+        try:
+            websocket = await self._probe_for(agent, probes)
+        except NoListener:
+            self._missed(agent, 1)
+            raise
         if websocket is None:
+            self._missed(agent, probes)
             self._failed_resumes[agent] += 1
             raise NoListener(
                 f"{probes} connections did not reach this agent; it has ended, or the relay picked others",
@@ -213,6 +226,13 @@ class Discovery:
     def mark_alive(self, agent: str) -> None:
         """Note that an agent is alive, so that the next attempts to resume are thorough again."""
         self._failed_resumes.pop(agent, None)
+        self._misses.pop(agent, None)
+
+    def _missed(self, agent: str, probes: int) -> None:
+        """Request a search, unless that agent was the reason for many: it may never be replaced, or be unusable."""
+        self._misses[agent] += probes
+        if self._misses[agent] <= MAX_MISSES:
+            self._on_missed()
 
     async def _probe_for(self, agent: str, probes: int) -> WebSocket | None:
         headers = {
@@ -261,6 +281,8 @@ class Discovery:
                     raise
                 agent = refusing_agent(rejected.reason)
                 self.at_random = self.at_random or agent is None or is_excluded(agent)
+                if agent is not None and agent not in self._known():
+                    self._missed(agent, 1)
                 return None
 
 

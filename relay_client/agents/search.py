@@ -43,6 +43,7 @@ class AgentSearch:
         self._discovery = discovery
         self._tasks = tasks
         self._running: asyncio.Task[RelayDebugError | None] | None = None
+        self._started: asyncio.Task[None] | None = None
         self._demands: list[_Demand] = []
         self._changed = asyncio.Event()
 
@@ -105,16 +106,24 @@ class AgentSearch:
                     await self.changed.wait()
         raise AssertionError("unreachable")
 
+    def start(self) -> None:
+        """Search for all agents once, in the background, unless that is being done."""
+        if self._started is None or self._started.done():
+            self._started = self._tasks.spawn(self._search_once(BACKGROUND), name="look for agents once")
+
     async def repeat(self) -> NoReturn:
         """Search for all agents now, and again at intervals, until cancelled."""
         effort = THOROUGH
         while True:
-            try:
-                await self.find(lambda: None, effort)
-            except RelayDebugError as error:
-                logger.debug("searched for agents: %s", error)
+            await self._search_once(effort)
             effort = BACKGROUND
             await asyncio.sleep(BACKGROUND_INTERVAL * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load
+
+    async def _search_once(self, effort: SearchEffort) -> None:
+        try:
+            await self.find(lambda: None, effort)
+        except RelayDebugError as error:
+            logger.debug("searched for agents: %s", error)
 
     def _join_search(self) -> asyncio.Task[RelayDebugError | None]:
         if self._running is None or self._running.done():

@@ -93,7 +93,12 @@ class Tunnels:
         self._tasks = TaskSet()
         self._event_log = EventLog(alarm)
         self._discovery = Discovery(
-            self._connect, self._begin, lambda: self._tunnels, client_id=self._client_id, path=endpoint.path
+            self._connect,
+            self._begin,
+            lambda: self._tunnels,
+            client_id=self._client_id,
+            path=endpoint.path,
+            on_missed=self._search_now,
         )
         self.search = AgentSearch(self._discovery, self._tasks)
         self._reported: dict[AgentId, ClientStatus] = {}
@@ -200,6 +205,11 @@ class Tunnels:
         self._tasks.spawn(self.search.repeat(), name="look for agents periodically")
         self._tasks.spawn(self._event_log.remind_of_attachments(), name="remind of attachments")
 
+    def _search_now(self) -> None:
+        """Start a search, if the budget of prompt attempts has one left."""
+        if self._budget.take(asyncio.get_running_loop().time()):
+            self.search.start()
+
     def agent_for(self, destination: Destination) -> AgentId | None:
         """Return the id of the agent that a destination leads to, or None if it is unreachable."""
         agent_id = self.roster.route(destination, time.time())
@@ -292,11 +302,20 @@ class Tunnels:
     def _announced(self, agent_id: AgentId) -> None:
         before, tunnel = self.roster.agent(agent_id), self._tunnels[agent_id]
         info = AgentInfo.parse(tunnel.agent_info, agent_id=agent_id, clean=printable)
+        for predecessor in info.predecessors:
+            self._end_killed(predecessor, info)
         if before is not None and before.generation != info.generation:
             # The relay that closed the agent's control channel may close the transports too.
             tunnel.replace_transport()
         self._event_log.announced(info)
         self._changed()
+
+    def _end_killed(self, agent_id: AgentId, successor: AgentInfo) -> None:
+        """End the session with an agent that was killed: it cannot be resumed, and its connections are closed."""
+        if (tunnel := self._tunnels.get(agent_id)) is None or agent_id == successor.id:
+            return
+        self.roster.lost(agent_id, time.time())  # its ports are the successor's, without a conflict
+        tunnel.driver.abort(f"the agent process on {successor.host} was killed; {successor.name} has replaced it")
 
     def _check_version(self, agent_id: AgentId) -> None:
         info = self.roster.agent(agent_id)

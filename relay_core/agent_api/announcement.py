@@ -131,6 +131,8 @@ class AgentInfo:
     """Other ports of its node that clients may connect to, in ascending order."""
     generation: int = 0
     """Counter of the agent's control channels. A new number means that older transports may end soon."""
+    predecessors: tuple[AgentId, ...] = ()
+    """Agents of the same node that were killed: sessions with them cannot be resumed."""
     prefetch: bool = False
     """Whether the agent supports DAP prefetching; see `relay_core.dap.prefetch`."""
     version: int = VERSION
@@ -160,6 +162,7 @@ class AgentInfo:
             "common": {},  # fields of all targets; see `relay_core.agent_api.fitting`
             "forwards": list(self.forwards),
             "generation": self.generation,
+            "predecessors": list(self.predecessors),
             "asks_ahead": self.prefetch,  # the name in the wire format is older than the term
         }
 
@@ -179,6 +182,7 @@ class AgentInfo:
             if (target := TargetInfo.parse({**common, **mapping(element)}, clean)) is not None:
                 targets.setdefault(target.port, target)
         forwards = (port(element) for element in items(fields.get("forwards")))
+        predecessors = (AgentId(text(element, clean)) for element in items(fields.get("predecessors")))
         return cls(
             id=AgentId(clean(agent_id) or text(fields.get("agent"), clean)),
             host=text(fields.get("host"), clean) or "agent",
@@ -188,6 +192,7 @@ class AgentInfo:
             targets=tuple(targets.values()),
             forwards=tuple(sorted({number for number in forwards if number is not None})),
             generation=count(fields.get("generation")) or 0,
+            predecessors=tuple(agent for agent in predecessors if agent),
             prefetch=fields.get("asks_ahead") is True,
             version=count(fields.get("version")) or 0,
         )

@@ -14,9 +14,9 @@ Rules:
   * except that an identity whose role may be new is retried for as long as `relay_core.hyco.new_role` allows;
   * `HybridConnectionNotFound` is retried for `NOT_FOUND_GRACE` seconds after the start and permanent later, because
     Azure takes some time to propagate a new entity (roles: up to 5 minutes);
-  * once the relay has answered 101, only a repeated `Unauthorized` is permanent: the settings are known to be right, so
-    an untrusted certificate, an answer that is not HTTP or a full hybrid connection is a captive portal, a proxy or an
-    outage, and jobs run longer than those;
+  * once the relay has answered 101, to this listener or to a predecessor with the same settings, only a repeated
+    `Unauthorized` is permanent: the settings are known to be right, so an untrusted certificate, an answer that is not
+    HTTP or a full hybrid connection is a captive portal, a proxy or an outage, and jobs run longer than those;
   * a token is renewed after 75 % of its remaining lifetime, less up to 10 % of jitter, so that agents that started
     together do not renew together.
 
@@ -57,9 +57,12 @@ class ListenerStateMachine:
         now: Monotonic time of the start.
         random: Returns a float in [0, 1).
         role_grace: Seconds for which a refusal by the relay may be temporary; 0 for keys.
+        has_listened: Whether a listener with the same settings, which this one replaces, has listened.
     """
 
-    def __init__(self, *, now: float, random: Callable[[], float], role_grace: float = 0.0) -> None:
+    def __init__(
+        self, *, now: float, random: Callable[[], float], role_grace: float = 0.0, has_listened: bool = False
+    ) -> None:
         self.state = ListenerState.CONNECTING
         self.error: RelayDebugError | None = None
         """The most recent failure; in state ENDED the permanent one."""
@@ -69,7 +72,7 @@ class ListenerStateMachine:
         """In state LISTENING: when to send a renewToken message; None for tokens that do not expire."""
         self._random = random
         self._started_at = now
-        self._has_listened = False
+        self._has_listened = has_listened
         self._opened_at: float | None = None
         self._backoff = Backoff(random)
         self._refusals = 0

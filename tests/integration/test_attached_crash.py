@@ -17,7 +17,7 @@ from relay_core.agent_api.announcement import State, TargetInfo
 from tests.support.ports import free_port
 from tests.support.programs import Finished, Program, program, run
 from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access
+from tests.support.run_job import access, agents_on
 
 RANK = 3
 TRAIN = """\
@@ -118,6 +118,24 @@ async def test_a_crash_that_somebody_looks_at_is_a_crash(
             target = await found.target()
             assert ("crashed", "ValueError: odd") == (target["state"], target["detail"])
             assert "@" in str(target["holder"])
+            await leave(dap)
+        assert 1 == (await asyncio.wait_for(found.job.finish(), 60)).status
+
+
+async def test_the_agent_is_killed_while_somebody_looks_at_a_crash(relay: LocalRelay, tmp_path: Path) -> None:
+    """The crash is held again, with its traceback, and the next agent announces it."""
+    async with crashing(relay, tmp_path, IN_MAIN_THREAD) as found:
+        found.may("crash")
+        await found.job.line("crashed: ValueError: odd; held up to 120 s for a debugger on port")
+        async with await DapClient.connect("127.0.0.1", found.port) as dap:
+            await dap.attach({}, exceptions=[], within=60)
+            await stopped_at_the_crash(dap)
+            for agent in agents_on(tmp_path / "node"):
+                agent.kill()
+            await found.job.line("crashed: ValueError: odd; held up to 120 s for a debugger on port")
+        async with await DapClient.connect("127.0.0.1", found.port) as dap:
+            await dap.attach({}, exceptions=[], within=60)
+            await stopped_at_the_crash(dap)
             await leave(dap)
         assert 1 == (await asyncio.wait_for(found.job.finish(), 60)).status
 

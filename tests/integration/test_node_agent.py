@@ -1,6 +1,7 @@
-"""Facts about the agent that the ranks of a node share."""
+"""Facts about the agent that the ranks of a node share, and about its end."""
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -9,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from relay_core.errors import RelayDebugError
+from relay_client.dap.client import DapClient
+from relay_core.errors import ConnectionLost, RelayDebugError
 from tests.support.jobs import gone
 from tests.support.relay import LocalRelay
 from tests.support.two_ranks import Rank, two_ranks
@@ -46,3 +48,36 @@ async def test_a_rank_is_ended_with_its_process_tree(relay: LocalRelay, tmp_path
         assert await gone(ended.job.process.pid)
         assert before + 1 == int(await other.step())
         assert [agent] == node.agents()
+
+
+async def test_the_agent_is_killed_at_a_breakpoint(
+    relay: LocalRelay, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The editors' connections end with the reason, the ranks run on, and a debugger can attach again at once.
+
+    The client keeps nothing of the dead agent. How long that takes is measured in `make bench`.
+    """
+    caplog.set_level(logging.INFO)
+    async with two_ranks(relay, tmp_path) as node:
+        (agent,) = node.agents()
+        before = [int(await rank.evaluate("number")) for rank in node.ranks]
+        (old,) = node.tunnels.roster
+        agent.kill()
+        for rank in node.ranks:
+            with pytest.raises(ConnectionLost):
+                await rank.session.wait_for_event("never", within=60)
+        while len(node.tunnels.roster) > 1:
+            await node.tunnels.search.changed.wait()
+        (new,) = node.tunnels.roster
+        assert new.id != old.id
+        assert (old.id,) == new.predecessors
+        why = f"the agent process on {old.host} was killed; {new.name} has replaced it"
+        assert f"tunnel to {old.name}: lost: {why}" in caplog.text
+        for rank in node.ranks:
+            assert f"port {rank.port} connection" in caplog.text
+            rank.session = await DapClient.connect("127.0.0.1", rank.port)
+            async with rank.session:
+                await rank.stop()
+                assert int(await rank.evaluate("number")) > before[rank.port - node.ranks[0].port]
+        assert 2 == caplog.text.count(f"lost: the tunnel session has ended: {why}")
+        assert "is reconnecting since" not in caplog.text

@@ -51,6 +51,7 @@ class HybridConnectionListener:
         tls: TLS context; by default it trusts the system's certificate authorities and `RELAY_CA_FILE`.
         on_state: Called with each new state and the error that led to it, or None.
         is_needed: Returns whether somebody waits for this listener; retries are then prompt.
+        has_listened: Whether a listener with the same settings, which this one replaces, has listened.
 
     Iteration yields offers. It ends after `close()`, or raises the error that made listening impossible.
     """
@@ -64,6 +65,7 @@ class HybridConnectionListener:
         tls: ssl.SSLContext | None = None,
         on_state: StateCallback | None = None,
         is_needed: Callable[[], bool] = lambda: False,
+        has_listened: bool = False,
     ) -> None:
         self.endpoint = endpoint
         self.listener_id = listener_id or str(uuid.uuid4())
@@ -72,7 +74,10 @@ class HybridConnectionListener:
         self._on_state = on_state or (lambda _state, _error: None)
         self._is_needed = is_needed
         self._machine = ListenerStateMachine(
-            now=time.monotonic(), random=random.random, role_grace=credential.role_grace
+            now=time.monotonic(),
+            random=random.random,
+            role_grace=credential.role_grace,
+            has_listened=has_listened,
         )
         self._refused_until = (0.0, "")
         """Time at which retries with a refused identity end: monotonic, and as text, which must be the same in each

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from relay_agent.node.server import FIRST_PROCESS_TIMEOUT
-from tests.support.jobs import gone, job, run_job
-from tests.support.relay import HC, LocalRelay
+from tests.support.jobs import Job, gone, job, run_job
+from tests.support.relay import HC, LocalRelay, local_relay
 from tests.support.run_job import agents_on
 
 START = f"""\
@@ -45,6 +45,13 @@ def agent_of(line: str) -> int:
     listening, pid = line.split()
     assert listening == "True"
     return int(pid)
+
+
+async def error_line(running: Job, part: str) -> None:
+    """Read the job's stderr up to a line that contains `part`."""
+    assert running.process.stderr is not None
+    while part not in (line := (await asyncio.wait_for(running.process.stderr.readline(), 60)).decode()):
+        assert line, f"the job ended without {part!r}"
 
 
 async def test_agent_listens_and_leaves_with_the_job(relay, node):
@@ -144,6 +151,52 @@ async def test_agent_that_is_killed(relay, node):
     assert "Traceback" not in err
     assert await gone(second)
     assert not node.exists()
+
+
+async def test_agents_that_are_killed_again_and_again(relay, node):
+    """A process never gives up agents that work until they are killed."""
+    code = LISTEN + (
+        "for _ in range(7):\n"
+        "    client.listening.clear(); os.kill(client.agent_pid, 9)\n"
+        "    print(client.listening.wait(20), client.agent_pid, flush=True)\n"
+        "print(client)"
+    )
+    status, out, _ = await run_job(code, **settings(relay, node))
+    assert status == 0
+    assert len({agent_of(line) for line in out[:8]}) == 8
+    assert out[8] == "<NodeClient port 5678 listening>"
+
+
+async def test_debugger_is_released_when_the_agent_was_killed(relay, node):
+    """The next agent does not know that a debugger was attached, so the process restores full speed by itself."""
+    code = START + (
+        "client = start(answers={'release': lambda message: print('released', flush=True) or {}})\n"
+        "print(client.listening.wait(20), client.is_connected, flush=True)\n"
+        "os.kill(client.agent_pid, 9)\n"
+        "while client.is_connected: time.sleep(0.001)\n"
+        "print('lost', flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    async with job(code, **settings(relay, node)) as running:
+        assert [await running.line() for _ in range(3)] == ["True True", "lost", "released"]
+        await running.finish()
+
+
+async def test_certificate_that_is_not_trusted_after_the_agent_was_killed(relay, node, tmp_path):
+    """An agent that replaces one that has listened retries where the first one would have ended."""
+    code = LISTEN + (
+        "sys.stdin.readline(); client.listening.clear(); os.kill(client.agent_pid, 9)\n"
+        "print(client.listening.wait(60), client.hopeless.is_set(), flush=True)\n"
+    )
+    async with job(code, **settings(relay, node)) as running:
+        agent_of(await running.line())
+        await relay.server.stop()
+        async with local_relay(tmp_path / "other", port=relay.server.port):
+            running.process.stdin.write(b"\n")
+            await error_line(running, "not listening, retrying: the certificate of localhost")
+        await relay.server.start()
+        assert await running.line() == "True False"
+        await running.finish()
 
 
 async def test_forked_child_neither_keeps_nor_ends_the_membership(relay, node):

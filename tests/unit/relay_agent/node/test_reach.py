@@ -10,7 +10,7 @@ import pytest
 
 from relay_agent.node.processes import ProcessTable, RegisteredProcess
 from relay_agent.node.reach import Reach
-from relay_core.errors import ConfigurationError, RelayUnreachable, Unauthorized
+from relay_core.errors import ConfigurationError, RelayDebugError, RelayUnreachable, Unauthorized, UntrustedCertificate
 
 DOWN = RelayUnreachable("connection refused", hint="check the network")
 
@@ -91,6 +91,34 @@ async def test_access_is_retried_while_the_network_is_down(caplog: pytest.LogCap
     assert "access" == await reach.retry(find)
     assert 1 == caplog.text.count("not listening, retrying: connection refused")
     reach.listening()
+
+
+async def test_access_that_a_predecessor_had_is_an_outage() -> None:
+    """A certificate that is not trusted does not end an agent that replaces one that has listened; nobody is told."""
+    failures = [UntrustedCertificate("a proxy inspects TLS")]
+
+    async def find() -> str:
+        if failures:
+            raise failures.pop()
+        return "access"
+
+    table = ProcessTable()
+    async with process(table) as one:
+        reach = Reach(table, timeout=0.1, has_listened=True)
+        assert "access" == await reach.retry(find)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(one.message(), 0.5)
+
+
+@pytest.mark.parametrize("error", [ConfigurationError("no file"), Unauthorized("the secret is not yours", status=403)])
+async def test_access_that_was_withdrawn_is_not_retried(error: RelayDebugError) -> None:
+    """A secret that has been removed or refused ends the agent, whatever its predecessor had."""
+
+    async def find() -> str:
+        raise error
+
+    with pytest.raises(type(error)):
+        await Reach(ProcessTable(), has_listened=True).retry(find)
 
 
 async def test_access_is_not_retried_in_vain() -> None:

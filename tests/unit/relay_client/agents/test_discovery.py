@@ -3,12 +3,14 @@
 import asyncio
 import random
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from relay_client.agents.discovery import (
     LATE_PROBES,
     MAX_AGENTS,
+    MAX_MISSES,
     MAX_PROBES,
     MAX_UNUSABLE,
     THOROUGH_RESUMES,
@@ -85,8 +87,8 @@ class Relay:
         self.known[connection.agent] = connection
         return True
 
-    def discovery(self) -> Discovery:
-        return Discovery(self.connect, self.begin, lambda: self.known, client_id="me", path="myhc")
+    def discovery(self, **options: Any) -> Discovery:
+        return Discovery(self.connect, self.begin, lambda: self.known, client_id="me", path="myhc", **options)
 
 
 def names(count: int) -> list[str]:
@@ -270,6 +272,25 @@ async def test_a_dead_agent_costs_less_and_less() -> None:
     with pytest.raises(NoListener):
         await discovery.dial_agent("dead")
     assert 21 == relay.probes - before
+
+
+@pytest.mark.parametrize("selects", [True, False])
+async def test_a_lost_agent_is_looked_for_under_another_name(selects: bool) -> None:
+    """Each attempt to resume that misses its agent asks for a search, up to a limit: it may have been replaced."""
+    relay = Relay(["successor"], selects=selects)
+    relay.known = {"dead": Connection("dead")}
+    requests = []
+    discovery = relay.discovery(on_missed=lambda: requests.append(relay.probes))
+    for _ in range(2 * MAX_MISSES):
+        with pytest.raises(NoListener):
+            await discovery.dial_agent("dead")
+    assert [1] == requests[:1]
+    assert len(requests) <= 2 * MAX_MISSES
+    discovery.mark_alive("dead")
+    del requests[:]
+    with pytest.raises(NoListener):
+        await discovery.dial_agent("dead")
+    assert requests
 
 
 async def test_an_error_of_the_relay_ends_a_resume() -> None:

@@ -38,6 +38,7 @@ AGENTS = st.builds(
     targets=st.lists(TARGETS, max_size=4, unique_by=lambda target: target.port).map(tuple),
     forwards=st.frozensets(PORTS, max_size=4).map(lambda ports: tuple(sorted(ports))),
     generation=st.integers(0, 1000),
+    predecessors=st.lists(SOME_TEXT.map(AgentId), max_size=3).map(tuple),
     prefetch=st.booleans(),
     version=st.integers(0, 5),
 )

@@ -51,6 +51,7 @@ ANNOUNCEMENT = {
     "common": {},
     "forwards": [6006],
     "generation": 2,
+    "predecessors": ["6f5e4d3c"],
     "asks_ahead": True,
 }
 INFO = AgentInfo(
@@ -75,6 +76,7 @@ INFO = AgentInfo(
     ),
     forwards=(6006,),
     generation=2,
+    predecessors=(AgentId("6f5e4d3c"),),
     prefetch=True,
 )
 

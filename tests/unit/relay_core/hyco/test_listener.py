@@ -191,6 +191,14 @@ def test_a_listener_that_has_listened_retries(error: RelayDebugError) -> None:
         assert ListenerState.WAITING is listener.state
 
 
+@pytest.mark.parametrize("error", PERMANENT)
+def test_a_listener_whose_predecessor_has_listened_retries(error: RelayDebugError) -> None:
+    """The settings of an agent that replaces a killed one are known to be right, so its first failure is an outage."""
+    listener = ListenerStateMachine(now=100.0, random=lambda: 0.5, has_listened=True)
+    listener.failed(error, now=100.0)
+    assert ListenerState.WAITING is listener.state
+
+
 def test_a_listener_that_has_listened_ends_when_its_key_is_revoked() -> None:
     """A second refusal of the credentials ends it, although it has listened."""
     listener = machine()
