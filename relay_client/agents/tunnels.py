@@ -179,6 +179,16 @@ class Tunnels:
         """The agents and what they serve."""
         return self._event_log.roster
 
+    @property
+    def endpoint(self) -> Endpoint:
+        """The hybrid connection."""
+        return self._endpoint
+
+    def link(self, agent_id: AgentId) -> LinkStatus | None:
+        """Return the status of the tunnel to an agent, or None."""
+        tunnel = self._tunnels.get(agent_id)
+        return tunnel.status if tunnel is not None else None
+
     async def discover(self) -> None:
         """Search until there is a tunnel to an agent.
 

@@ -8,7 +8,13 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import Commands, add_command, add_prefetch_option, run_with_tunnels
+from relay_client.cli.common import (
+    Commands,
+    add_allow_terminate_option,
+    add_command,
+    add_prefetch_option,
+    run_with_tunnels,
+)
 from relay_client.cli.rank_ranges import parse_ranks
 from relay_client.ui.text import format_ranks
 from relay_core.errors import ConnectionLost, UsageError
@@ -47,22 +53,29 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         help="local port (default: the rank's logical port)",
     )
     add_prefetch_option(parser, default=argparse.SUPPRESS)
+    add_allow_terminate_option(parser, default=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Attach to the ranks."""
     with named("--rank"):
         ranks = parse_ranks(",".join(arguments.rank))
-    return run_with_tunnels(arguments, lambda tunnels: _attach_all(tunnels, ranks, port=arguments.port))
+    return run_with_tunnels(
+        arguments,
+        lambda tunnels: _attach_all(tunnels, ranks, port=arguments.port, allow_terminate=arguments.allow_terminate),
+    )
 
 
-async def _attach_all(tunnels: Tunnels, ranks: Sequence[int], *, port: int | None) -> None:
+async def _attach_all(
+    tunnels: Tunnels, ranks: Sequence[int], *, port: int | None, allow_terminate: bool = False
+) -> None:
     """Open a local port for each rank once it has registered, until cancelled.
 
     Args:
         tunnels: The client's tunnels, not yet entered.
         ranks: Global ranks.
         port: Local port, for a single rank; by default each rank's logical port.
+        allow_terminate: Whether an editor may end the job.
 
     Raises:
         UsageError: a local port is given for several ranks, or a rank exists in several jobs.
@@ -77,10 +90,10 @@ async def _attach_all(tunnels: Tunnels, ranks: Sequence[int], *, port: int | Non
     async with tunnels:
         tunnels.keep_searching()
         async with live_table(tunnels.roster):
-            await run_together(*(_attach(tunnels, rank, port) for rank in ranks))
+            await run_together(*(_attach(tunnels, rank, port, allow_terminate=allow_terminate) for rank in ranks))
 
 
-async def _attach(tunnels: Tunnels, rank: int, port: int | None) -> None:
+async def _attach(tunnels: Tunnels, rank: int, port: int | None, *, allow_terminate: bool) -> None:
     """Forward the port of one rank until cancelled.
 
     Raises:
@@ -97,7 +110,7 @@ async def _attach(tunnels: Tunnels, rank: int, port: int | None) -> None:
     claim = _single(claims)
     target = claim.target
     local = LocalPort(port or target.port, Destination(target.port))
-    async with Forwarder(tunnels, [local]):
+    async with Forwarder(tunnels, [local], allow_terminate=allow_terminate):
         await _wake(tunnels, claim)
         logger.info(
             "F5 on port %d attaches to %s on %s (%s:%d)",

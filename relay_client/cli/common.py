@@ -17,6 +17,7 @@ __all__ = [
     "INTERRUPTED",
     "PROGRAM",
     "Commands",
+    "add_allow_terminate_option",
     "add_command",
     "add_prefetch_option",
     "add_verbose",
@@ -64,6 +65,16 @@ def add_prefetch_option(parser: argparse.ArgumentParser, *, default: object) -> 
         action="store_false",
         default=default,
         help="do not prefetch debugger state at stops",
+    )
+
+
+def add_allow_terminate_option(parser: argparse.ArgumentParser, *, default: object) -> None:
+    """Add `--allow-terminate`."""
+    parser.add_argument(
+        "--allow-terminate",
+        action="store_true",
+        default=default,
+        help="let an editor end the job; without it, Stop and terminate only detach",
     )
 
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import add_prefetch_option, run_with_tunnels
+from relay_client.cli.common import add_allow_terminate_option, add_prefetch_option, run_with_tunnels
 from relay_core.errors import NoListener, UsageError
 from relay_core.ranges import format_ranges
 from relay_core.values import named
@@ -44,6 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="fail if a port in --ports is in use, instead of treating its owner as a listening editor",
     )
     add_prefetch_option(parser, default=True)
+    add_allow_terminate_option(parser, default=False)
     parser.set_defaults(command=run)
 
 
@@ -66,12 +67,23 @@ def run(arguments: argparse.Namespace) -> int:
     ports = [*debuggers, *forwards]
     return run_with_tunnels(
         arguments,
-        lambda tunnels: forward(tunnels, ports, may_reverse=not arguments.no_listen, trust_unknown=arguments.listen),
+        lambda tunnels: forward(
+            tunnels,
+            ports,
+            may_reverse=not arguments.no_listen,
+            trust_unknown=arguments.listen,
+            allow_terminate=arguments.allow_terminate,
+        ),
     )
 
 
 async def forward(
-    tunnels: Tunnels, ports: Sequence[int | LocalPort], *, may_reverse: bool = True, trust_unknown: bool = False
+    tunnels: Tunnels,
+    ports: Sequence[int | LocalPort],
+    *,
+    may_reverse: bool = True,
+    trust_unknown: bool = False,
+    allow_terminate: bool = False,
 ) -> None:
     """Forward until cancelled; permanent errors are raised before the ports are opened.
 
@@ -80,6 +92,7 @@ async def forward(
         ports: The local ports to open.
         may_reverse: Whether the job may connect to an editor of this user that is already listening on a port.
         trust_unknown: Whether it may also connect to a program if this system does not show whose it is.
+        allow_terminate: Whether an editor may end the job.
 
     Raises:
         RelayDebugError: the relay, the credentials or the ports are unusable.
@@ -94,7 +107,9 @@ async def forward(
             seen = tunnels.describe()
         except NoListener as error:
             seen = f"{error.sentence}; waiting for one ({error.hint})"
-        async with Forwarder(tunnels, ports, may_reverse=may_reverse, trust_unknown=trust_unknown) as forwarder:
+        async with Forwarder(
+            tunnels, ports, may_reverse=may_reverse, trust_unknown=trust_unknown, allow_terminate=allow_terminate
+        ) as forwarder:
             opened = f"port {format_ranges(forwarder.opened)}" if forwarder.opened else "no port"
             logger.info("ready on %s, %s: %s", LOCAL_HOST, opened, seen)
             tunnels.keep_searching()

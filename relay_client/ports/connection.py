@@ -7,21 +7,30 @@
 
 Until the target sends its first byte, the bytes of the local side are kept (`relay_core.layers.early_bytes`), so that
 they can be sent again if the target has just exited, as when a job or one of its processes is restarted.
+
+An editor is shown what happens in all states (`relay_client.editor`). While it has no stream, its bytes take the same
+path, to a stream that leads nowhere.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
+from typing import NoReturn
 
 from relay_client.agents.search import RETRY_DELAYS
 from relay_client.agents.tunnels import Tunnels
+from relay_client.editor.session import EditorSession
+from relay_client.ports.job_views import JobViews
 from relay_client.ports.local_port import LocalPort
+from relay_client.ports.no_stream import NoStream
 from relay_client.ports.reverse_requests import ReverseRequestGuard
-from relay_core.errors import ConnectionLost, RelayDebugError
+from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.layers.early_bytes import EarlyBytes
-from relay_core.net.session.stream import StreamBroken
+from relay_core.layers.layer import Layer
+from relay_core.net.session.stream import SessionStream, StreamBroken
 from relay_core.net.streams.bridge import Bridge, Traffic
 from relay_core.net.streams.endpoint import LocalEndpoint
 from relay_core.net.tasks import first_completed
@@ -32,11 +41,20 @@ __all__ = ["carry"]
 GONE = frozenset({ResetCode.GONE, ResetCode.UNKNOWN_TARGET, ResetCode.NOT_ALLOWED, ResetCode.LIMIT})
 """Refusals after which another attempt may succeed. Streams are opened only to ports that an agent has announced, so a
 port that it does not serve has just been removed."""
+FAREWELL_TIMEOUT = 2.0
+"""Seconds for an editor to end its side after the last messages; VS Code waits as long for the response to its
+`disconnect`."""
+
+NOBODY_LISTENS = "no agent is listening on "
+ORDERLY = 1000
+"""The code of an orderly end; see `ConnectionLost`."""
 
 logger = logging.getLogger(__name__)
 
 
-async def carry(tunnels: Tunnels, local: LocalPort, name: str, endpoint: LocalEndpoint) -> None:
+async def carry(
+    tunnels: Tunnels, local: LocalPort, name: str, endpoint: LocalEndpoint, *, allow_terminate: bool = False
+) -> None:
     """Connect a local connection to the destination of its port, and carry it until it ends.
 
     Args:
@@ -44,8 +62,9 @@ async def carry(tunnels: Tunnels, local: LocalPort, name: str, endpoint: LocalEn
         local: The local port that accepted the connection.
         name: Name of the connection for log lines.
         endpoint: The connection; closed at the end.
+        allow_terminate: Whether an editor may end the job.
     """
-    connection = _LocalConnection(tunnels, local, name, endpoint)
+    connection = _LocalConnection(tunnels, local, name, endpoint, allow_terminate=allow_terminate)
     traffic = connection.traffic
     try:
         logger.info("%s: accepted", name)
@@ -54,37 +73,44 @@ async def carry(tunnels: Tunnels, local: LocalPort, name: str, endpoint: LocalEn
             return
         await endpoint.close()
         logger.info("%s: closed (%d bytes sent, %d received)", name, traffic.sent, traffic.received)
-    except StreamBroken as broken:
-        _log_broken(name, local, broken)
-    except ConnectionLost as lost:
-        logger.warning("%s: lost: %s", name, lost.reason or lost.sentence)
     except RelayDebugError as error:
-        logger.error("%s: %s", name, error)
+        _log_end(name, local, error)
+        await connection.conclude(error)
+    except asyncio.CancelledError:
+        connection.conclude_now("relay-client was stopped; the job continues without a debugger")
+        raise
     finally:
         endpoint.abort()
 
 
-def _log_broken(name: str, local: LocalPort, broken: StreamBroken) -> None:
-    if broken.reset is ResetCode.HELD:
+def _log_end(name: str, local: LocalPort, error: RelayDebugError) -> None:
+    if isinstance(error, StreamBroken) and error.reset is ResetCode.HELD:
         logger.error(
             "%s is %s. hint: it is free once they disconnect their debugger; until then use another rank's port",
             local,
-            broken.reason,
+            error.reason,
         )
+    elif isinstance(error, ConnectionLost):
+        logger.warning("%s: lost: %s", name, error.reason or error.sentence)
     else:
-        logger.warning("%s: lost: %s", name, broken.reason)
+        logger.error("%s: %s", name, error)
 
 
 class _LocalConnection:
     """A connection that waits for its target if necessary."""
 
-    def __init__(self, tunnels: Tunnels, local: LocalPort, name: str, endpoint: LocalEndpoint) -> None:
+    def __init__(
+        self, tunnels: Tunnels, local: LocalPort, name: str, endpoint: LocalEndpoint, *, allow_terminate: bool
+    ) -> None:
         self.traffic = Traffic()
         self._tunnels = tunnels
         self._local = local
         self._name = name
         self._endpoint = endpoint
         self._early = EarlyBytes(lambda: logger.info("%s: connected to the agent", name))
+        self._views = JobViews(tunnels, local.destination)
+        self._loop = asyncio.get_running_loop()
+        self._session = EditorSession(self._views.current(), self._loop.time(), allow_terminate=allow_terminate)
         self._last_logged = ""
 
     async def carry(self) -> bool:
@@ -98,28 +124,47 @@ class _LocalConnection:
             why = await self._attempt()
             if why is None:
                 return self._early.is_finished
-            if why != self._last_logged:
-                logger.warning("%s: waiting: %s", self._name, why)
-                self._last_logged = why
-            if await self._has_ended(changed, within=delay):
+            self._log_waiting(why)
+            await first_completed(self._hold(), self._endpoint.ended.wait(), changed.wait(), timeout=delay)
+            if self._endpoint.ended.is_set() or self._session.has_left:
                 break
         return False
 
-    async def _attempt(self) -> str | None:
+    async def conclude(self, error: RelayDebugError) -> None:
+        """Send an editor the reason for the end of its connection, and answer its last request."""
+        if self._is_for_editors and not self._endpoint.is_gone:
+            self._session.update(self._views.current(), self._loop.time())
+            self._endpoint.write(self._session.conclude(_end_reason(error), may_return=_may_return(error)))
+            await first_completed(self._hold(), self._endpoint.ended.wait(), timeout=FAREWELL_TIMEOUT)
+            await first_completed(self._endpoint.close(), timeout=FAREWELL_TIMEOUT)
+
+    def conclude_now(self, reason: str) -> None:
+        """Send an editor the reason for the end of its connection, which is closed next."""
+        if self._is_for_editors:
+            self._endpoint.write(self._session.conclude(reason, may_return=False))
+            self._endpoint.write_eof()
+
+    @property
+    def _is_for_editors(self) -> bool:
+        return not (self._local.destination.is_forward or self._session.is_finished)
+
+    async def _attempt(self) -> RelayDebugError | None:
         """Carry the connection through one stream; return the reason for another attempt, or None if it has ended.
 
         Raises:
             RelayDebugError: as `carry`.
         """
         try:
-            stream, layers = await self._tunnels.open_for(self._local.destination)
+            opened = await first_completed(self._tunnels.open_for(self._local.destination), self._hold())
         except RelayDebugError as error:
             if not error.retryable:
                 raise
-            return str(error)
+            return error
+        if not isinstance(opened, tuple):
+            return None  # the local side disconnected
+        stream, layers = opened
         try:
-            guards = [] if self._local.destination.is_forward else [self._guard()]
-            await Bridge(self._endpoint, stream, [self._early, *guards, *layers], traffic=self.traffic).run()
+            await self._carry_through(stream, layers)
             await stream.close()
         except RelayDebugError as error:
             stream.abort()
@@ -129,10 +174,46 @@ class _LocalConnection:
             raise
         return None
 
+    async def _carry_through(self, stream: SessionStream, layers: list[Layer]) -> None:
+        guards: list[Layer] = [] if self._local.destination.is_forward else [self._guard()]
+        bridge = Bridge(self._endpoint, stream, [*self._editor(), self._early, *guards, *layers], traffic=self.traffic)
+        self._views.connected()
+        self._early.has_stream = self._session.has_stream = True
+        self._session.wait_for("its debugger is starting", self._loop.time())
+        try:
+            await first_completed(bridge.run(), self._watch(bridge))
+        finally:
+            self._early.has_stream = self._session.has_stream = False
+
+    async def _hold(self) -> bool:
+        """Keep the bytes of the local side, and show an editor why it waits; return True when it has disconnected."""
+        bridge = Bridge(self._endpoint, NoStream(), [*self._editor(), self._early], traffic=self.traffic)
+        with contextlib.suppress(ConnectionLost):
+            await bridge.run()
+        return True
+
+    async def _watch(self, bridge: Bridge) -> NoReturn:
+        """Inform the session of changes."""
+        while True:
+            changed = self._tunnels.search.changed
+            self._session.update(self._views.current(), self._loop.time())
+            bridge.refresh()
+            await changed.wait()
+
+    def _editor(self) -> list[Layer]:
+        return [self._session] if self._is_for_editors else []
+
     def _guard(self) -> ReverseRequestGuard:
         return ReverseRequestGuard(self._local.port, lambda text: logger.warning("%s: %s", self._name, text))
 
-    def _retry_reason(self, error: RelayDebugError) -> str | None:
+    def _log_waiting(self, why: RelayDebugError) -> None:
+        reason = _waiting_reason(why)
+        self._session.wait_for(reason, self._loop.time())
+        if reason != self._last_logged:
+            logger.warning("%s: waiting: %s", self._name, why.reason if isinstance(why, StreamBroken) else why)
+            self._last_logged = reason
+
+    def _retry_reason(self, error: RelayDebugError) -> RelayDebugError | None:
         """Return the reason for another attempt after an error, or None if the local side disconnected unanswered.
 
         Raises:
@@ -142,17 +223,38 @@ class _LocalConnection:
             raise error
         if isinstance(error, StreamBroken):
             if error.reset in GONE:
-                return error.reason
+                return error
         elif self._endpoint.is_gone or (self._endpoint.ended.is_set() and not self._early):
             return None
-        elif error.retryable and not self._early:
-            return str(error)
+        elif error.retryable and (not self._early or self._session.is_editor):  # `initialize` can be repeated
+            return error
         raise error
 
-    async def _has_ended(self, changed: asyncio.Event, *, within: float) -> bool:
-        """Wait for a change, at most `within` seconds; True if the local side has ended its connection.
 
-        Bytes that it sends meanwhile are kept.
-        """
-        await first_completed(changed.wait(), self._endpoint.ended.wait(), timeout=within)
-        return self._endpoint.ended.is_set()
+def _end_reason(error: RelayDebugError) -> str:
+    """Return why a connection has ended, for its editor."""
+    if isinstance(error, StreamBroken):
+        return error.reason
+    if isinstance(error, ConnectionLost):
+        return error.reason if _is_orderly(error) else f"the agent is gone: {error.reason or error.sentence}"
+    return str(error)
+
+
+def _may_return(error: RelayDebugError) -> bool:
+    """True if a new connection to the port may succeed without any change by the user."""
+    is_held = isinstance(error, StreamBroken) and error.reset is ResetCode.HELD
+    return error.retryable and not is_held and not _is_orderly(error)
+
+
+def _is_orderly(error: RelayDebugError) -> bool:
+    """True if the agent has ended its session, which it does after its last process."""
+    return isinstance(error, ConnectionLost) and error.code == ORDERLY
+
+
+def _waiting_reason(error: RelayDebugError) -> str:
+    """Return why a connection waits, without details that change while it does."""
+    if isinstance(error, StreamBroken):
+        return error.reason
+    if isinstance(error, NoListener) and error.sentence.startswith(NOBODY_LISTENS):
+        return "no agent is listening yet"
+    return error.sentence.partition(";")[0]

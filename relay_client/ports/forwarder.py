@@ -43,6 +43,7 @@ class Forwarder:
         ports: The ports to open; a number stands for the logical port of the same number.
         may_reverse: Whether the job may connect to an editor of this user that is already listening on a port.
         trust_unknown: Whether the job may also connect to a program if this system does not show whose it is.
+        allow_terminate: Whether an editor may end the job.
 
     Raises:
         LocalPortInUse, UsageError: on entering, if a port cannot be opened; all other ports are closed again.
@@ -55,6 +56,7 @@ class Forwarder:
         *,
         may_reverse: bool = False,
         trust_unknown: bool = False,
+        allow_terminate: bool = False,
     ) -> None:
         self.opened: list[int] = []
         """The open local ports."""
@@ -62,6 +64,7 @@ class Forwarder:
         self._ports = [debugger_ports([port])[0] if isinstance(port, int) else port for port in ports]
         self._may_reverse = may_reverse
         self._trust_unknown = trust_unknown
+        self._allow_terminate = allow_terminate
         self._servers: list[asyncio.Server] = []
         self._locks: list[PortLock] = []
         self._connections = TaskSet()
@@ -141,7 +144,8 @@ class Forwarder:
             if not peers.allows(endpoint):
                 return
             name = f"port {local.port} connection {next(self._numbers)}"
-            self._connections.spawn(carry(self._tunnels, local, name, endpoint), name=name)
+            carrying = carry(self._tunnels, local, name, endpoint, allow_terminate=self._allow_terminate)
+            self._connections.spawn(carrying, name=name)
 
         return await listen_local(accepted, LOCAL_HOST, local.port)
 

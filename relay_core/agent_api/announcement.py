@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NewType
 
 from relay_core.agent_api import VERSION
+from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.fitting import COMMON_FIELDS
 from relay_core.agent_api.values import Clean, as_is, count, items, mapping, port, seconds, text
 
@@ -129,6 +130,8 @@ class AgentInfo:
     """Each port occurs once."""
     forwards: tuple[int, ...] = ()
     """Other ports of its node that clients may connect to, in ascending order."""
+    endings: tuple[Ending, ...] | None = None
+    """How targets have ended, the latest of each port; None if the agent does not announce it."""
     generation: int = 0
     """Counter of the agent's control channels. A new number means that older transports may end soon."""
     predecessors: tuple[AgentId, ...] = ()
@@ -141,6 +144,10 @@ class AgentInfo:
     def name(self) -> str:
         """Display name: `host/1a2b3c4d`."""
         return f"{self.host}/{self.id[:8]}"
+
+    def ending(self, port: int, pid: int | None) -> Ending | None:
+        """Return how the target with a logical port and process id has ended."""
+        return next((ending for ending in self.endings or () if (ending.port, ending.pid) == (port, pid)), None)
 
     def target(self, port: int) -> TargetInfo | None:
         """Return the target with a logical port."""
@@ -164,6 +171,7 @@ class AgentInfo:
             "generation": self.generation,
             "predecessors": list(self.predecessors),
             "asks_ahead": self.prefetch,  # the name in the wire format is older than the term
+            **({} if self.endings is None else {"endings": [ending.encode() for ending in self.endings]}),
         }
 
     @classmethod
@@ -183,6 +191,8 @@ class AgentInfo:
                 targets.setdefault(target.port, target)
         forwards = (port(element) for element in items(fields.get("forwards")))
         predecessors = (AgentId(text(element, clean)) for element in items(fields.get("predecessors")))
+        endings = fields.get("endings")
+        found = (Ending.parse(element, clean) for element in items(endings))
         return cls(
             id=AgentId(clean(agent_id) or text(fields.get("agent"), clean)),
             host=text(fields.get("host"), clean) or "agent",
@@ -191,6 +201,7 @@ class AgentInfo:
             run=text(fields.get("run"), clean),
             targets=tuple(targets.values()),
             forwards=tuple(sorted({number for number in forwards if number is not None})),
+            endings=None if endings is None else tuple(ending for ending in found if ending is not None),
             generation=count(fields.get("generation")) or 0,
             predecessors=tuple(agent for agent in predecessors if agent),
             prefetch=fields.get("asks_ahead") is True,

@@ -20,6 +20,8 @@ class EarlyBytes(Layer):
     """
 
     def __init__(self, on_committed: Callable[[], None] = lambda: None) -> None:
+        self.has_stream = True
+        """False while the bytes have no stream to go to: then the buffer is never dropped, and the owner bounds it."""
         self._kept = bytearray()
         self._on_committed = on_committed
 
@@ -31,15 +33,15 @@ class EarlyBytes(Layer):
 
     def start(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
         """Send the buffered bytes."""
-        return [ToPeer(bytes(self._kept))] if self._kept else []
+        outputs: list[Output] = [ToPeer(bytes(self._kept))] if self._kept else []
+        self._commit_if_full()
+        return outputs
 
     def receive_local(self, data: bytes, now: float) -> list[Output]:
         """Buffer bytes of the local program, and pass them on."""
         if not self.is_finished:
             self._kept += data
-            # These bytes are still sent; it is only too late to send them again.
-            if len(self._kept) >= MAX_EARLY_BYTES:
-                self._commit()
+            self._commit_if_full()
         return super().receive_local(data, now)
 
     def receive_local_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
@@ -57,6 +59,11 @@ class EarlyBytes(Layer):
         """Pass EOF on; it counts as an answer."""
         self._commit()
         return super().receive_peer_eof(now)
+
+    def _commit_if_full(self) -> None:
+        # The bytes are still sent; it is only too late to send them again.
+        if self.has_stream and len(self._kept) >= MAX_EARLY_BYTES:
+            self._commit()
 
     def _commit(self) -> None:
         if not self.is_finished:

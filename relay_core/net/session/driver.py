@@ -33,7 +33,7 @@ from relay_core.tunnel.events import (
     StreamWritable,
     TransportDead,
 )
-from relay_core.tunnel.outcomes import ResetCode
+from relay_core.tunnel.outcomes import OverReason, ResetCode
 from relay_core.tunnel.payloads import Target
 from relay_core.tunnel.session import Session
 
@@ -275,7 +275,9 @@ class SessionDriver:
             self._on_open(stream, event)
 
     def _finish(self, event: SessionOver) -> None:
-        error = ConnectionLost(f"the tunnel session has ended: {event.text or event.reason.value}")
+        orderly = event.reason in {OverReason.CLOSED, OverReason.PEER_CLOSED}
+        reason = event.text or event.reason.value
+        error = ConnectionLost(f"the tunnel session has ended: {reason}", code=1000 if orderly else 1006, reason=reason)
         self._streams.break_all(error)
         self._timer.cancel()
         self.over.set()

@@ -123,6 +123,11 @@ class Bridge:
         if self._error is not None:
             raise self._error
 
+    def refresh(self) -> None:
+        """Let the layers act on a change of which only they know."""
+        if not self._is_over:
+            self._pass(self._layers.tick)
+
     # Called by the local connection:
 
     def local_data(self, data: bytes) -> None:

@@ -1,0 +1,43 @@
+"""What relay-client knows about the job behind one connection, as the layer of an editor uses it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relay_core.agent_api.ending import Ending
+
+__all__ = ["JobView"]
+
+
+@dataclass(frozen=True)
+class JobView:
+    """A snapshot; fields are empty as long as they are unknown."""
+
+    port: int
+    """The logical port."""
+    hybrid_connection: str = ""
+    label: str = ""
+    """Name of the target, with its node if that is known: `rank 0 on node-1`."""
+    is_alone: bool = False
+    """True if the target is the only one of its job."""
+    host: str = ""
+    cwd: str = ""
+    """The directory that the target was started in."""
+    holder: str = ""
+    """Who has attached a debugger, as in `held by bob@laptop since 12:03`."""
+    away_reason: str = ""
+    """Why the tunnel has no connection at the moment; "" if it has one."""
+    announces_endings: bool = False
+    """True if the agent announces why a target has ended."""
+    ending: Ending | None = None
+    """How the target has ended."""
+
+    @property
+    def name(self) -> str:
+        """The target, or the port that leads to it."""
+        return self.label or f"port {self.port}"
+
+    @property
+    def subject(self) -> str:
+        """The target in a sentence about its end."""
+        return self.label if self.label and not self.is_alone else "the job"

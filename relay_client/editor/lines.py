@@ -1,0 +1,86 @@
+"""When an editor is shown that its connection waits, or is interrupted."""
+
+from __future__ import annotations
+
+from relay_client.editor.job import JobView
+from relay_client.editor.messages import CONSOLE, IMPORTANT
+from relay_client.editor.sentences import back_text, interrupted_text, waiting_text
+
+__all__ = ["InterruptionLines", "Line", "WaitingLines"]
+
+FIRST_LINE = 1.0
+"""Seconds of waiting before the first line: an agent that is there answers sooner."""
+SECOND_LINE = 10.0
+"""Seconds of waiting before the second line; each further one comes after twice the time of the one before."""
+MAX_PAUSE = 600.0
+"""Seconds between two lines, at most."""
+INTERRUPTION = 1.0
+"""Seconds without a connection before a line: a replaced transport takes less."""
+
+Line = tuple[str, str]
+"""Text and category of an output event."""
+
+
+class WaitingLines:
+    """The lines of a connection that waits: the first one soon, then fewer and fewer, and one for each new reason.
+
+    Args:
+        now: When the connection was accepted.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._accepted_at = now
+        self._reason, self._must_act = "", False
+        self.next_deadline = now + FIRST_LINE
+        """When the next line is due."""
+
+    def __repr__(self) -> str:
+        return f"<WaitingLines {self._reason!r}>"
+
+    def set_reason(self, reason: str, now: float, *, must_act: bool) -> None:
+        """Note why the debugger has not answered yet."""
+        if reason != self._reason:
+            self._reason, self._must_act = reason, must_act
+            self.next_deadline = min(self.next_deadline, max(now, self._accepted_at + FIRST_LINE))
+
+    def due(self, view: JobView, now: float) -> list[Line]:
+        """Return the line that is due now."""
+        if now < self.next_deadline:
+            return []
+        waited = now - self._accepted_at
+        self.next_deadline = now + min(max(SECOND_LINE - waited, waited), MAX_PAUSE)
+        category = IMPORTANT if self._must_act else CONSOLE
+        self._must_act = False  # one notification is enough
+        return [(waiting_text(view, view.away_reason or self._reason, waited), category)]
+
+
+class InterruptionLines:
+    """One line when the tunnel has no connection, and one when it has a connection again."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._is_shown = False
+
+    def __repr__(self) -> str:
+        return f"<InterruptionLines since {self._since}>"
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When the first line is due."""
+        return None if self._since is None or self._is_shown else self._since + INTERRUPTION
+
+    def update(self, view: JobView, now: float) -> list[Line]:
+        """Handle a change; return the second line if it is due."""
+        if view.away_reason:
+            self._since = now if self._since is None else self._since
+            return []
+        lines = [(back_text(view, now - self._since), CONSOLE)] if self._since is not None and self._is_shown else []
+        self._since, self._is_shown = None, False
+        return lines
+
+    def due(self, view: JobView, now: float) -> list[Line]:
+        """Return the first line if it is due now."""
+        if self.next_deadline is None or now < self.next_deadline:
+            return []
+        self._is_shown = True
+        return [(interrupted_text(view), CONSOLE)]

@@ -1,0 +1,53 @@
+"""DAP messages that relay-client itself sends to an editor.
+
+https://microsoft.github.io/debug-adapter-protocol/specification
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from relay_core.dap.framing import encode
+from relay_core.dap.messages import Body, Event, Request, Response
+
+__all__ = ["CONSOLE", "IMPORTANT", "encode_event", "encode_failure", "encode_output", "encode_success"]
+
+CONSOLE = "console"
+"""Category of output that an editor shows in its debug console."""
+IMPORTANT = "important"
+"""Category of output for somebody who has to act; VS Code also shows it as a notification."""
+PREFIX = "relay-client: "
+"""So that nobody takes a line for one of the job."""
+
+
+def encode_event(name: str, body: Mapping[str, object], seq: int) -> bytes:
+    """Return an event."""
+    event: Event = {"seq": seq, "type": "event", "event": name, "body": dict(body)}
+    return encode(event)
+
+
+def encode_output(text: str, category: str, seq: int) -> bytes:
+    """Return the event that shows one line of text."""
+    return encode_event("output", {"category": category, "output": f"{PREFIX}{text}\n"}, seq)
+
+
+def encode_success(request: Request, seq: int) -> bytes:
+    """Return the response to a request that has no result."""
+    return encode(_response(request, seq, success=True))
+
+
+def encode_failure(request: Request, reason: str, seq: int) -> bytes:
+    """Return the response to a request that has failed; the editor shows the reason."""
+    # `message` is for programs that ignore `body.error`. In `format`, editors replace names in braces.
+    error: Body = {"id": 1, "format": reason.replace("{", "(").replace("}", ")"), "showUser": True}
+    return encode({**_response(request, seq, success=False), "message": reason, "body": {"error": error}})
+
+
+def _response(request: Request, seq: int, *, success: bool) -> Response:
+    return {
+        "seq": seq,
+        "type": "response",
+        "request_seq": request["seq"],
+        "command": request["command"],
+        "success": success,
+    }

@@ -1,0 +1,56 @@
+"""The sentences that an editor shows; `messages` puts the program's name in front of them."""
+
+from __future__ import annotations
+
+import signal
+
+from relay_client.editor.job import JobView
+from relay_client.ui.text import duration
+from relay_core.agent_api.ending import Ending
+
+__all__ = ["GUARDED", "back_text", "ended_text", "exit_code", "interrupted_text", "waiting_text"]
+
+GUARDED = "detached; the job continues (relay-client --allow-terminate lets an editor end it)"
+
+
+def waiting_text(view: JobView, reason: str, seconds: float) -> str:
+    """Return for what a connection waits, why, and since when: `waiting for rank 0 on 'myhc': ..., 35 s`."""
+    where = f" on '{view.hybrid_connection}'" if view.hybrid_connection and " on " not in view.name else ""
+    return f"waiting for {view.name}{where}: {reason or 'looking for its agent'}, {duration(seconds)}"
+
+
+def interrupted_text(view: JobView) -> str:
+    """Return that the tunnel has no connection."""
+    return (
+        f"the connection to {view.name} is interrupted: {view.away_reason}; it is restored automatically, and what you "
+        "do meanwhile is carried out then"
+    )
+
+
+def back_text(view: JobView, seconds: float) -> str:
+    """Return that the tunnel has a connection again."""
+    return f"the connection to {view.name} is back after {duration(seconds)}"
+
+
+def ended_text(view: JobView, ending: Ending) -> str:
+    """Return how a target has ended."""
+    name = view.subject
+    if ending.signal is not None:
+        memory = "; the usual reason is a lack of memory" if ending.signal == signal.SIGKILL else ""
+        return f"{name} was killed (signal {ending.signal}, {_signal_name(ending.signal)}{memory})"
+    error = f": {ending.error}" if ending.error else ""
+    if ending.status is not None:
+        return f"{name} ended with status {ending.status}{error}"
+    return f"{name} has ended{error}"
+
+
+def exit_code(ending: Ending) -> int | None:
+    """Return the exit code as a shell shows it, or None if it is unknown."""
+    return 128 + ending.signal if ending.signal is not None else ending.status
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

@@ -1,0 +1,371 @@
+"""The layer next to an editor: it shows the editor what relay-client knows, and answers what no job can answer.
+
+    WAITING    no debugger has answered `initialize`: lines in the debug console show who is waited for, and why
+    ANSWERED   the debugger answers; lines show when the tunnel is interrupted and restored
+    CONCLUDED  the editor has received `terminated`, with the reason before it
+
+Only whole messages are added, between two messages of the debugger. Everything but the messages named here passes
+unchanged, and so does a connection that is not DAP.
+
+    initialize    failed response if the job cannot be reached and waiting cannot help
+    attach        the response names the holder if the job has a debugger already
+    disconnect    never ends the job (`terminateDebuggee` is removed); answered here while no debugger is connected
+    terminate     becomes a `disconnect`
+    terminated    delayed up to `END_PATIENCE` until the agent has announced how the job has ended
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+
+from relay_client.editor.job import JobView
+from relay_client.editor.lines import InterruptionLines, Line, WaitingLines
+from relay_client.editor.messages import (
+    CONSOLE,
+    IMPORTANT,
+    encode_event,
+    encode_failure,
+    encode_output,
+    encode_success,
+)
+from relay_client.editor.sentences import GUARDED, ended_text, exit_code
+from relay_core.dap.framing import encode
+from relay_core.dap.messages import Request, Response
+from relay_core.dap.prefetch import arguments_of, parse
+from relay_core.dap.splitter import MessageSplitter
+from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
+
+__all__ = ["EditorSession"]
+
+END_PATIENCE = 1.0
+"""Seconds for the announcement of how a job has ended; the editor waits meanwhile."""
+RESTARTING_CLIENTS = frozenset({"vscode", "neovim"})
+"""Editors that attach again when `terminated` has `restart`; others would report a session that has failed."""
+_COMMANDS = (b'"initialize"', b'"attach"', b'"disconnect"', b'"terminate"')
+_SEQ = re.compile(rb'\s*\{\s*"seq"\s*:\s*([0-9]{1,18})\b')
+"""The number of a message as debugpy writes it, first of all fields."""
+
+
+class State(enum.Enum):
+    """What the editor has received."""
+
+    WAITING = "waiting"
+    ANSWERED = "answered"
+    CONCLUDED = "concluded"
+
+
+class EditorSession(Layer):
+    """One editor's connection: the editor is the local program, the debugger is the peer.
+
+    It lives as long as the connection, while streams come and go.
+
+    Args:
+        view: What is known about the job.
+        now: When the connection was accepted.
+        allow_terminate: Whether the editor may end the job.
+    """
+
+    def __init__(self, view: JobView, now: float, *, allow_terminate: bool = False) -> None:
+        self.has_stream = False
+        """True while a stream leads to the debugger."""
+        self._view = view
+        self._allow_terminate = allow_terminate
+        self._state = State.WAITING
+        self._from_editor = MessageSplitter()
+        self._from_debugger = MessageSplitter()
+        self._initialize: Request | None = None
+        self._refusal = ""
+        """The reason for which `initialize` will fail."""
+        self._attach: Request | None = None
+        self._dropped: set[int] = set()
+        """Numbers of requests whose responses the editor has already received."""
+        self._is_leaving = False
+        """True if the editor has requested the end of the session."""
+        self._farewell: Request | None = None
+        """That request, until the debugger has answered it."""
+        self._queue: list[bytes] = []
+        """Messages for the editor that wait for the end of a message of the debugger."""
+        self._last_seq = 0
+        self._waiting = WaitingLines(now)
+        self._interruption = InterruptionLines()
+        self._end: list[Output] = []
+        """The debugger's `terminated`, and its EOF, until the reason is known."""
+        self._conclude_at: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<EditorSession {self._state.value}{'' if self.has_stream else ', no stream'}>"
+
+    @property
+    def is_editor(self) -> bool:
+        """True if the local program has sent a DAP request."""
+        return self._initialize is not None
+
+    @property
+    def has_left(self) -> bool:
+        """True if the editor has requested the end of the session."""
+        return self._is_leaving
+
+    # Called by the owner; what these queue is sent with the next bytes or `tick`:
+
+    def wait_for(self, reason: str, now: float, *, must_act: bool = False) -> None:
+        """Set why the debugger has not answered yet; `must_act` if it will not change without the user."""
+        self._waiting.set_reason(reason, now, must_act=must_act)
+
+    def update(self, view: JobView, now: float) -> None:
+        """Handle a change of what is known about the job."""
+        self._view = view
+        self._show_all(self._interruption.update(view, now))
+        if view.ending is not None and view.ending.is_final and self._conclude_at is None and self._is_open:
+            self._conclude_at = now + END_PATIENCE  # the debugger's own end should arrive first
+
+    def conclude(self, reason: str, *, may_return: bool) -> bytes:
+        """Return the last messages for the editor, with the reason; the owner then ends the connection.
+
+        Args:
+            reason: One sentence.
+            may_return: Whether the editor should attach again, and wait for the job.
+        """
+        self.has_stream = False
+        if not self._from_debugger.at_boundary or self._state is State.CONCLUDED:
+            return b""
+        if self._initialize is None:
+            self._refusal = reason  # the first request has not arrived yet
+            return b""
+        if self._state is State.WAITING:
+            self._refuse(self._initialize, reason)
+        elif not self._is_leaving:
+            self._show_end(reason)
+            self._terminate(may_return=may_return and self._view.ending is None)
+        if self._farewell is not None:
+            self._queue.append(encode_success(self._farewell, self._last_seq))
+        self._state = State.CONCLUDED
+        return self._take_queue()
+
+    # As a layer:
+
+    def receive_local(self, data: bytes, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
+        """Take bytes of the editor."""
+        onward = []
+        for piece in self._from_editor.feed(data):
+            is_known = any(command in piece.body for command in _COMMANDS)
+            request = parse(piece.body, "request") if is_known else None
+            onward.append(self._received(request, piece.raw) if request else piece.raw)
+        if self._from_editor.is_foreign:
+            self.is_finished = True
+        to_debugger = b"".join(onward)
+        outputs: list[Output] = [ToPeer(to_debugger)] if to_debugger else []
+        outputs += self._flush()
+        if self._is_leaving and not self.has_stream:
+            outputs += [EndLocal(), EndPeer()]
+        return outputs
+
+    def receive_local_eof(self, now: float) -> list[Output]:
+        """Pass the end on, after the part of a message that the editor has sent."""
+        self._is_leaving = True
+        rest = self._from_editor.end()
+        return [*([ToPeer(rest)] if rest else []), *super().receive_local_eof(now)]
+
+    def receive_peer(self, data: bytes, now: float) -> list[Output]:
+        """Take bytes of the debugger."""
+        passed: list[bytes] = []
+        outputs: list[Output] = []
+        for piece in self._from_debugger.feed(data):
+            if found := _SEQ.match(piece.body):
+                self._last_seq = max(self._last_seq, int(found[1]))
+            if b'"terminated"' in piece.body and self._delays_end(piece.body):
+                self._end.append(ToLocal(piece.raw))
+                self._conclude_at = now if self._view.ending and self._view.ending.is_final else now + END_PATIENCE
+                continue
+            passed.append(self._checked(piece.raw, piece.body))
+        if to_editor := b"".join(passed):
+            outputs.append(ToLocal(to_editor))
+        return [*outputs, *self._flush(), *self._due_end(now)]
+
+    def receive_peer_eof(self, now: float) -> list[Output]:
+        """Pass the end on; if the debugger has ended without a word, after the reason."""
+        rest = self._from_debugger.end()
+        outputs: list[Output] = [ToLocal(rest)] if rest else []
+        if rest or not self._is_open:
+            return [*outputs, *self._released(), EndLocal()]
+        self._end.append(EndLocal())
+        if self._conclude_at is None:
+            self._conclude_at = now + END_PATIENCE
+        return self._due_end(now)
+
+    def receive_peer_lost(self, now: float) -> list[Output]:
+        """Pass the loss on: the owner opens another stream, or calls `conclude`."""
+        rest = self._from_debugger.end()
+        self.has_stream = False
+        outputs: list[Output] = [ToLocal(rest)] if rest else []
+        if self._end and not rest:
+            outputs += self._conclusion()
+        return [*outputs, *super().receive_peer_lost(now)]
+
+    def next_deadline(self) -> float | None:
+        """Return when to show that the connection waits or is interrupted, or to stop delaying its end."""
+        deadlines = [self._conclude_at]
+        if self._is_waiting:
+            deadlines.append(self._waiting.next_deadline)
+        if self._is_open:
+            deadlines.append(self._interruption.next_deadline)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def tick(self, now: float) -> list[Output]:
+        """Show what is due."""
+        if self._is_waiting:
+            self._show_all(self._waiting.due(self._view, now))
+        if self._is_open:
+            self._show_all(self._interruption.due(self._view, now))
+        return [*self._flush(), *self._due_end(now)]
+
+    # From the editor:
+
+    def _received(self, request: Request, raw: bytes) -> bytes:
+        """Handle a request; return the bytes for the debugger."""
+        match request["command"]:
+            case "initialize":
+                self._initialize = request
+                if self._refusal:
+                    self._refuse(request, self._refusal)
+                    self._is_leaving, self._state = True, State.CONCLUDED
+            case "attach":
+                self._attach = request
+            case "disconnect" | "terminate":
+                return self._leave(request, raw)
+        return raw
+
+    def _refuse(self, initialize: Request, reason: str) -> None:
+        self._queue.append(encode_failure(initialize, f"cannot debug {self._view.name}: {reason}", self._last_seq))
+
+    def _leave(self, request: Request, raw: bytes) -> bytes:
+        """Handle the end of the session by the editor: the job continues, unless the user allows otherwise."""
+        self._is_leaving = True
+        if not self.has_stream:
+            self._queue.append(encode_success(request, self._last_seq))
+            return b""
+        self._farewell = request
+        is_terminate = request["command"] == "terminate"
+        ends_job = is_terminate or arguments_of(request).get("terminateDebuggee") is True
+        if self._allow_terminate or not ends_job:
+            return raw
+        self._show(GUARDED)
+        arguments = {} if is_terminate else arguments_of(request)
+        if is_terminate:  # the editor waits for `terminated`, which follows the debugger's response to `disconnect`
+            self._dropped.add(request["seq"])
+            self._farewell = None
+            self._queue.append(encode_success(request, self._last_seq))
+        return encode({**request, "command": "disconnect", "arguments": {**arguments, "terminateDebuggee": False}})
+
+    # From the debugger:
+
+    def _checked(self, raw: bytes, body: bytes) -> bytes:
+        """Return what the editor receives in place of a message."""
+        if not self._awaits(body) or (response := parse(body, "response")) is None:
+            return raw
+        number = response["request_seq"]
+        if self._farewell is not None and number == self._farewell["seq"]:
+            self._farewell = None
+        if number in self._dropped:
+            self._dropped.remove(number)
+            return b""
+        if self._initialize is not None and number == self._initialize["seq"] and self._state is State.WAITING:
+            self._state = State.ANSWERED
+        if self._attach is not None and number == self._attach["seq"]:
+            return self._checked_attach(self._attach, response, raw)
+        return raw
+
+    def _awaits(self, body: bytes) -> bool:
+        """True if a message may be a response that this layer handles."""
+        is_awaited = self._state is State.WAITING or self._is_leaving or b'"attach"' in body
+        return is_awaited and b'"response"' in body
+
+    def _checked_attach(self, attach: Request, response: Response, raw: bytes) -> bytes:
+        if response.get("success") is False and "already being debugged" in response.get("message", ""):
+            holder = self._view.holder or "held by another debugger"
+            return encode_failure(attach, f"{self._view.name} is {holder}", response.get("seq", self._last_seq))
+        return raw
+
+    @property
+    def _is_waiting(self) -> bool:
+        """True if an editor waits for the first response."""
+        return self._initialize is not None and self._state is State.WAITING
+
+    @property
+    def _is_open(self) -> bool:
+        """True if the editor expects the session to continue."""
+        return self._state is State.ANSWERED and not self._is_leaving
+
+    @property
+    def _is_child(self) -> bool:
+        """True if the debugger is that of a child process, whose end its agent does not announce."""
+        return self._attach is not None and "subProcessId" in arguments_of(self._attach)
+
+    def _delays_end(self, body: bytes) -> bool:
+        if not self._is_open or self._is_child or not self._view.announces_endings:
+            return False
+        event = parse(body, "event")
+        return event is not None and event["event"] == "terminated"
+
+    # The end:
+
+    def _due_end(self, now: float) -> list[Output]:
+        """Conclude the session if it has ended and the reason is known, or was not announced in time."""
+        if self._conclude_at is None:
+            return []
+        ending = self._view.ending
+        is_known = bool(self._end) and ending is not None and ending.is_final
+        if not self._from_debugger.at_boundary or not (is_known or now >= self._conclude_at):
+            return []
+        return self._conclusion()
+
+    def _conclusion(self) -> list[Output]:
+        """Return the reason, and `terminated` of the debugger or in its place."""
+        self._conclude_at = None
+        if self._is_open:
+            self._show_end("the debugger has ended; how the job has ended is unknown")
+            if not any(isinstance(output, ToLocal) for output in self._end):
+                self._terminate(may_return=False)
+        self._state = State.CONCLUDED
+        return [*self._flush(), *self._released()]
+
+    def _released(self) -> list[Output]:
+        end, self._end = self._end, []
+        return end
+
+    def _show_end(self, reason: str) -> None:
+        """Show how the job has ended, or else a reason."""
+        ending = self._view.ending
+        if ending is None:
+            self._show(reason, IMPORTANT)
+            return
+        code = exit_code(ending)
+        self._show(ended_text(self._view, ending), IMPORTANT if code else CONSOLE)
+        if code is not None:
+            self._queue.append(encode_event("exited", {"exitCode": code}, self._last_seq))
+
+    def _terminate(self, *, may_return: bool) -> None:
+        client = arguments_of(self._initialize or {}).get("clientID")
+        restarts = may_return and not self._is_child and client in RESTARTING_CLIENTS
+        body = {"restart": {"relay-client": "attach again"}} if restarts else {}
+        self._queue.append(encode_event("terminated", body, self._last_seq))
+        self._state = State.CONCLUDED
+
+    # To the editor:
+
+    def _show_all(self, lines: list[Line]) -> None:
+        for text, category in lines:
+            self._show(text, category)
+
+    def _show(self, text: str, category: str = CONSOLE) -> None:
+        self._queue.append(encode_output(text, category, self._last_seq))
+
+    def _flush(self) -> list[Output]:
+        """Return the queued messages, unless they would be inside a message of the debugger."""
+        if not (self._queue and self._from_debugger.at_boundary):
+            return []
+        return [ToLocal(self._take_queue())]
+
+    def _take_queue(self) -> bytes:
+        queue, self._queue = self._queue, []
+        return b"".join(queue)

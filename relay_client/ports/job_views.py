@@ -1,0 +1,76 @@
+"""Snapshots of the job behind a local port, from the roster and the state of its tunnel."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from relay_client.agents.roster import Claim, Destination
+from relay_client.agents.tunnels import Tunnels
+from relay_client.editor.job import JobView
+from relay_client.ui.text import clock
+from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
+from relay_core.net.session.client import LinkState
+
+__all__ = ["JobViews"]
+
+AWAY = frozenset({LinkState.RECONNECTING, LinkState.SILENT})
+
+
+class JobViews:
+    """Makes the snapshots for one connection.
+
+    Args:
+        tunnels: The tunnels to the agents.
+        destination: Where the connection leads.
+    """
+
+    def __init__(self, tunnels: Tunnels, destination: Destination) -> None:
+        self._tunnels = tunnels
+        self._port = destination.port
+        self._agent: AgentId | None = None
+        """The agent of the stream, and the process that it leads to, also after another process has taken the port."""
+        self._pid: int | None = None
+        self._view = JobView(destination.port, tunnels.endpoint.path)
+
+    def __repr__(self) -> str:
+        return f"<JobViews of port {self._port}>"
+
+    def connected(self) -> None:
+        """Note that a stream to the owner of the port has just been opened."""
+        if claim := self._owner():
+            self._agent, self._pid = claim.agent.id, claim.target.pid
+
+    def current(self) -> JobView:
+        """Return what is known now; of a process that has ended, what was known last."""
+        claim = self._owner()
+        if claim and (self._agent is None or (claim.agent.id, claim.target.pid) == (self._agent, self._pid)):
+            self._view = _described(self._view, claim.agent, claim.target)
+        if self._agent is not None and (agent := self._tunnels.roster.agent(self._agent)):
+            self._view = replace(
+                self._view,
+                away_reason=self._away_reason(self._agent),
+                announces_endings=agent.endings is not None,
+                ending=agent.ending(self._port, self._pid),
+            )
+        return self._view
+
+    def _owner(self) -> Claim | None:
+        return self._tunnels.roster.owner(self._port, time.time())
+
+    def _away_reason(self, agent_id: AgentId) -> str:
+        link = self._tunnels.link(agent_id)
+        return (link.reason or link.state.value) if link is not None and link.state in AWAY else ""
+
+
+def _described(view: JobView, agent: AgentInfo, target: TargetInfo) -> JobView:
+    attachment = target.attachment
+    since = f" since {clock(attachment.since)}" if attachment and attachment.since is not None else ""
+    return replace(
+        view,
+        label=f"{target.label} on {agent.host}",
+        is_alone=target.world in {None, 1},
+        host=agent.host,
+        cwd=agent.cwd,
+        holder=f"held by {attachment.user}{since}" if attachment else "",
+    )

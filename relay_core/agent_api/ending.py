@@ -1,0 +1,62 @@
+"""How a target has ended: its exit status or signal, as far as its agent could find out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relay_core.agent_api.values import Clean, as_is, count, mapping, port, text
+
+__all__ = ["Ending"]
+
+MAX_STATUS = 255
+MAX_SIGNAL = 64
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The end of one process. Neither `status` nor `signal` is known if the system did not show them to the agent."""
+
+    port: int
+    """Its logical port."""
+    pid: int | None = None
+    status: int | None = None
+    """Its exit status."""
+    signal: int | None = None
+    """The signal that killed it."""
+    error: str = ""
+    """Its uncaught exception."""
+    is_final: bool = True
+    """False while the process is still exiting, so that its status may follow."""
+
+    def encode(self) -> dict[str, object]:
+        """Return one element of `endings`; unknown fields are omitted."""
+        fields: dict[str, object] = {
+            "port": self.port,
+            "pid": self.pid,
+            "status": self.status,
+            "signal": self.signal,
+            "error": self.error or None,
+            "exiting": None if self.is_final else True,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    @classmethod
+    def parse(cls, value: object, clean: Clean = as_is) -> Ending | None:
+        """Read one element of `endings`; None if its port is missing or invalid."""
+        fields = mapping(value)
+        number = port(fields.get("port"))
+        if number is None:
+            return None
+        return cls(
+            port=number,
+            pid=count(fields.get("pid")),
+            status=_up_to(MAX_STATUS, fields.get("status")),
+            signal=_up_to(MAX_SIGNAL, fields.get("signal")),
+            error=text(fields.get("error"), clean),
+            is_final=fields.get("exiting") is not True,
+        )
+
+
+def _up_to(limit: int, value: object) -> int | None:
+    number = count(value)
+    return number if number is not None and number <= limit else None

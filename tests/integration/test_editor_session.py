@@ -1,0 +1,192 @@
+"""Facts about what an editor is shown: through a real relay, with a real debugpy or without any job."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay_agent.agent.port_targets import PortTarget
+from relay_client.agents.roster import Destination
+from relay_client.agents.tunnels import Tunnels
+from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.ports.forwarder import Forwarder
+from relay_client.ports.local_port import LocalPort
+from relay_core.auth.sas import SasKeyCredential
+from tests.support import secrets
+from tests.support.debuggee import LINE, debuggee, stopped_at_breakpoint
+from tests.support.ports import free_port
+from tests.support.relay import LocalRelay
+from tests.support.tunnel import QUICK, running_agent, tunnelled_to
+
+KEY = os.urandom(32)
+VSCODE = {"clientID": "vscode", "adapterID": "debugpy"}
+
+
+@contextlib.asynccontextmanager
+async def forwarding(relay: LocalRelay, port: int, **options: Any) -> AsyncIterator[Forwarder]:
+    """Run a client that forwards `port`."""
+    credential = options.pop("credential", relay.sender)
+    async with (
+        Tunnels(relay.endpoint, credential, relay.tls, tunnel_key=KEY, settings=QUICK) as tunnels,
+        Forwarder(tunnels, [port], **options) as forwarder,
+    ):
+        yield forwarder
+
+
+@contextlib.asynccontextmanager
+async def serving(relay: LocalRelay, port: int, target_port: int) -> AsyncIterator[None]:
+    """Run an agent that serves a debugger as `port`."""
+    async with running_agent(relay, {port: PortTarget(port, target_port, dap_only=True)}, tunnel_key=KEY):
+        yield
+
+
+async def output(editor: DapClient, part: str, within: float = 60) -> str:
+    """Return the next output of relay-client that contains `part`, without the program's name."""
+
+    def matches(body: dict[str, Any]) -> bool:
+        return body.get("output", "").startswith("relay-client: ") and part in body["output"]
+
+    event = await editor.wait_for_event("output", matching=matches, within=within)
+    return event["body"]["output"].removeprefix("relay-client: ").rstrip()
+
+
+async def test_an_editor_that_comes_before_the_job_is_shown_what_it_waits_for(
+    relay: LocalRelay, tmp_path: Path
+) -> None:
+    """Lines appear before `initialize` is answered; when the job comes, the session begins as usual."""
+    port = free_port()
+    async with (
+        debuggee(tmp_path) as (_, target_port, _),
+        forwarding(relay, port),
+        await DapClient.connect("127.0.0.1", port) as editor,
+    ):
+        answer = asyncio.ensure_future(editor.request("initialize", VSCODE, within=60))
+        line = await output(editor, "waiting for")
+        assert line.startswith(f"waiting for port {port} on 'myhc': no agent is listening yet, ")
+        async with serving(relay, port, target_port):
+            assert "supportsConfigurationDoneRequest" in await answer
+
+
+async def test_an_editor_that_stops_waiting_is_answered(relay: LocalRelay) -> None:
+    """`disconnect` of an editor that is held is answered, and its connection is closed."""
+    port = free_port()
+    async with forwarding(relay, port), await DapClient.connect("127.0.0.1", port) as editor:
+        waiting = asyncio.ensure_future(editor.request("initialize", VSCODE, within=None))
+        await output(editor, "waiting for")
+        assert {} == await editor.request("disconnect", {"restart": False}, within=60)
+        with pytest.raises(Exception, match="closed the connection"):
+            await waiting
+
+
+async def test_a_job_that_cannot_come_fails_initialize(relay: LocalRelay) -> None:
+    """An editor that connects although waiting is in vain receives the sentence as the error of `initialize`."""
+    port, wrong = free_port(), SasKeyCredential("send", secrets.new_key())
+    async with forwarding(relay, port, credential=wrong), await DapClient.connect("127.0.0.1", port) as editor:
+        with pytest.raises(RequestFailed, match=f"cannot debug port {port}: .*refused the credentials"):
+            await editor.request("initialize", VSCODE, within=60)
+
+
+async def test_a_held_target_names_its_holder(relay: LocalRelay, tmp_path: Path) -> None:
+    """The second of two clients, and the second editor of one client, are shown who holds the target since when."""
+    port, other = free_port(), free_port()
+    async with (
+        debuggee(tmp_path) as (_, target_port, script),
+        serving(relay, port, target_port),
+        forwarding(relay, port),
+        stopped_at_breakpoint(port, script),
+    ):
+        async with await DapClient.connect("127.0.0.1", port) as same_client:
+            await same_client.request("initialize", VSCODE, within=60)
+            with pytest.raises(RequestFailed, match=r"is held by \S+@\S+ since \d\d:\d\d"):
+                await same_client.request("attach", {"connect": {"port": port}}, within=60)
+        async with (
+            Tunnels(relay.endpoint, relay.sender, relay.tls, tunnel_key=KEY, settings=QUICK) as tunnels,
+            Forwarder(tunnels, [LocalPort(other, Destination(port))]),
+            await DapClient.connect("127.0.0.1", other) as other_client,
+        ):
+            with pytest.raises(RequestFailed, match=r"cannot debug .*: held by \S+@\S+ since \d\d:\d\d"):
+                await other_client.request("initialize", VSCODE, within=60)
+
+
+async def test_an_interruption_of_the_tunnel_is_shown_and_the_step_is_carried_out(
+    relay: LocalRelay, tmp_path: Path
+) -> None:
+    """While the relay is away a line says so; a step pressed meanwhile is carried out when it is back."""
+    async with (
+        debuggee(tmp_path) as (_, target_port, script),
+        tunnelled_to(relay, target_port, dap_only=True) as path,
+        stopped_at_breakpoint(path.port, script) as session,
+    ):
+        await relay.server.stop()
+        assert "it is restored automatically" in await output(session.client, "is interrupted")
+        stepping = asyncio.ensure_future(session.step())
+        await relay.server.start()
+        assert LINE + 1 == await stepping
+        await output(session.client, " is back after ")
+
+
+async def test_a_client_that_stops_says_goodbye_to_its_editors(relay: LocalRelay, tmp_path: Path) -> None:
+    """An editor receives the reason and `terminated` before its connection is closed."""
+    port = free_port()
+    async with debuggee(tmp_path) as (job, target_port, script), serving(relay, port, target_port):
+        async with forwarding(relay, port) as forwarder, await DapClient.connect("127.0.0.1", port) as editor:
+            await editor.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=60)
+            await editor.wait_for_event("stopped", within=60)
+            await forwarder.close()
+            line = await output(editor, "relay-client was stopped")
+            assert "relay-client was stopped; the job continues without a debugger" == line
+            assert "restart" not in (await editor.wait_for_event("terminated"))["body"]
+        assert (0, ["1000000"]) == (await job.finish())[:2]
+
+
+async def test_an_agent_that_ends_is_reported(relay: LocalRelay, tmp_path: Path) -> None:
+    """An editor receives the reason and `terminated`, and its last request is answered."""
+    port = free_port()
+    async with debuggee(tmp_path) as (_, target_port, script), contextlib.AsyncExitStack() as agent:
+        await agent.enter_async_context(serving(relay, port, target_port))
+        async with forwarding(relay, port), await DapClient.connect("127.0.0.1", port) as editor:
+            await editor.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=60)
+            await editor.wait_for_event("stopped", within=60)
+            await agent.aclose()
+            await output(editor, "the job or its agent has exited")
+            await editor.wait_for_event("terminated", within=60)
+            assert {} == await editor.request("disconnect", within=60)
+
+
+@pytest.mark.parametrize(("command", "arguments"), [("terminate", {}), ("disconnect", {"terminateDebuggee": True})])
+async def test_stop_does_not_end_the_job(
+    relay: LocalRelay, tmp_path: Path, command: str, arguments: dict[str, Any]
+) -> None:
+    """`terminate` and `terminateDebuggee` only detach: the job runs to its own end."""
+    port = free_port()
+    async with (
+        debuggee(tmp_path) as (job, target_port, script),
+        serving(relay, port, target_port),
+        forwarding(relay, port),
+        await DapClient.connect("127.0.0.1", port) as editor,
+    ):
+        await editor.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=60)
+        await editor.wait_for_event("stopped", within=60)
+        await editor.request(command, arguments, within=60)
+        await output(editor, "detached; the job continues")
+        await editor.wait_for_event("terminated", within=60)
+        assert (0, ["1000000"]) == (await job.finish())[:2]
+
+
+async def test_stop_ends_the_job_if_the_user_allows_it(relay: LocalRelay, tmp_path: Path) -> None:
+    """With `allow_terminate`, `terminate` reaches debugpy, which ends the process."""
+    port = free_port()
+    async with (
+        debuggee(tmp_path) as (job, target_port, script),
+        serving(relay, port, target_port),
+        forwarding(relay, port, allow_terminate=True),
+    ):
+        async with await DapClient.connect("127.0.0.1", port) as editor:
+            await editor.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=60)
+            await editor.wait_for_event("stopped", within=60)
+            await editor.request("terminate", within=60)
+        assert (0, []) == (await job.finish())[:2]

@@ -1,0 +1,30 @@
+"""Facts about the announcement of how a target has ended."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay_core.agent_api.ending import Ending
+
+ENDINGS = st.builds(
+    Ending,
+    port=st.integers(1, 65535),
+    pid=st.none() | st.integers(0, 1 << 22),
+    status=st.none() | st.integers(0, 255),
+    signal=st.none() | st.integers(0, 64),
+    error=st.text(max_size=50),
+    is_final=st.booleans(),
+)
+
+
+@given(ENDINGS)
+def test_what_is_encoded_is_read_again(ending: Ending) -> None:
+    """Every ending survives JSON."""
+    assert ending == Ending.parse(json.loads(json.dumps(ending.encode())))
+
+
+def test_invalid_fields_count_as_missing() -> None:
+    """Values out of range or of another type are ignored; without a port there is no ending."""
+    assert Ending(5678) == Ending.parse({"port": 5678, "status": 256, "signal": -9, "pid": "x", "error": 3})
+    assert [None, None] == [Ending.parse({"port": 0, "status": 1}), Ending.parse("ended")]
