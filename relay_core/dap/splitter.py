@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from relay_core.dap.framing import HEADER_START, find_body
@@ -11,6 +12,8 @@ __all__ = ["MAX_PARSED", "MessageSplitter", "Piece"]
 
 MAX_PARSED = 256 * 1024
 """Bytes of JSON; longer messages are passed on without being parsed."""
+_USUAL_HEADER = re.compile(rb"Content-Length: ([0-9]{1,10})\r\n\r\n")
+"""As every known debugger and editor writes it."""
 
 
 class Piece(NamedTuple):
@@ -61,8 +64,10 @@ class MessageSplitter:
 
     def feed(self, data: bytes) -> list[Piece]:
         """Take bytes and return the pieces that can be passed on."""
+        pieces: list[Piece] = []
+        if not (self._buffer or self._long or self._is_foreign):
+            data = self._take_whole(data, pieces)
         self._buffer += data
-        pieces = []
         while self._buffer and (piece := self._next()):
             pieces.append(piece)
         return pieces
@@ -70,6 +75,23 @@ class MessageSplitter:
     def end(self) -> bytes:
         """Return the bytes of an incomplete message at the end of the stream."""
         return self._take(len(self._buffer))
+
+    def _take_whole(self, data: bytes, pieces: list[Piece]) -> bytes:
+        """Add the whole messages at the start of `data` to `pieces`; return the rest.
+
+        Usually there is no rest. This is the way of every message through several layers, so it copies no byte that it
+        need not.
+        """
+        at = 0
+        while header := _USUAL_HEADER.match(data, at):
+            start, length = header.end(), int(header[1])
+            if length > self.max_parsed or start + length > len(data):
+                break
+            raw = data[at : start + length]  # without a copy if it is all
+            pieces.append(Piece(raw, data[start : start + length]))
+            at = start + length
+            self._has_messages = True
+        return data[at:]
 
     def _next(self) -> Piece | None:
         if self._is_foreign:
