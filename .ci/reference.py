@@ -41,6 +41,11 @@ OTHER_VARIABLES = (
         "job, agent",
         "directory in which the processes of a node find their agent (default: a private directory in /tmp)",
     ),
+    (
+        "RELAY_CLIENT_DIR",
+        "client",
+        "directory of the control sockets and port locks (default: a private directory in /tmp)",
+    ),
     ("RELAY_RANK", "job", "rank of a process, where no launcher sets it"),
     ("RELAY_WORLD_SIZE", "job", "number of ranks"),
     ("RELAY_LOCAL_RANK", "job", "rank of a process on its node"),

@@ -17,7 +17,8 @@ strings.
     ├── TooManyListeners           11   25 listeners are connected already
     ├── ConnectionLost             12   an established connection closed unexpectedly
     ├── ProtocolError              13   the peer violated the protocol
-    └── TimedOut                   14   an awaited event did not happen in time
+    ├── TimedOut                   14   an awaited event did not happen in time
+    └── NoClient                   15   no relay-client is running that could be directed
 
 Exit code 0 means success or a stop on request (Ctrl-C, SIGTERM); 130 means a second Ctrl-C.
 """
@@ -31,6 +32,7 @@ __all__ = [
     "ConnectionLost",
     "HybridConnectionNotFound",
     "LocalPortInUse",
+    "NoClient",
     "NoListener",
     "ProtocolError",
     "Rejected",
@@ -180,3 +182,9 @@ class TimedOut(RelayDebugError):
     """An awaited event, such as the start of ranks or a debugger's attachment, did not happen in time."""
 
     exit_code = 14
+
+
+class NoClient(RelayDebugError):
+    """No relay-client of this user is running, or none that matches."""
+
+    exit_code = 15

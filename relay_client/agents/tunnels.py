@@ -105,6 +105,8 @@ class Tunnels:
         """The last status sent to each agent."""
         self._handlers: dict[int, StreamHandler] = {}
         self._closing = False
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after each change of the agents, of what they serve, and of the tunnels to them."""
 
     def __repr__(self) -> str:
         return f"<Tunnels {self._endpoint} agents={len(self._tunnels)}>"
@@ -349,6 +351,7 @@ class Tunnels:
                 self._reported[agent_id] = mine
                 tunnel.driver.send_status(mine.encode())
         self.search.announce_change()
+        self.on_change()
 
     def _opened(self, agent_id: AgentId, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
         """Hand over a stream that an agent has opened, if its port is accepted here and served by that agent."""

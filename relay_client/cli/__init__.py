@@ -10,12 +10,13 @@ import sys
 
 from relay_client.cli import attach, demo, forward, pdb, stacks, targets, tensorboard, wait
 from relay_client.cli.common import PROGRAM, add_verbose
+from relay_client.cli.running import events, logs, release, status, stop
 from relay_core.program.console import configure_logging, run_program
 from relay_core.program.options import add_access_options
 
 __all__ = ["main", "make_parser", "run"]
 
-COMMANDS = (targets, wait, attach, tensorboard, stacks, pdb, demo)
+COMMANDS = (targets, wait, attach, tensorboard, stacks, pdb, demo, status, release, logs, events, stop)
 """In the order of `--help`."""
 
 

@@ -1,11 +1,15 @@
-"""`relay-client attach`: starts the debuggers of some ranks and opens their local ports."""
+"""`relay-client attach`: starts the debuggers of some ranks and opens their local ports.
+
+If a relay-client is running on the same hybrid connection, it opens the ports; otherwise this command forwards them.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import (
@@ -13,22 +17,24 @@ from relay_client.cli.common import (
     add_allow_terminate_option,
     add_command,
     add_prefetch_option,
+    run_controlled,
     run_with_tunnels,
 )
 from relay_client.cli.rank_ranges import parse_ranks
+from relay_client.cli.running.common import add_json, only_client, running
 from relay_client.ui.text import format_ranks
-from relay_core.errors import ConnectionLost, UsageError
-from relay_core.program.options import argument_type
+from relay_core.errors import ConfigurationError, UsageError
+from relay_core.program.options import access_settings, argument_type
 from relay_core.values import named, parse_port
 
 if TYPE_CHECKING:
-    from relay_client.agents.roster import Claim
     from relay_client.agents.tunnels import Tunnels
+    from relay_client.control.client import ControlClient
+    from relay_client.control.messages import Attached
+    from relay_client.control.state import ClientId
+    from relay_client.ports.forwarder import Forwarder
 
 __all__ = ["add_parser"]
-
-WAKE_TIMEOUT = 60.0
-"""Seconds; the agent gives a process 30 s to start debugpy."""
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +46,11 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "attach",
         run,
         summary="start the debugger of a running process and open its port",
-        description="Starts debugpy in running processes and forwards their ports until stopped with Ctrl-C.",
+        description="Starts debugpy in running processes and opens local ports that lead to them: in the relay-client "
+        "that is running on this hybrid connection, or else here, until stopped with Ctrl-C.",
     )
-    parser.add_argument(
-        "--rank", action="append", required=True, metavar="LIST", help="global rank, or several as in 4-5; repeatable"
-    )
+    parser.add_argument("ranks", nargs="*", default=[], metavar="RANK", help="global rank, or several as in 4-5")
+    parser.add_argument("--rank", action="append", default=[], metavar="LIST", help="the same as an option; repeatable")
     parser.add_argument(
         "--port",
         type=argument_type(parse_port),
@@ -52,99 +58,171 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         metavar="PORT",
         help="local port (default: the rank's logical port)",
     )
+    add_json(parser)
     add_prefetch_option(parser, default=argparse.SUPPRESS)
     add_allow_terminate_option(parser, default=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Attach to the ranks."""
-    with named("--rank"):
-        ranks = parse_ranks(",".join(arguments.rank))
-    return run_with_tunnels(
-        arguments,
-        lambda tunnels: _attach_all(tunnels, ranks, port=arguments.port, allow_terminate=arguments.allow_terminate),
-    )
+    """Attach to the ranks.
+
+    Raises:
+        UsageError: no rank is given, or a local port for several.
+    """
+    if not (texts := [*arguments.ranks, *arguments.rank]):
+        raise UsageError("no rank given", hint="use relay-client attach 3, or relay-client targets to see the ranks")
+    with named("RANK"):
+        ranks = parse_ranks(",".join(texts))
+    if arguments.port is not None and len(ranks) > 1:
+        raise UsageError("--port requires a single rank", hint="leave it out, or attach to one rank")
+    from relay_core.program.run import run_until_stopped
+
+    has_attached: bool | None = None  # None after Ctrl-C
+
+    async def attach() -> None:
+        nonlocal has_attached
+        has_attached = await _attach_through_running(arguments, ranks)
+
+    run_until_stopped(attach())
+    if has_attached is not False:
+        return 0
+
+    def show(attached: Attached) -> None:
+        if arguments.json:
+            _print_json(attached)
+
+    return run_with_tunnels(arguments, lambda tunnels: _attach_all(tunnels, ranks, arguments, show))
+
+
+# Through a relay-client that is running:
+
+
+async def _attach_through_running(arguments: argparse.Namespace, ranks: Sequence[int]) -> bool:
+    """Let a running relay-client open the ports, and print them; False if there is none.
+
+    Raises:
+        RelayDebugError: it cannot.
+    """
+    from relay_client.control.messages import Attach
+
+    async with running(lambda _about: True) as found:
+        if not found:
+            return False
+        is_wanted = await _filter(arguments)
+        if not (clients := [client for client in found if is_wanted(client.about)]):
+            return False
+        client = await _best(clients, ranks)
+        for rank in ranks:
+            attached = await client.request(Attach(rank, local_port=arguments.port, wait=True))
+            if arguments.json:
+                _print_json(attached, client.about)
+            else:
+                print(
+                    f"rank {rank} on {attached.node}: attach to {attached.host}:{attached.local_port} "
+                    f"(relay-client {client.about.id}, pid {client.about.pid})",
+                    flush=True,
+                )
+    return True
+
+
+async def _filter(arguments: argparse.Namespace) -> Callable[[ClientId], bool]:
+    """Return which running relay-clients are on the hybrid connection that the command line and environment name.
+
+    Without any credentials, those on the one named `--hc`, or all.
+    """
+    from relay_client.control.server import namespace_of
+    from relay_core.auth import find_access
+    from relay_core.net.tls import client_tls
+
+    settings = access_settings(arguments)
+    try:
+        access = await find_access(settings, side="client", tls=client_tls(arguments.ca_file))
+    except ConfigurationError:
+        return lambda about: settings.hc in {None, about.hc}
+    wanted = namespace_of(access.endpoint), access.endpoint.path
+    return lambda about: (about.namespace, about.hc) == wanted
+
+
+async def _best(clients: Sequence[ControlClient], ranks: Sequence[int]) -> ControlClient:
+    """Return the relay-client that knows the ranks.
+
+    Raises:
+        UsageError: several do, on different hybrid connections.
+    """
+    from relay_client.control.messages import GetStatus
+
+    knowing = []
+    for client in clients:
+        status = await client.request(GetStatus())
+        known = {target.rank for node in status.nodes for target in node.targets}
+        if known.issuperset(ranks):
+            knowing.append(client)
+    candidates = knowing or list(clients)
+    if len({(client.about.namespace, client.about.hc) for client in candidates}) == 1:
+        return candidates[0]
+    return only_client(candidates)
+
+
+def _print_json(attached: Attached, client: ClientId | None = None) -> None:
+    from relay_client.control.codec import encode
+
+    print(json.dumps({**encode(attached), "client": client.id if client else None}), flush=True)
+
+
+# With tunnels of its own:
 
 
 async def _attach_all(
-    tunnels: Tunnels, ranks: Sequence[int], *, port: int | None, allow_terminate: bool = False
+    tunnels: Tunnels, ranks: Sequence[int], arguments: argparse.Namespace, show: Callable[[Attached], None]
 ) -> None:
     """Open a local port for each rank once it has registered, until cancelled.
 
     Args:
         tunnels: The client's tunnels, not yet entered.
         ranks: Global ranks.
-        port: Local port, for a single rank; by default each rank's logical port.
-        allow_terminate: Whether an editor may end the job.
+        arguments: The parsed command line: `port` and `allow_terminate`.
+        show: Called with each open port.
 
     Raises:
-        UsageError: a local port is given for several ranks, or a rank exists in several jobs.
+        UsageError: a rank exists in several jobs.
         LocalPortInUse: a local port cannot be opened.
         RelayDebugError: the relay or the credentials are unusable.
     """
-    if port is not None and len(ranks) > 1:
-        raise UsageError("--port requires a single rank", hint="leave it out, or attach to one rank")
+    from relay_client.ports.forwarder import Forwarder
     from relay_client.ui.live_table import live_table
     from relay_core.net.tasks import run_together
 
-    async with tunnels:
-        tunnels.keep_searching()
-        async with live_table(tunnels.roster):
-            await run_together(*(_attach(tunnels, rank, port, allow_terminate=allow_terminate) for rank in ranks))
+    forwarder = Forwarder(tunnels, [], allow_terminate=arguments.allow_terminate)
+
+    async def attach_all() -> None:
+        async with tunnels, forwarder:
+            tunnels.keep_searching()
+            async with live_table(tunnels.roster):
+                await run_together(*(_attach(tunnels, forwarder, rank, arguments.port, show) for rank in ranks))
+
+    await run_controlled("attach", tunnels, forwarder, attach_all())
 
 
-async def _attach(tunnels: Tunnels, rank: int, port: int | None, *, allow_terminate: bool) -> None:
+async def _attach(
+    tunnels: Tunnels, forwarder: Forwarder, rank: int, port: int | None, show: Callable[[Attached], None]
+) -> None:
     """Forward the port of one rank until cancelled.
 
     Raises:
         RelayDebugError: the rank cannot be debugged, or its local port cannot be opened.
     """
-    from relay_client.agents.roster import Destination
-    from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
-    from relay_client.ports.local_port import LocalPort
+    from relay_client.control.messages import Attached
+    from relay_client.ports.forwarder import LOCAL_HOST
+    from relay_client.ports.rank_port import claims_of, open_rank_port, single_claim, wake
 
     claims = await tunnels.search.wait_for(
-        lambda: [claim for claim in tunnels.reachable_targets() if claim.target.rank == rank] or None,
+        lambda: claims_of(tunnels, rank=rank) or None,
         lambda why: logger.info("waiting for %s: %s", format_ranks([rank]), why),
     )
-    claim = _single(claims)
-    target = claim.target
-    local = LocalPort(port or target.port, Destination(target.port))
-    async with Forwarder(tunnels, [local], allow_terminate=allow_terminate):
-        await _wake(tunnels, claim)
-        logger.info(
-            "F5 on port %d attaches to %s on %s (%s:%d)",
-            local.port,
-            target.label,
-            claim.agent.host,
-            LOCAL_HOST,
-            local.port,
-        )
-        await asyncio.Event().wait()
-
-
-def _single(claims: Sequence[Claim]) -> Claim:
-    """Return the only claim.
-
-    Raises:
-        UsageError: several jobs have a target with this rank.
-    """
-    if len(claims) > 1:
-        where = " and ".join(f"port {claim.target.port} ({claim.owner})" for claim in claims)
-        raise UsageError(f"{claims[0].target.label} exists in {len(claims)} jobs: {where}", hint="use --ports instead")
-    return claims[0]
-
-
-async def _wake(tunnels: Tunnels, claim: Claim) -> None:
-    """Start debugpy in the target now, so that F5 does not have to wait for it.
-
-    Raises:
-        RelayDebugError: the process cannot be debugged, for the reason that the agent gives.
-    """
-    from relay_client.agents.requests import send_request
-    from relay_core.agent_api.requests import Wake
-
-    try:
-        await send_request(tunnels, claim.agent.id, Wake(claim.target.port), within=WAKE_TIMEOUT)
-    except ConnectionLost as lost:  # not an error: the first bytes of the editor also wake it
-        logger.warning("%s could not be woken in advance: %s", claim.target.label, lost.sentence)
+    claim = single_claim(claims)
+    target, host = claim.target, claim.agent.host
+    local = await open_rank_port(forwarder, claim, port)
+    await wake(tunnels, claim)
+    logger.info("F5 on port %d attaches to %s on %s (%s:%d)", local.port, target.label, host, LOCAL_HOST, local.port)
+    show(Attached(target.port, local.port, LOCAL_HOST, is_new=True, rank=rank, node=host))
+    await asyncio.Event().wait()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from relay_core.program.options import access_settings, add_access_options
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
+    from relay_client.ports.forwarder import Forwarder
 
 __all__ = [
     "INTERRUPTED",
@@ -23,6 +24,7 @@ __all__ = [
     "add_verbose",
     "make_tunnels",
     "quiet_logging",
+    "run_controlled",
     "run_with_tunnels",
 ]
 
@@ -91,6 +93,26 @@ def run_with_tunnels(arguments: argparse.Namespace, command: Callable[[Tunnels],
         await command(await make_tunnels(arguments))
 
     return run_until_stopped(run())
+
+
+async def run_controlled(command: str, tunnels: Tunnels, forwarder: Forwarder, body: Coroutine[Any, Any, None]) -> None:
+    """Run the body of a command that forwards ports; other programs of this user can direct it meanwhile.
+
+    Args:
+        command: Its name, for `relay-client status`.
+        tunnels: The tunnels that the body uses.
+        forwarder: The ports that the body opens.
+        body: Is cancelled when another program asks this one to stop.
+    """
+    from relay_client.control.log_history import LogHistory
+    from relay_client.control.server import ControlServer, client_id
+    from relay_client.control.service import ControlService
+    from relay_core.net.tasks import first_completed
+
+    with LogHistory() as logs:
+        service = ControlService(client_id(command, tunnels.endpoint), tunnels, forwarder, logs)
+        async with ControlServer(service):
+            await first_completed(body, service.stopping.wait())
 
 
 async def make_tunnels(arguments: argparse.Namespace) -> Tunnels:

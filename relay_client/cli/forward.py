@@ -8,13 +8,14 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import add_allow_terminate_option, add_prefetch_option, run_with_tunnels
+from relay_client.cli.common import add_allow_terminate_option, add_prefetch_option, run_controlled, run_with_tunnels
 from relay_core.errors import NoListener, UsageError
 from relay_core.ranges import format_ranges
 from relay_core.values import named
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
+    from relay_client.ports.forwarder import Forwarder
     from relay_client.ports.local_port import LocalPort
 
 __all__ = ["add_options", "forward"]
@@ -97,19 +98,26 @@ async def forward(
     Raises:
         RelayDebugError: the relay, the credentials or the ports are unusable.
     """
-    from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
-    from relay_client.ui.live_table import live_table
+    from relay_client.ports.forwarder import Forwarder
 
     logger.info("starting")
+    forwarder = Forwarder(
+        tunnels, ports, may_reverse=may_reverse, trust_unknown=trust_unknown, allow_terminate=allow_terminate
+    )
+    await run_controlled("forward", tunnels, forwarder, _forward(tunnels, forwarder))
+
+
+async def _forward(tunnels: Tunnels, forwarder: Forwarder) -> None:
+    from relay_client.ports.forwarder import LOCAL_HOST
+    from relay_client.ui.live_table import live_table
+
     async with tunnels:
         try:
             await tunnels.discover_once_permitted()
             seen = tunnels.describe()
         except NoListener as error:
             seen = f"{error.sentence}; waiting for one ({error.hint})"
-        async with Forwarder(
-            tunnels, ports, may_reverse=may_reverse, trust_unknown=trust_unknown, allow_terminate=allow_terminate
-        ) as forwarder:
+        async with forwarder:
             opened = f"port {format_ranges(forwarder.opened)}" if forwarder.opened else "no port"
             logger.info("ready on %s, %s: %s", LOCAL_HOST, opened, seen)
             tunnels.keep_searching()

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands, add_command, quiet_logging, run_with_tunnels
-from relay_core.errors import RelayDebugError
 from relay_core.values import named
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
-    from relay_client.stacks.groups import Reply
-    from relay_core.agent_api.announcement import AgentInfo
 
 __all__ = ["add_parser"]
-
-STACKS_TIMEOUT = 30.0
-"""Seconds; an agent waits at most ten seconds for a process that does not answer."""
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -45,13 +38,16 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the stacks."""
     from relay_client.cli.rank_ranges import parse_ranks
+    from relay_client.stacks.collect import collect_stacks
     from relay_client.stacks.render import show_stacks, stacks_as_json
 
     with named("--ranks"):
         ranks = None if arguments.ranks == "all" else set(parse_ranks(arguments.ranks))
 
     async def show(tunnels: Tunnels) -> None:
-        replies = await _collect_stacks(tunnels, with_locals=arguments.locals)
+        async with tunnels:
+            await tunnels.discover_all()
+            replies = await collect_stacks(tunnels, with_locals=arguments.locals)
         if arguments.json:
             print(stacks_as_json(replies, ranks=ranks, all_threads=arguments.all_threads))
             return
@@ -60,26 +56,3 @@ def run(arguments: argparse.Namespace) -> int:
 
     quiet_logging(arguments)
     return run_with_tunnels(arguments, show)
-
-
-async def _collect_stacks(tunnels: Tunnels, *, with_locals: bool) -> list[Reply]:
-    """Return the response of each agent, or the reason why it could not be obtained.
-
-    Raises:
-        NoListener: no agent was found.
-        RelayDebugError: the relay, the credentials or the tunnel key are unusable.
-    """
-    from relay_client.agents.requests import send_request
-    from relay_client.stacks.groups import Reply
-    from relay_core.agent_api.requests import Stacks
-
-    async def reply_of(agent: AgentInfo) -> Reply:
-        try:
-            response = await send_request(tunnels, agent.id, Stacks(locals=with_locals), within=STACKS_TIMEOUT)
-        except RelayDebugError as error:
-            return Reply.failed(agent.host, error.sentence)
-        return Reply.parse(agent.host, response)
-
-    async with tunnels:
-        await tunnels.discover_all()
-        return list(await asyncio.gather(*map(reply_of, tunnels.roster)))

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import Commands, add_command, run_with_tunnels
+from relay_client.cli.common import Commands, add_command, run_controlled, run_with_tunnels
 from relay_core.values import named
 
 if TYPE_CHECKING:
@@ -56,11 +56,16 @@ async def _forward_and_print_url(tunnels: Tunnels, local: LocalPort) -> None:
     from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
 
     wanted = local.destination
-    async with tunnels, Forwarder(tunnels, [local]):
-        await tunnels.search.wait_for(
-            lambda: tunnels.agent_for(wanted),
-            lambda error: logger.warning("waiting: %s", tunnels.unreachable_error(wanted, error)),
-        )
-        tunnels.keep_searching()
-        print(f"http://{LOCAL_HOST}:{local.port}/", flush=True)
-        await asyncio.Event().wait()
+    forwarder = Forwarder(tunnels, [local])
+
+    async def print_url() -> None:
+        async with tunnels, forwarder:
+            await tunnels.search.wait_for(
+                lambda: tunnels.agent_for(wanted),
+                lambda error: logger.warning("waiting: %s", tunnels.unreachable_error(wanted, error)),
+            )
+            tunnels.keep_searching()
+            print(f"http://{LOCAL_HOST}:{local.port}/", flush=True)
+            await asyncio.Event().wait()
+
+    await run_controlled("tensorboard", tunnels, forwarder, print_url())

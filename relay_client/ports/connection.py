@@ -23,6 +23,7 @@ from typing import NoReturn
 from relay_client.agents.search import RETRY_DELAYS
 from relay_client.agents.tunnels import Tunnels
 from relay_client.editor.session import EditorSession
+from relay_client.ports.connections import ConnectionRecord
 from relay_client.ports.job_views import JobViews
 from relay_client.ports.local_port import LocalPort
 from relay_client.ports.no_stream import NoStream
@@ -31,7 +32,7 @@ from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.layers.early_bytes import EarlyBytes
 from relay_core.layers.layer import Layer
 from relay_core.net.session.stream import SessionStream, StreamBroken
-from relay_core.net.streams.bridge import Bridge, Traffic
+from relay_core.net.streams.bridge import Bridge
 from relay_core.net.streams.endpoint import LocalEndpoint
 from relay_core.net.tasks import first_completed
 from relay_core.tunnel.outcomes import ResetCode
@@ -53,19 +54,24 @@ logger = logging.getLogger(__name__)
 
 
 async def carry(
-    tunnels: Tunnels, local: LocalPort, name: str, endpoint: LocalEndpoint, *, allow_terminate: bool = False
+    tunnels: Tunnels,
+    local: LocalPort,
+    record: ConnectionRecord,
+    endpoint: LocalEndpoint,
+    *,
+    allow_terminate: bool = False,
 ) -> None:
     """Connect a local connection to the destination of its port, and carry it until it ends.
 
     Args:
         tunnels: The tunnels to the agents.
         local: The local port that accepted the connection.
-        name: Name of the connection for log lines.
+        record: Receives the state of the connection.
         endpoint: The connection; closed at the end.
         allow_terminate: Whether an editor may end the job.
     """
-    connection = _LocalConnection(tunnels, local, name, endpoint, allow_terminate=allow_terminate)
-    traffic = connection.traffic
+    connection = _LocalConnection(tunnels, local, record, endpoint, allow_terminate=allow_terminate)
+    name, traffic = record.name, record.traffic
     try:
         logger.info("%s: accepted", name)
         if not await connection.carry():
@@ -74,6 +80,7 @@ async def carry(
         await endpoint.close()
         logger.info("%s: closed (%d bytes sent, %d received)", name, traffic.sent, traffic.received)
     except RelayDebugError as error:
+        record.closed(error.reason if isinstance(error, ConnectionLost) and error.reason else error.sentence)
         _log_end(name, local, error)
         await connection.conclude(error)
     except asyncio.CancelledError:
@@ -100,14 +107,20 @@ class _LocalConnection:
     """A connection that waits for its target if necessary."""
 
     def __init__(
-        self, tunnels: Tunnels, local: LocalPort, name: str, endpoint: LocalEndpoint, *, allow_terminate: bool
+        self,
+        tunnels: Tunnels,
+        local: LocalPort,
+        record: ConnectionRecord,
+        endpoint: LocalEndpoint,
+        *,
+        allow_terminate: bool,
     ) -> None:
-        self.traffic = Traffic()
         self._tunnels = tunnels
         self._local = local
-        self._name = name
+        self._record = record
+        self._name = record.name
         self._endpoint = endpoint
-        self._early = EarlyBytes(lambda: logger.info("%s: connected to the agent", name))
+        self._early = EarlyBytes(self._connected)
         self._views = JobViews(tunnels, local.destination)
         self._loop = asyncio.get_running_loop()
         self._session = EditorSession(self._views.current(), self._loop.time(), allow_terminate=allow_terminate)
@@ -175,8 +188,9 @@ class _LocalConnection:
         return None
 
     async def _carry_through(self, stream: SessionStream, layers: list[Layer]) -> None:
-        guards: list[Layer] = [] if self._local.destination.is_forward else [self._guard()]
-        bridge = Bridge(self._endpoint, stream, [*self._editor(), self._early, *guards, *layers], traffic=self.traffic)
+        guards: list[Layer] = [] if self._local.destination.is_forward else [self._guard(), self._record.observer()]
+        all_layers = [*self._editor(), self._early, *guards, *layers]
+        bridge = Bridge(self._endpoint, stream, all_layers, traffic=self._record.traffic)
         self._views.connected()
         self._early.has_stream = self._session.has_stream = True
         self._session.wait_for("its debugger is starting", self._loop.time())
@@ -187,7 +201,7 @@ class _LocalConnection:
 
     async def _hold(self) -> bool:
         """Keep the bytes of the local side, and show an editor why it waits; return True when it has disconnected."""
-        bridge = Bridge(self._endpoint, NoStream(), [*self._editor(), self._early], traffic=self.traffic)
+        bridge = Bridge(self._endpoint, NoStream(), [*self._editor(), self._early], traffic=self._record.traffic)
         with contextlib.suppress(ConnectionLost):
             await bridge.run()
         return True
@@ -203,6 +217,10 @@ class _LocalConnection:
     def _editor(self) -> list[Layer]:
         return [self._session] if self._is_for_editors else []
 
+    def _connected(self) -> None:
+        logger.info("%s: connected to the agent", self._name)
+        self._record.connected()
+
     def _guard(self) -> ReverseRequestGuard:
         return ReverseRequestGuard(self._local.port, lambda text: logger.warning("%s: %s", self._name, text))
 
@@ -211,6 +229,7 @@ class _LocalConnection:
         self._session.wait_for(reason, self._loop.time())
         if reason != self._last_logged:
             logger.warning("%s: waiting: %s", self._name, why.reason if isinstance(why, StreamBroken) else why)
+            self._record.waiting(reason)
             self._last_logged = reason
 
     def _retry_reason(self, error: RelayDebugError) -> RelayDebugError | None:

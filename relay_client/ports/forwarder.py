@@ -9,13 +9,17 @@ whatever code it is given, and every user of the machine can reach 127.0.0.1.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
-import itertools
 import logging
-from collections.abc import Sequence
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
+from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ports.connection import carry
+from relay_client.ports.connections import Connections
 from relay_client.ports.local_port import LocalPort, debugger_ports
 from relay_client.ports.port_lock import PortLock, PortLocked
 from relay_client.ports.reverse import Editor, ReverseForwarder, editor_on
@@ -28,6 +32,8 @@ from relay_core.socket_tables import ROOT, SocketTables, own_user
 __all__ = ["LOCAL_HOST", "Forwarder"]
 
 LOCAL_HOST = "127.0.0.1"
+MAX_TRIES = 10
+"""Free ports that other programs may take before this one opens them."""
 
 logger = logging.getLogger(__name__)
 
@@ -58,60 +64,121 @@ class Forwarder:
         trust_unknown: bool = False,
         allow_terminate: bool = False,
     ) -> None:
-        self.opened: list[int] = []
-        """The open local ports."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after each change of the ports and their connections."""
+        self.connections = Connections(self._changed)
+        """The connections to these ports."""
         self._tunnels = tunnels
         self._ports = [debugger_ports([port])[0] if isinstance(port, int) else port for port in ports]
         self._may_reverse = may_reverse
         self._trust_unknown = trust_unknown
         self._allow_terminate = allow_terminate
-        self._servers: list[asyncio.Server] = []
-        self._locks: list[PortLock] = []
-        self._connections = TaskSet()
-        self._numbers = itertools.count(1)
+        self._open: dict[int, _OpenPort] = {}
+        self._has_warned = False
 
     def __repr__(self) -> str:
-        return f"<Forwarder ports={[local.port for local in self._ports]} connections={len(self._connections)}>"
+        return f"<Forwarder ports={list(self._open)} connections={len(self.connections)}>"
 
     async def __aenter__(self) -> Forwarder:
         try:
             for local in self._ports:
-                await self._open(local)
+                await self.open(local, may_reverse=self._may_reverse)
         except BaseException:
             await self.close()
             raise
-        if self.opened and not SocketTables().is_readable:
-            logger.warning("this system does not show who connects: every user of this machine can use the local ports")
         return self
 
     async def __aexit__(self, *_exc_info: object) -> None:
         await self.close()
 
-    async def close(self) -> None:
-        """Stop accepting, then close all connections."""
-        for server in self._servers:
-            server.close()
-        await self._connections.cancel_all()
-        for server in self._servers:
-            await server.wait_closed()
-        for lock in self._locks:
-            lock.release()
-        self._locks.clear()
+    @property
+    def opened(self) -> list[int]:
+        """The open local ports, without those on which an editor is listening."""
+        return [number for number, port in self._open.items() if port.server is not None]
 
-    async def _open(self, local: LocalPort) -> None:
+    @property
+    def ports(self) -> list[LocalPort]:
+        """The open local ports and their destinations."""
+        return [port.local for port in self._open.values() if port.server is not None]
+
+    async def open(self, local: LocalPort, *, may_reverse: bool = False) -> None:
+        """Open one more port.
+
+        Args:
+            local: The port and its destination.
+            may_reverse: Whether the job may connect to an editor of this user that is already listening on it.
+
+        Raises:
+            LocalPortInUse, UsageError: it cannot be opened.
+        """
         try:
             lock = PortLock(local.port)
         except PortLocked:
             raise _in_use(local.port, "another relay-client") from None
-        self._locks.append(lock)
+        port = _OpenPort(local, lock)
         try:
-            self._servers.append(await self._listen(local))
-            self.opened.append(local.port)
+            port.server = await self._listen(port)
         except OSError as error:
-            if error.errno != errno.EADDRINUSE or not self._is_reversible(local, lock):
+            is_reversible = may_reverse and lock.is_held and not local.destination.is_forward
+            if error.errno != errno.EADDRINUSE or not is_reversible:
+                lock.release()
                 raise _listen_error(local.port, error) from None
-            self._check_editor(local.port)
-            self._connections.spawn(self._reverse(local.port), name=f"reverse of port {local.port}")
+            try:
+                self._check_editor(local.port)
+            except BaseException:
+                lock.release()
+                raise
+            port.tasks.spawn(self._reverse(local.port), name=f"reverse of port {local.port}")
+        self._open[local.port] = port
+        self._warn_of_other_users()
+        self.on_change()
+
+    async def open_free(self, destination: int) -> LocalPort:
+        """Open a port that is free on this machine, and return it.
+
+        Raises:
+            LocalPortInUse: there is none.
+        """
+        for _ in range(MAX_TRIES):
+            local = LocalPort(_free_port(), Destination(destination))
+            with contextlib.suppress(LocalPortInUse):  # another program was faster
+                await self.open(local)
+                return local
+        raise LocalPortInUse("this machine has no free port")
+
+    async def close(self) -> None:
+        """Stop accepting, then close all connections."""
+        for port in self._open.values():
+            if port.server is not None:
+                port.server.close()
+        for number in list(self._open):
+            await self.close_port(number)
+
+    async def close_port(self, number: int) -> None:
+        """Close one port and its connections."""
+        port = self._open.pop(number)
+        if port.server is not None:
+            port.server.close()
+        await port.tasks.cancel_all()
+        if port.server is not None:
+            await port.server.wait_closed()
+        port.lock.release()
+        self.on_change()
+
+    async def disconnect(self, number: int) -> int:
+        """Close the connections to one port, which stays open; return how many there were."""
+        tasks = self._open[number].tasks
+        count = len(tasks)
+        await tasks.cancel_all()
+        return count
+
+    def _changed(self) -> None:
+        self.on_change()
+
+    def _warn_of_other_users(self) -> None:
+        if not self._has_warned and self.opened and not SocketTables().is_readable:
+            self._has_warned = True
+            logger.warning("this system does not show who connects: every user of this machine can use the local ports")
 
     def _check_editor(self, port: int) -> None:
         """Log that the job will connect to the program that is listening on `port`.
@@ -132,28 +199,48 @@ class Forwarder:
                 hint="if it is an editor of yours that is listening, add --listen; otherwise use other --ports",
             )
 
-    def _is_reversible(self, local: LocalPort, lock: PortLock) -> bool:
-        return self._may_reverse and lock.is_held and not local.destination.is_forward
-
-    async def _listen(self, local: LocalPort) -> asyncio.Server:
+    async def _listen(self, port: _OpenPort) -> asyncio.Server:
+        local = port.local
         peers = PeerCheck(
             frozenset({own_user(), ROOT}), lambda sentence: logger.warning("port %d: %s", local.port, sentence)
         )
 
         def accepted(endpoint: LocalEndpoint) -> None:
-            if not peers.allows(endpoint):
-                return
-            name = f"port {local.port} connection {next(self._numbers)}"
-            carrying = carry(self._tunnels, local, name, endpoint, allow_terminate=self._allow_terminate)
-            self._connections.spawn(carrying, name=name)
+            if peers.allows(endpoint):
+                port.tasks.spawn(self._carry(local, endpoint), name=f"connection to port {local.port}")
 
         return await listen_local(accepted, LOCAL_HOST, local.port)
+
+    async def _carry(self, local: LocalPort, endpoint: LocalEndpoint) -> None:
+        record = self.connections.add(local.port)
+        try:
+            await carry(self._tunnels, local, record, endpoint, allow_terminate=self._allow_terminate)
+        finally:
+            self.connections.remove(record)
 
     async def _reverse(self, port: int) -> None:
         try:
             await ReverseForwarder(self._tunnels, port, trust_unknown=self._trust_unknown).run()
         except RelayDebugError as error:
             logger.error("port %d: %s", port, error)
+
+
+@dataclass(eq=False)
+class _OpenPort:
+    """One port that this relay-client uses."""
+
+    local: LocalPort
+    lock: PortLock
+    server: asyncio.Server | None = None
+    """None if an editor is listening on the port, to which the job connects."""
+    tasks: TaskSet = field(default_factory=TaskSet)
+    """Its connections, or what brings the job to the editor."""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOCAL_HOST, 0))
+        return int(probe.getsockname()[1])
 
 
 def _listen_error(port: int, error: OSError) -> RelayDebugError:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from pathlib import Path
+
+from relay_client.user_directory import make_private, user_directory
 
 __all__ = ["PortLock", "PortLocked"]
 
@@ -34,7 +35,7 @@ class PortLock:
 
     def __init__(self, port: int, root: Path | None = None) -> None:
         self.port = port
-        self._path = (root or _default_root()) / f"{port}.lock"
+        self._path = (root or user_directory()) / f"{port}.lock"
         self._descriptor = _lock(self._path)
 
     def __repr__(self) -> str:
@@ -54,11 +55,6 @@ class PortLock:
             self._descriptor = None
             with contextlib.suppress(OSError):  # contains other locks
                 self._path.parent.rmdir()
-
-
-def _default_root() -> Path:
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    return Path(tempfile.gettempdir()) / f"relay-client-{user}"
 
 
 def _lock(path: Path) -> int | None:
@@ -97,8 +93,5 @@ def _open(path: Path) -> int:
     Raises:
         OSError: there is no such directory, or no such file in it.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = path.parent.lstat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise PermissionError("not a private directory of this user")
+    make_private(path.parent)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from relay_client.stacks.groups import Group, Reply, group, is_library, label, read_replies
 from relay_core.agent_api.stacks import Frame, ThreadStack
 
-__all__ = ["show_stacks", "stacks_as_json"]
+__all__ = ["grouped_stacks", "show_stacks", "stacks_as_json"]
 
 
 def show_stacks(
@@ -44,8 +44,14 @@ def stacks_as_json(replies: Iterable[Reply], *, ranks: Collection[int] | None = 
 
     The threads are those of the group's first process.
     """
-    groups = group(read_replies(replies, ranks), all_threads=all_threads)
-    return json.dumps({"groups": [_as_object(found) for found in groups]}, indent=2)
+    return json.dumps({"groups": grouped_stacks(replies, ranks=ranks, all_threads=all_threads)}, indent=2)
+
+
+def grouped_stacks(
+    replies: Iterable[Reply], *, ranks: Collection[int] | None = None, all_threads: bool = False
+) -> list[dict[str, object]]:
+    """Return the groups as JSON objects."""
+    return [_as_object(found) for found in group(read_replies(replies, ranks), all_threads=all_threads)]
 
 
 def _as_object(found: Group) -> dict[str, object]:

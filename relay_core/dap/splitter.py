@@ -79,7 +79,7 @@ class MessageSplitter:
     def _take_whole(self, data: bytes, pieces: list[Piece]) -> bytes:
         """Add the whole messages at the start of `data` to `pieces`; return the rest.
 
-        Usually there is no rest. This is the way of every message through several layers, so it copies no byte that it
+        Usually nothing remains. This is the way of every message through several layers, so it copies no byte that it
         need not.
         """
         at = 0

@@ -42,6 +42,11 @@ COVERED_BY = {
     "tests/integration/test_pdb.py": (
         "relay_client/pdb/ debugger execution inspection prompt session child_processes relay_client/dap/ tcp"
     ),
+    "tests/integration/test_control.py": (
+        "relay_client/control/ client server service snapshot relay_client/ports/ connections"
+    ),
+    "tests/unit/relay_client/control/test_protocol.py": "relay_client/control/ messages",
+    "tests/unit/relay_client/ui/test_status_text.py": "relay_client/control/ state",
     # Whole programs: what an interpreter, debugpy or a terminal does cannot be had in one process.
     "tests/integration/test_run_command.py": (
         "relay_agent/inject/ _relay_debug_programs register sitecustomize startup_hook"
@@ -57,9 +62,11 @@ COVERED_BY = {
         "relay_client/demo/ checks environment process run sample walkthrough relay_client/cli/ demo"
     ),
     "tests/e2e/test_client_commands.py": (
-        "relay_client/cli/ attach common forward targets tensorboard relay_client/agents/ requests"
+        "relay_client/cli/ attach common forward targets tensorboard relay_client/agents/ requests "
+        "relay_client/ports/ rank_port"
     ),
-    "tests/e2e/test_run_and_look.py": "relay_client/cli/ pdb stacks",
+    "tests/e2e/test_run_and_look.py": "relay_client/cli/ pdb stacks relay_client/stacks/ collect",
+    "tests/e2e/test_running_clients.py": "relay_client/cli/running/ common events logs release status stop",
     "tests/e2e/test_ways_in.py": "relay_agent/agent/ reverse relay_client/ports/ reverse",
     "tests/e2e/test_debugpy_traps.py": (
         "relay_agent/debuggee/ tracing "

@@ -1,0 +1,1 @@
+"""Commands about relay-clients that are running; they need no credentials."""

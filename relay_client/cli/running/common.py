@@ -1,0 +1,106 @@
+"""What these commands share: their options, and the choice among running relay-clients."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from relay_client.cli.common import Commands, add_verbose, quiet_logging
+from relay_core.errors import NoClient, UsageError
+
+if TYPE_CHECKING:
+    from relay_client.control.client import ControlClient
+    from relay_client.control.state import ClientId
+
+__all__ = ["add_json", "add_running_command", "as_json", "only_client", "run_with_clients", "running"]
+
+
+def add_running_command(
+    commands: Commands[argparse.ArgumentParser],
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    *,
+    summary: str,
+    description: str,
+) -> argparse.ArgumentParser:
+    """Add a command that directs running relay-clients."""
+    parser = commands.add_parser(name, help=summary, description=description, argument_default=argparse.SUPPRESS)
+    parser.set_defaults(command=run)
+    parser.add_argument(
+        "--client",
+        default="",
+        metavar="NAME",
+        help="only this relay-client: its id, process id or hybrid connection, as 'relay-client status' shows them",
+    )
+    add_json(parser)
+    add_verbose(parser)
+    return parser
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`."""
+    parser.add_argument("--json", action="store_true", default=False, help="print JSON")
+
+
+def run_with_clients(
+    arguments: argparse.Namespace, command: Callable[[Sequence[ControlClient]], Awaitable[None]]
+) -> int:
+    """Run a command with the running relay-clients that the command line names.
+
+    Raises:
+        NoClient: there are none.
+    """
+    from relay_core.program.run import run_until_stopped
+
+    async def run() -> None:
+        async with running(lambda about: _matches(about, arguments.client)) as clients:
+            if not clients:
+                raise _no_client(arguments.client)
+            await command(clients)
+
+    quiet_logging(arguments)
+    return run_until_stopped(run())
+
+
+@contextlib.asynccontextmanager
+async def running(is_wanted: Callable[[ClientId], bool]) -> AsyncIterator[list[ControlClient]]:
+    """Connect to some of the running relay-clients during a block."""
+    from relay_client.control.client import running_clients
+
+    found = await running_clients()
+    try:
+        yield [client for client in found if is_wanted(client.about)]
+    finally:
+        for client in found:
+            await client.close()
+
+
+def _matches(about: ClientId, name: str) -> bool:
+    return not name or name in {about.id, str(about.pid), about.hc}
+
+
+def _no_client(name: str) -> NoClient:
+    which = f"no relay-client named '{name}' is running" if name else "no relay-client is running"
+    return NoClient(which, hint="start one with relay-client --hc NAME --ports 5678")
+
+
+def only_client(clients: Sequence[ControlClient]) -> ControlClient:
+    """Return the only relay-client.
+
+    Raises:
+        UsageError: several are running.
+    """
+    if len(clients) > 1:
+        names = ", ".join(f"{client.about.id} ('{client.about.hc}')" for client in clients)
+        raise UsageError(f"{len(clients)} relay-clients are running: {names}", hint="choose one with --client")
+    return clients[0]
+
+
+def as_json(value: object) -> str:
+    """Return JSON for a terminal or a program."""
+    from relay_client.control.codec import encode
+
+    return json.dumps(encode(value), indent=2)

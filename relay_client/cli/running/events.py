@@ -1,0 +1,48 @@
+"""`relay-client events`: what happens in the running relay-clients, as JSON lines."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from relay_client.cli.common import Commands
+from relay_client.cli.running.common import add_running_command, run_with_clients
+
+if TYPE_CHECKING:
+    from relay_client.control.client import ControlClient
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = add_running_command(
+        commands,
+        "events",
+        run,
+        summary="print what happens as JSON lines: ranks stop, are held, end",
+        description="Prints the events of the running relay-clients, one JSON object a line, until they end or Ctrl-C; "
+        "--json changes nothing. The page 'Control socket' of the documentation lists the events.",
+    )
+    parser.add_argument(
+        "--only", action="append", default=None, metavar="KIND", help="only events of this kind; repeatable"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the events."""
+    from relay_client.control.codec import encode
+    from relay_client.control.messages import Subscribe
+    from relay_core.net.tasks import run_together
+
+    async def show(clients: Sequence[ControlClient]) -> None:
+        async def show_one(client: ControlClient) -> None:
+            await client.request(Subscribe(tuple(arguments.only) if arguments.only else None))
+            async for event in client.events():
+                print(json.dumps(encode(event)), flush=True)
+
+        await run_together(*(show_one(client) for client in clients))
+
+    return run_with_clients(arguments, show)

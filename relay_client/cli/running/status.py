@@ -1,0 +1,42 @@
+"""`relay-client status`: nodes, ranks, local ports and connections of the running relay-clients."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from relay_client.cli.common import Commands
+from relay_client.cli.running.common import add_running_command, as_json, run_with_clients
+
+if TYPE_CHECKING:
+    from relay_client.control.client import ControlClient
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    add_running_command(
+        commands,
+        "status",
+        run,
+        summary="show the running relay-clients: nodes, ranks and where they are stopped, local ports",
+        description="Shows the running relay-clients of this user: their nodes and ranks, where ranks are stopped, who "
+        "holds them, and the local ports.",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the state."""
+    from relay_client.control.messages import GetStatus
+    from relay_client.ui.status_text import status_text
+
+    async def show(clients: Sequence[ControlClient]) -> None:
+        found = [await client.request(GetStatus()) for client in clients]
+        if arguments.json:
+            print(as_json(tuple(found)))
+        else:
+            print("\n\n".join(status_text(status) for status in found))
+
+    return run_with_clients(arguments, show)

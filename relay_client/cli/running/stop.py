@@ -1,0 +1,45 @@
+"""`relay-client stop`: ends a running relay-client."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from relay_client.cli.common import Commands
+from relay_client.cli.running.common import add_running_command, as_json, only_client, run_with_clients
+
+if TYPE_CHECKING:
+    from relay_client.control.client import ControlClient
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = add_running_command(
+        commands,
+        "stop",
+        run,
+        summary="end a running relay-client",
+        description="Ends a running relay-client as Ctrl-C does, and returns once its ports are closed.",
+    )
+    parser.add_argument("--all", action="store_true", default=False, help="end all of them")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Stop, and wait for the end."""
+    from relay_client.control.messages import Stop
+
+    async def stop(clients: Sequence[ControlClient]) -> None:
+        chosen = clients if arguments.all else [only_client(clients)]
+        for client in chosen:
+            await client.request(Stop())
+        for client in chosen:
+            await client.until_closed()
+            if not arguments.json:
+                print(f"relay-client {client.about.id} (pid {client.about.pid}) has ended")
+        if arguments.json:
+            print(as_json(tuple(client.about for client in chosen)))
+
+    return run_with_clients(arguments, stop)

@@ -1,0 +1,110 @@
+"""Events out of two consecutive states of a relay-client. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from relay_client.control.messages import Event
+from relay_client.control.state import Connection, Node, Status, Target
+
+__all__ = ["changes"]
+
+CONNECTED, CONNECTING, LOST = "connected", "connecting", "lost"
+"""States of a tunnel, as `relay_core.net.session.client.LinkState` names them."""
+
+
+def changes(before: Status, after: Status) -> Iterator[Event]:
+    """Yield an event for each difference; round trips and byte counts are none."""
+    old_nodes, new_nodes = ({node.agent: node for node in status.nodes} for status in (before, after))
+    now = after.time
+    for agent, node in old_nodes.items():
+        if agent not in new_nodes and node.link != LOST:
+            yield Event("ended", now, f"{node.label}: the session has ended", agent=agent, host=node.host)
+    for agent, node in new_nodes.items():
+        yield from _link_changes(old_nodes.get(agent), node, now)
+        yield from _target_changes(old_nodes.get(agent), node, now)
+    yield from _port_changes(before, after)
+    yield from _connection_changes(before, after)
+
+
+def _link_changes(old: Node | None, new: Node, now: float) -> Iterator[Event]:
+    before = old.link if old is not None else CONNECTING
+    if new.link in {before, CONNECTING}:
+        return
+    because = f": {new.link_reason}" if new.link_reason else ""
+    about = Event("", now, "", agent=new.agent, host=new.host, reason=new.link_reason)
+    if new.link == LOST:
+        yield replace(about, event="ended", text=f"{new.label}: the session has ended{because}")
+    elif new.link != CONNECTED:
+        if before in {CONNECTED, CONNECTING}:
+            yield replace(about, event="lost", text=f"{new.label}: {new.link}{because}")
+    elif before == CONNECTING:
+        yield replace(about, event="connected", text=f"{new.label}: connected")
+    else:
+        yield replace(about, event="resumed", text=f"{new.label}: connected again")
+
+
+def _target_changes(old: Node | None, new: Node, now: float) -> Iterator[Event]:
+    before = {target.port: target for target in old.targets} if old is not None else {}
+    after = {target.port: target for target in new.targets}
+    for port in sorted(before.keys() - after.keys()):
+        about = _about(new, before[port], now)
+        yield replace(about, event="ended", text=f"{about.text} has ended")
+    for port, target in sorted(after.items()):
+        yield from _changes_of_target(before.get(port), target, _about(new, target, now))
+
+
+def _about(node: Node, target: Target, now: float) -> Event:
+    """Return an event about a target that lacks its kind and the end of its text."""
+    text = f"{target.label} on {node.host}"
+    return Event("", now, text, agent=node.agent, host=node.host, rank=target.rank, port=target.port)
+
+
+def _changes_of_target(old: Target | None, new: Target, about: Event) -> Iterator[Event]:
+    known, name = old or Target(new.port), about.text
+    if old is None or (old.state, old.detail, old.pid) != (new.state, new.detail, new.pid):
+        text = f"{name} is {new.state or 'there'}{f': {new.detail}' if new.detail else ''}"
+        yield replace(about, event="state", text=text, state=new.state, detail=new.detail, pid=new.pid)
+    if new.holder is not None and new.holder != known.holder:
+        yield replace(about, event="held", text=f"{name} is held by {new.holder}", holder=new.holder)
+    elif new.holder is None and known.holder is not None:
+        text = f"{name} is free: {known.holder} has disconnected"
+        yield replace(about, event="free", text=text, holder=known.holder)
+    if new.stop is not None and new.stop != known.stop:
+        place = f" at {new.stop.place}" if new.stop.place else ""
+        text = f"{name} is stopped{place} ({new.stop.reason})"
+        yield replace(about, event="stopped", text=text, reason=new.stop.reason, file=new.stop.file, line=new.stop.line)
+    elif new.stop is None and known.stop is not None:
+        yield replace(about, event="continued", text=f"{name} continues")
+
+
+def _port_changes(before: Status, after: Status) -> Iterator[Event]:
+    old, new = ({port.port for port in status.ports} for status in (before, after))
+    for port in sorted(new - old):
+        yield Event("opened", after.time, f"port {port} is open", port=port)
+    for port in sorted(old - new):
+        yield Event("closed", after.time, f"port {port} is closed", port=port)
+
+
+def _connection_changes(before: Status, after: Status) -> Iterator[Event]:
+    old = {connection.number: connection for connection in before.connections}
+    for connection in after.connections:
+        known = old.get(connection.number)
+        if known is None or (known.state, known.reason) != (connection.state, connection.reason):
+            yield _connection_event(connection, after.time)
+    remaining = {connection.number for connection in after.connections}
+    for number, connection in old.items():
+        if number not in remaining and connection.state != Connection.CLOSED:
+            yield _connection_event(connection, after.time, has_ended=True)
+
+
+def _connection_event(found: Connection, now: float, *, has_ended: bool = False) -> Event:
+    because = f": {found.reason}" if found.reason else ""
+    kind, words = {
+        Connection.WAITING: ("waiting", f"is waiting for a target{because}"),
+        Connection.CONNECTED: ("attached", "has reached its target"),
+        Connection.CLOSED: ("detached", f"has ended{because}"),
+    }[Connection.CLOSED if has_ended else found.state]
+    name = f"port {found.port} connection {found.number}"
+    return Event(kind, now, f"{name} {words}", port=found.port, connection=found.number, reason=found.reason)

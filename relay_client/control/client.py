@@ -1,0 +1,152 @@
+"""The other end of the control endpoint: finds this user's running relay-clients and sends them requests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+from relay_client.control.codec import decode
+from relay_client.control.directory import Address, ControlDirectory, TcpAddress
+from relay_client.control.messages import Event, Request
+from relay_client.control.protocol import ClientProtocol, Received
+from relay_client.control.state import ClientId
+from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError, Unauthorized
+
+__all__ = ["ControlClient", "running_clients"]
+
+HELLO_TIMEOUT = 5.0
+"""Seconds; a relay-client that does not answer in time is suspended or overloaded."""
+READ_SIZE = 256 * 1024
+
+logger = logging.getLogger(__name__)
+
+
+class ControlClient:
+    """A connection to one relay-client."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, protocol: ClientProtocol) -> None:
+        self.about: ClientId
+        self._reader = reader
+        self._writer = writer
+        self._protocol = protocol
+        self._received: list[Received] = []
+
+    def __repr__(self) -> str:
+        return f"<ControlClient {self._protocol!r}>"
+
+    @classmethod
+    async def connect(cls, address: Address) -> ControlClient:
+        """Connect, and wait for the relay-client's greeting.
+
+        Raises:
+            ConnectionRefusedError, FileNotFoundError: nobody listens there any more.
+            RelayDebugError: something else listens there, or does not answer.
+        """
+        token = None
+        if isinstance(address, TcpAddress):
+            token = address.token
+            reader, writer = await asyncio.open_connection("127.0.0.1", address.port)
+        else:
+            reader, writer = await asyncio.open_unix_connection(str(address.path))
+        client = cls(reader, writer, ClientProtocol(token=token, nonce=secrets.token_hex(16)))
+        try:
+            async with timeout(HELLO_TIMEOUT):
+                client.about = (await client._next("hello")).hello  # type: ignore[assignment] # `_next` returns one with it
+        except TIMEOUT_ERRORS:
+            await client.close()
+            raise ConnectionLost(f"a relay-client does not answer ({address.path})") from None
+        except BaseException:
+            await client.close()
+            raise
+        return client
+
+    async def close(self) -> None:
+        """Disconnect."""
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def __aenter__(self) -> ControlClient:
+        return self
+
+    async def __aexit__(self, *_exc_info: object) -> None:
+        await self.close()
+
+    async def request(self, request: Request) -> Any:
+        """Send a request and return its result, of the type `request.result`.
+
+        Events that arrive meanwhile are kept for `events`.
+
+        Raises:
+            ConnectionLost: the relay-client has ended.
+            RelayDebugError: the request has failed.
+        """
+        number = self._protocol.send_request(request)
+        answer = await self._next("id", number)
+        if answer.error is not None:
+            raise answer.error
+        return decode(request.result, answer.result)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Yield the events that were subscribed to, until the relay-client ends."""
+        with contextlib.suppress(ConnectionLost):
+            while True:
+                event = (await self._next("event")).event
+                assert event is not None  # noqa: S101 - for mypy: `_next` has looked
+                yield event
+
+    async def until_closed(self) -> None:
+        """Wait until the relay-client has ended."""
+        async for _event in self.events():
+            pass
+
+    async def _next(self, field: str, value: object = None) -> Received:
+        """Return the next message in which a field is set, or has a value; others are kept.
+
+        Raises:
+            ConnectionLost: the relay-client has ended.
+        """
+        while True:
+            self._writer.write(self._protocol.data_to_send())
+            for received in self._received:
+                found = getattr(received, field)
+                if found is not None and (value is None or found == value):
+                    self._received.remove(received)
+                    return received
+            try:
+                data = await self._reader.read(READ_SIZE)
+            except OSError:
+                data = b""
+            if not data:
+                raise ConnectionLost("the relay-client has ended")
+            self._received += self._protocol.receive_data(data)
+
+
+async def running_clients(directory: ControlDirectory | None = None) -> list[ControlClient]:
+    """Connect to all running relay-clients of this user; files of those that were killed are removed.
+
+    Raises:
+        ConfigurationError: the directory is not private.
+    """
+    where = directory or ControlDirectory()
+    try:
+        addresses = list(where.addresses())
+    except PermissionError as error:
+        raise ConfigurationError(str(error), hint="remove it, or set RELAY_CLIENT_DIR to one with mode 0700") from None
+    found = await asyncio.gather(*(_try_to_connect(where, address) for address in addresses))
+    return sorted((client for client in found if client is not None), key=lambda client: client.about.started)
+
+
+async def _try_to_connect(directory: ControlDirectory, address: Address) -> ControlClient | None:
+    try:
+        return await ControlClient.connect(address)
+    except (ConnectionRefusedError, FileNotFoundError, ProtocolError, Unauthorized):
+        directory.remove(address)  # it was killed; another program may use its port by now
+    except (OSError, RelayDebugError) as error:
+        logger.warning("%s", error)
+    return None

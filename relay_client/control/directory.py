@@ -1,0 +1,150 @@
+"""Where the control endpoints of this user's relay-clients are: one file for each, in the user's private directory.
+
+    control-1a2b3c4d.sock       a Unix socket
+    control-1a2b3c4d.json       on systems without Unix sockets: {"port": 50123, "token": "..."}, mode 0600
+
+A file appears, by renaming, once somebody listens. It is removed when its relay-client ends, or by the next program
+that finds that nobody listens any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay_client.user_directory import make_private, require_private, user_directory
+
+__all__ = ["Address", "ControlDirectory", "TcpAddress", "UnixAddress"]
+
+MAX_SOCKET_PATH = 103
+"""Bytes, without the terminating zero; the address of a Unix socket has room for 108 on Linux and 104 on macOS."""
+BACKLOG = 16
+_NAME = re.compile(r"control-([0-9a-f]{8})\.(?:sock|json)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class UnixAddress:
+    """A Unix socket."""
+
+    path: Path
+
+
+@dataclass(frozen=True)
+class TcpAddress:
+    """A port of 127.0.0.1, and what its users have to know."""
+
+    path: Path
+    """The file with both."""
+    port: int
+    token: str
+
+    def __repr__(self) -> str:
+        return f"<TcpAddress {self.port}>"
+
+
+Address = UnixAddress | TcpAddress
+
+
+class ControlDirectory:
+    """The files in one directory.
+
+    Args:
+        root: By default the directory of this user.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or user_directory()
+
+    def __repr__(self) -> str:
+        return f"<ControlDirectory {self.root}>"
+
+    def addresses(self) -> Iterator[Address]:
+        """Yield the address in each file; whether somebody listens there is not known.
+
+        Raises:
+            PermissionError: other users can enter the directory.
+        """
+        try:
+            require_private(self.root)
+        except FileNotFoundError:
+            return
+        for path in sorted(self.root.glob("control-*")):
+            if _NAME.fullmatch(path.name) and (address := _address(path)) is not None:
+                yield address
+
+    def listen(self, client_id: str) -> tuple[socket.socket, Address]:
+        """Return a listening socket, and its address, which other programs find from now on.
+
+        Raises:
+            OSError: the directory is not private, or cannot be written to.
+        """
+        path = self.root / f"control-{client_id}"
+        while True:
+            try:
+                make_private(self.root)
+                return _listen_unix(path) if _has_unix_sockets(path) else _listen_tcp(path)
+            except FileNotFoundError:  # another program has just removed the directory, which was empty
+                continue
+
+    def remove(self, address: Address) -> None:
+        """Remove an address at which nobody listens any more, and the directory if it is empty."""
+        address.path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it has other files
+            self.root.rmdir()
+
+
+def _has_unix_sockets(path: Path) -> bool:
+    length = len(os.fsencode(path.with_suffix(".sock.new")))
+    return hasattr(socket, "AF_UNIX") and hasattr(os, "getuid") and length <= MAX_SOCKET_PATH
+
+
+def _listen_unix(path: Path) -> tuple[socket.socket, Address]:
+    new, final = path.with_suffix(".sock.new"), path.with_suffix(".sock")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(str(new))
+        listener.listen(BACKLOG)
+        new.rename(final)
+    except BaseException:
+        listener.close()
+        raise
+    return listener, UnixAddress(final)
+
+
+def _listen_tcp(path: Path) -> tuple[socket.socket, Address]:
+    new, final = path.with_suffix(".json.new"), path.with_suffix(".json")
+    token = secrets.token_hex(32)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(BACKLOG)
+        port = listener.getsockname()[1]
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            json.dump({"port": port, "token": token}, file)
+        new.replace(final)
+    except BaseException:
+        listener.close()
+        raise
+    return listener, TcpAddress(final, port, token)
+
+
+def _address(path: Path) -> Address | None:
+    """Return the address in a file; None if it has just been removed, or is not a file of ours."""
+    if path.suffix == ".sock":
+        return UnixAddress(path) if hasattr(socket, "AF_UNIX") else None
+    try:
+        found = json.loads(path.read_text("ascii"))
+    except (OSError, ValueError):
+        return None
+    match found:
+        case {"port": int(port), "token": str(token)}:
+            return TcpAddress(path, port, token)
+    return None

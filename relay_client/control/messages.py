@@ -1,0 +1,215 @@
+"""Requests, results and events of the control endpoint; each request is a dataclass that names its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from relay_client.control.state import Status
+
+__all__ = [
+    "EVENTS",
+    "REQUESTS",
+    "VERSION",
+    "Attach",
+    "Attached",
+    "Event",
+    "GetStatus",
+    "LogLine",
+    "LogLines",
+    "Logs",
+    "Release",
+    "Released",
+    "Request",
+    "Result",
+    "StackGroups",
+    "Stacks",
+    "Stop",
+    "Stopping",
+    "Subscribe",
+]
+
+VERSION = 1
+"""Of the protocol. A new version may add requests, events and fields; a changed meaning needs a new name."""
+
+EVENTS = (
+    "connected",
+    "lost",
+    "resumed",
+    "ended",
+    "state",
+    "held",
+    "free",
+    "stopped",
+    "continued",
+    "opened",
+    "closed",
+    "waiting",
+    "attached",
+    "detached",
+    "log",
+)
+"""Kinds of events; docs/reference/control-socket.md explains them."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something has happened."""
+
+    event: str
+    """One of `EVENTS`."""
+    time: float
+    text: str
+    """One readable line."""
+    client: str = ""
+    """Id of the relay-client."""
+    agent: str | None = None
+    host: str | None = None
+    rank: int | None = None
+    port: int | None = None
+    """Logical port of the rank; for `opened` to `detached`, the local port."""
+    pid: int | None = None
+    connection: int | None = None
+    state: str | None = None
+    detail: str | None = None
+    holder: str | None = None
+    reason: str | None = None
+    file: str | None = None
+    line: int | None = None
+    level: str | None = None
+    """Of a log line: `debug`, `info`, `warning` or `error`."""
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line of the log."""
+
+    time: float
+    level: str
+    text: str
+
+
+@dataclass(frozen=True)
+class LogLines:
+    """Result of `Logs`."""
+
+    lines: tuple[LogLine, ...] = ()
+
+
+@dataclass(frozen=True)
+class Attached:
+    """Result of `Attach`: connect a debugger to `host`:`local_port`."""
+
+    port: int
+    """Logical port of the rank."""
+    local_port: int
+    host: str
+    """Address of this machine."""
+    is_new: bool
+    """True if the local port was opened for this request."""
+    rank: int | None = None
+    node: str = ""
+    """Host name of the node."""
+
+
+@dataclass(frozen=True)
+class Released:
+    """Result of `Release`."""
+
+    connections: int
+    """How many were closed."""
+    closed_ports: tuple[int, ...] = ()
+    """Local ports that `Attach` had opened."""
+
+
+@dataclass(frozen=True)
+class StackGroups:
+    """Result of `Stacks`."""
+
+    text: str
+    """As `relay-client stacks` prints it."""
+    groups: object
+    """As `relay-client stacks --json` prints it."""
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """Result of `Stop`."""
+
+
+@dataclass(frozen=True)
+class GetStatus:
+    """Return the state."""
+
+    name: ClassVar[str] = "status"
+    result: ClassVar[type[Status]] = Status
+
+
+@dataclass(frozen=True)
+class Logs:
+    """Return the last lines of the log."""
+
+    name: ClassVar[str] = "logs"
+    result: ClassVar[type[LogLines]] = LogLines
+    lines: int = 200
+    follow: bool = False
+    """Send later lines as events `log`."""
+
+
+@dataclass(frozen=True)
+class Attach:
+    """Start the debugger of a rank, and open a local port that leads to it. Either `rank` or `port` is required."""
+
+    name: ClassVar[str] = "attach"
+    result: ClassVar[type[Attached]] = Attached
+    rank: int | None = None
+    port: int | None = None
+    """Logical port, where a rank is ambiguous or there is none."""
+    local_port: int | None = None
+    """By default the logical port, or a free one if that is in use."""
+    wait: bool = False
+    """Wait until the rank has registered."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """Disconnect the debuggers of this machine from a rank; the process continues."""
+
+    name: ClassVar[str] = "release"
+    result: ClassVar[type[Released]] = Released
+    rank: int | None = None
+    port: int | None = None
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """Return the current stacks of the processes, grouped by identical stack."""
+
+    name: ClassVar[str] = "stacks"
+    result: ClassVar[type[StackGroups]] = StackGroups
+    ranks: tuple[int, ...] | None = None
+    locals: bool = False
+    all_threads: bool = False
+
+
+@dataclass(frozen=True)
+class Subscribe:
+    """Return the state, and send events from now on."""
+
+    name: ClassVar[str] = "subscribe"
+    result: ClassVar[type[Status]] = Status
+    events: tuple[str, ...] | None = None
+    """Kinds; by default all but `log`."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End this relay-client, as Ctrl-C does."""
+
+    name: ClassVar[str] = "stop"
+    result: ClassVar[type[Stopping]] = Stopping
+
+
+Request = GetStatus | Logs | Attach | Release | Stacks | Subscribe | Stop
+Result = Status | LogLines | Attached | Released | StackGroups | Stopping
+REQUESTS: tuple[type[Request], ...] = (GetStatus, Logs, Attach, Release, Stacks, Subscribe, Stop)

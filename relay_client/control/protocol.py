@@ -1,0 +1,255 @@
+"""The control endpoint's connection, sans-IO: lines of JSON in, events and lines out.
+
+    Unix socket     S: {"hello": {...}, "version": 1}
+    TCP             S: {"challenge": "9f..", "version": 1}
+                    C: {"nonce": "51..", "proof": HMAC-SHA256(token, "client:9f..:51..")}
+                    S: {"hello": {...}, "version": 1, "proof": HMAC-SHA256(token, "server:9f..:51..")}
+    then            C: {"id": 1, "request": "attach", "rank": 3}
+                    S: {"id": 1, "result": {...}}   or   {"id": 1, "error": {"sentence", "hint", "exit_code"}}
+                    S: {"event": "stopped", "time": ..., "text": ..., ...}
+
+Any user can connect to a TCP port. Both sides prove that they know the token, from a file of this user, without sending
+it: a program that listens on the port of a relay-client that was killed can neither pose as it nor learn anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from relay_client.control.codec import decode, encode
+from relay_client.control.messages import REQUESTS, VERSION, Event, Request, Result
+from relay_client.control.state import ClientId
+from relay_core import errors
+from relay_core.errors import ProtocolError, RelayDebugError, Unauthorized, UsageError
+
+__all__ = ["MAX_REQUEST", "MAX_RESULT", "ClientProtocol", "Received", "ReceivedRequest", "ServerProtocol"]
+
+MAX_REQUEST = 64 * 1024
+"""Bytes of a line from the client; requests are short."""
+MAX_RESULT = 64 * 1024 * 1024
+"""Bytes of a line from the server; stacks of 256 ranks with variables take the most."""
+
+_ERRORS: dict[int, type[RelayDebugError]] = {
+    kind.exit_code: kind
+    for kind in (getattr(errors, name) for name in errors.__all__)
+    if kind is not errors.Rejected  # it needs the status of a response
+}
+
+
+class _Lines:
+    """Cuts received bytes into JSON objects, and collects lines to send."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._received = bytearray()
+        self._to_send: list[bytes] = []
+
+    def feed(self, data: bytes) -> list[dict[str, Any]]:
+        """Return the complete lines.
+
+        Raises:
+            ProtocolError: a line is too long, or not a JSON object.
+        """
+        self._received += data
+        *lines, rest = self._received.split(b"\n")
+        self._received = rest
+        if max(map(len, [*lines, rest])) > self._limit:
+            raise ProtocolError("a line of the control connection is too long")
+        return [_object(bytes(line)) for line in lines if line.strip()]
+
+    def send(self, message: Mapping[str, object]) -> None:
+        self._to_send.append(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    def data_to_send(self) -> bytes:
+        data = b"".join(self._to_send)
+        self._to_send.clear()
+        return data
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ProtocolError("a line of the control connection is not a JSON object")
+    return found
+
+
+def _proof(token: str, side: str, challenge: str, nonce: str) -> str:
+    return hmac.new(token.encode(), f"{side}:{challenge}:{nonce}".encode(), hashlib.sha256).hexdigest()
+
+
+def _is_proof(found: object, expected: str) -> bool:
+    return isinstance(found, str) and hmac.compare_digest(found.encode(), expected.encode())
+
+
+@dataclass(frozen=True)
+class ReceivedRequest:
+    """A request, to be answered with `send_result` or `send_error`."""
+
+    id: int
+    request: Request
+
+
+class ServerProtocol:
+    """The server's end of one connection.
+
+    Args:
+        hello: Which relay-client this is.
+        token: What the client has to know; None if the socket shows that it is the same user.
+        challenge: A random text, used once; needed with a token.
+    """
+
+    def __init__(self, hello: ClientId, *, token: str | None = None, challenge: str = "") -> None:
+        self._lines = _Lines(MAX_REQUEST)
+        self._hello = {"hello": encode(hello), "version": VERSION}
+        self._token = token
+        self._challenge = challenge
+        self.is_open = token is None
+        """True once the client may send requests."""
+        self._lines.send(self._hello if self.is_open else {"challenge": challenge, "version": VERSION})
+
+    def __repr__(self) -> str:
+        return f"<ServerProtocol {'open' if self.is_open else 'not authenticated'}>"
+
+    def receive_data(self, data: bytes) -> list[ReceivedRequest]:
+        """Take bytes; return the requests in them. An invalid request is answered here.
+
+        Raises:
+            ProtocolError: the bytes are not lines of JSON objects with an id.
+            Unauthorized: the client does not know the token.
+        """
+        requests = []
+        for message in self._lines.feed(data):
+            if not self.is_open:
+                self._authenticate(message)
+            elif (request := self._request(message)) is not None:
+                requests.append(request)
+        return requests
+
+    def _authenticate(self, message: Mapping[str, object]) -> None:
+        token, nonce = self._token or "", str(message.get("nonce"))
+        if not _is_proof(message.get("proof"), _proof(token, "client", self._challenge, nonce)):
+            raise Unauthorized("a program without the token has connected to the control port")
+        self.is_open = True
+        self._lines.send({**self._hello, "proof": _proof(token, "server", self._challenge, nonce)})
+
+    def _request(self, message: Mapping[str, object]) -> ReceivedRequest | None:
+        number, name = message.get("id"), message.get("request")
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise ProtocolError("a request of the control connection has no id")
+        kind = next((kind for kind in REQUESTS if kind.name == name), None)
+        try:
+            if kind is None:
+                raise UsageError(f"unknown request: {str(name)[:40]!r}", hint="this relay-client may be older")
+            return ReceivedRequest(number, decode(kind, message))
+        except RelayDebugError as error:
+            self.send_error(number, error)
+            return None
+
+    def send_result(self, number: int, result: Result) -> None:
+        """Answer a request."""
+        self._lines.send({"id": number, "result": encode(result)})
+
+    def send_error(self, number: int, error: RelayDebugError) -> None:
+        """Answer a request that has failed."""
+        body = {"sentence": error.sentence, "hint": error.hint, "exit_code": error.exit_code}
+        self._lines.send({"id": number, "error": body})
+
+    def send_event(self, event: Event) -> None:
+        """Send an event."""
+        self._lines.send(encode(event))
+
+    def data_to_send(self) -> bytes:
+        """Return the bytes to write."""
+        return self._lines.data_to_send()
+
+
+@dataclass(frozen=True)
+class Received:
+    """What a client has received: the hello, a result, an error or an event."""
+
+    hello: ClientId | None = None
+    id: int | None = None
+    result: Mapping[str, object] | None = None
+    error: RelayDebugError | None = None
+    event: Event | None = None
+
+
+class ClientProtocol:
+    """The client's end of one connection.
+
+    Args:
+        token: What both sides have to know; None for a Unix socket.
+        nonce: A random text, used once; needed with a token.
+    """
+
+    def __init__(self, *, token: str | None = None, nonce: str = "") -> None:
+        self._lines = _Lines(MAX_RESULT)
+        self._token = token
+        self._nonce = nonce
+        self._challenge: str | None = None
+        self._last_id = 0
+        self._is_open = False
+
+    def __repr__(self) -> str:
+        return f"<ClientProtocol {'open' if self._is_open else 'connecting'}>"
+
+    def receive_data(self, data: bytes) -> list[Received]:
+        """Take bytes; return what is in them.
+
+        Raises:
+            ProtocolError: they do not follow the protocol.
+            Unauthorized: the server does not know the token.
+        """
+        received = [self._received(message) for message in self._lines.feed(data)]
+        return [each for each in received if each is not None]
+
+    def _received(self, message: Mapping[str, Any]) -> Received | None:
+        if not self._is_open:
+            return self._greeted(message)
+        number = message.get("id")
+        match message:
+            case {"id": int(), "result": dict(result)}:
+                return Received(id=number, result=result)
+            case {"id": int(), "error": dict(error)}:
+                return Received(id=number, error=_error(error))
+            case {"event": str()}:
+                return Received(event=decode(Event, message))
+        raise ProtocolError("an unknown message on the control connection")
+
+    def _greeted(self, message: Mapping[str, Any]) -> Received | None:
+        if self._token is not None and self._challenge is None:
+            self._challenge = str(message.get("challenge"))
+            proof = _proof(self._token, "client", self._challenge, self._nonce)
+            self._lines.send({"nonce": self._nonce, "proof": proof})
+            return None
+        if self._token is not None:
+            expected = _proof(self._token, "server", self._challenge or "", self._nonce)
+            if not _is_proof(message.get("proof"), expected):
+                raise Unauthorized("another program listens on the control port")
+        self._is_open = True
+        return Received(hello=decode(ClientId, message.get("hello")))
+
+    def send_request(self, request: Request) -> int:
+        """Send a request and return its id."""
+        self._last_id += 1
+        self._lines.send({"id": self._last_id, "request": request.name, **encode(request)})
+        return self._last_id
+
+    def data_to_send(self) -> bytes:
+        """Return the bytes to write."""
+        return self._lines.data_to_send()
+
+
+def _error(found: Mapping[str, object]) -> RelayDebugError:
+    """Return the error with the class of its exit code."""
+    code = found.get("exit_code")
+    kind = _ERRORS.get(code, RelayDebugError) if isinstance(code, int) else RelayDebugError
+    return kind(str(found.get("sentence", "")), hint=str(found.get("hint", "")))

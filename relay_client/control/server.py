@@ -1,0 +1,165 @@
+"""The control endpoint's server: accepts this user's programs and passes their requests to the service."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from relay_client.control.directory import Address, ControlDirectory, TcpAddress
+from relay_client.control.messages import Event, Subscribe
+from relay_client.control.peer_user import is_own_user
+from relay_client.control.protocol import MAX_RESULT, ReceivedRequest, ServerProtocol
+from relay_client.control.service import ControlService, Subscriber
+from relay_client.control.state import ClientId
+from relay_core.errors import RelayDebugError
+from relay_core.hyco.address import Endpoint
+from relay_core.net.tasks import TaskSet
+
+__all__ = ["ControlServer", "client_id", "namespace_of"]
+
+READ_SIZE = 64 * 1024
+
+logger = logging.getLogger(__name__)
+
+
+def client_id(command: str, endpoint: Endpoint) -> ClientId:
+    """Return a new identity for this process."""
+    try:
+        release = version("relay-debug")
+    except PackageNotFoundError:  # run from sources that are not installed
+        release = "unknown"
+    return ClientId(
+        id=secrets.token_hex(4),
+        pid=os.getpid(),
+        namespace=namespace_of(endpoint),
+        hc=endpoint.path,
+        command=command,
+        started=time.time(),
+        cwd=str(Path.cwd()),
+        version=release,
+    )
+
+
+def namespace_of(endpoint: Endpoint) -> str:
+    """Return host and port of a relay, as in a `ClientId`."""
+    return urlsplit(str(endpoint)).netloc
+
+
+class ControlServer:
+    """Listens during an `async with` block; where that is impossible, the program works without.
+
+    Args:
+        service: Answers the requests.
+        directory: Where other programs find the endpoint.
+    """
+
+    def __init__(self, service: ControlService, directory: ControlDirectory | None = None) -> None:
+        self._service = service
+        self._directory = directory or ControlDirectory()
+        self._address: Address | None = None
+        self._server: asyncio.Server | None = None
+        self._connections = TaskSet()
+
+    def __repr__(self) -> str:
+        return f"<ControlServer {self._address} connections={len(self._connections)}>"
+
+    async def __aenter__(self) -> ControlServer:
+        try:
+            listener, self._address = self._directory.listen(self._service.client.id)
+        except OSError as error:
+            logger.warning("other programs cannot direct this relay-client: no control socket: %s", error)
+            return self
+        is_unix = not isinstance(self._address, TcpAddress)
+        start = asyncio.start_unix_server if is_unix else asyncio.start_server
+        self._server = await start(self._accepted, sock=listener)
+        return self
+
+    async def __aexit__(self, *_exc_info: object) -> None:
+        if self._server is None or self._address is None:
+            return
+        self._server.close()
+        self._directory.remove(self._address)
+        await self._connections.cancel_all()
+        await self._server.wait_closed()
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections.spawn(self._serve(reader, writer), name="control connection")
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = _Connection(self._service, self._protocol(), writer)
+        try:
+            peer: socket.socket = writer.get_extra_info("socket")
+            if isinstance(self._address, TcpAddress) or is_own_user(peer):
+                await connection.serve(reader)
+            else:
+                logger.warning("refused a control connection from another user of this machine")
+        except RelayDebugError as error:
+            logger.warning("control connection: %s", error)
+        except OSError:
+            pass  # the program was killed
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    def _protocol(self) -> ServerProtocol:
+        token = self._address.token if isinstance(self._address, TcpAddress) else None
+        return ServerProtocol(self._service.client, token=token, challenge=secrets.token_hex(16))
+
+
+class _Connection:
+    """One program."""
+
+    def __init__(self, service: ControlService, protocol: ServerProtocol, writer: asyncio.StreamWriter) -> None:
+        self._service = service
+        self._protocol = protocol
+        self._writer = writer
+        self._subscriber = Subscriber(self._send_event)
+
+    async def serve(self, reader: asyncio.StreamReader) -> None:
+        """Answer requests until the program disconnects; those in progress are then cancelled.
+
+        Raises:
+            RelayDebugError: the program does not follow the protocol.
+        """
+        self._service.subscribers.add(self._subscriber)
+        try:
+            async with TaskSet() as tasks:
+                self._flush()
+                while data := await reader.read(READ_SIZE):
+                    requests = self._protocol.receive_data(data)
+                    self._flush()
+                    for received in requests:
+                        tasks.spawn(self._answer(received), name=f"control request {received.request.name}")
+                        if isinstance(received.request, Subscribe):
+                            tasks.spawn(self._service.look_for_agents(), name="look for agents for a subscriber")
+        finally:
+            self._service.subscribers.discard(self._subscriber)
+
+    async def _answer(self, received: ReceivedRequest) -> None:
+        try:
+            result = await self._service.answer(received.request, self._subscriber)
+        except RelayDebugError as error:
+            self._protocol.send_error(received.id, error)
+        else:
+            self._protocol.send_result(received.id, result)
+        self._flush()
+
+    def _send_event(self, event: Event) -> None:
+        if self._writer.transport.get_write_buffer_size() > MAX_RESULT:
+            self._writer.transport.abort()  # it reads nothing
+            return
+        self._protocol.send_event(event)
+        self._flush()
+
+    def _flush(self) -> None:
+        if data := self._protocol.data_to_send():
+            self._writer.write(data)

@@ -1,0 +1,279 @@
+"""What a running relay-client does for the requests of other programs, and the events that it sends them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Sequence
+
+from relay_client.agents.roster import Claim
+from relay_client.agents.tunnels import Tunnels
+from relay_client.control.changes import changes
+from relay_client.control.log_history import LogHistory
+from relay_client.control.messages import (
+    EVENTS,
+    Attach,
+    Attached,
+    Event,
+    GetStatus,
+    LogLine,
+    LogLines,
+    Logs,
+    Release,
+    Released,
+    Request,
+    Result,
+    StackGroups,
+    Stacks,
+    Stop,
+    Stopping,
+    Subscribe,
+)
+from relay_client.control.snapshot import take_snapshot
+from relay_client.control.state import ClientId, Status
+from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
+from relay_client.ports.rank_port import claims_of, open_rank_port, single_claim, wake
+from relay_client.stacks.collect import collect_stacks
+from relay_client.stacks.render import grouped_stacks, show_stacks
+from relay_client.ui.text import format_ranks
+from relay_core.agent_api.announcement import Attachment
+from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.errors import LocalPortInUse, NoListener, RelayDebugError, UsageError
+
+__all__ = ["ControlService", "Subscriber"]
+
+LOG = "log"
+RELEASE_TIMEOUT = 5.0
+"""Seconds for the agent to announce that a released target is free; a round trip, unless the tunnel is away."""
+
+logger = logging.getLogger(__name__)
+
+
+class Subscriber:
+    """One connection that may receive events.
+
+    Args:
+        send: Called with each event of a kind that the connection has asked for.
+    """
+
+    def __init__(self, send: Callable[[Event], None]) -> None:
+        self.kinds: Collection[str] = ()
+        self._send = send
+
+    def __repr__(self) -> str:
+        return f"<Subscriber {sorted(self.kinds)}>"
+
+    def receive(self, event: Event) -> None:
+        """Send an event if its kind was asked for."""
+        if event.event in self.kinds:
+            self._send(event)
+
+
+class ControlService:
+    """Answers requests and produces events, for any number of connections.
+
+    Args:
+        client: Which relay-client this is.
+        tunnels: Its tunnels.
+        forwarder: Its ports.
+        logs: Its log.
+    """
+
+    def __init__(self, client: ClientId, tunnels: Tunnels, forwarder: Forwarder, logs: LogHistory) -> None:
+        self.client = client
+        self.subscribers: set[Subscriber] = set()
+        self.stopping = asyncio.Event()
+        """Set when somebody has asked this program to end."""
+        self._tunnels = tunnels
+        self._forwarder = forwarder
+        self._logs = logs
+        self._on_demand: set[int] = set()
+        """Local ports that were opened by requests."""
+        self._last: Status | None = None
+        """The state that subscribers know; None while there are none."""
+        tunnels.on_change = self._changed
+        forwarder.on_change = self._changed
+        logs.on_line = self._logged
+
+    def __repr__(self) -> str:
+        return f"<ControlService {self.client.id} subscribers={len(self.subscribers)}>"
+
+    async def answer(self, request: Request, subscriber: Subscriber) -> Result:
+        """Return the result of a request.
+
+        Args:
+            request: The request.
+            subscriber: The connection that it came from.
+
+        Raises:
+            RelayDebugError: it failed.
+        """
+        result: Result
+        match request:
+            case GetStatus():
+                result = self._snapshot()
+            case Subscribe():
+                result = self._subscribe(request, subscriber)
+            case Logs():
+                subscriber.kinds = {*subscriber.kinds, LOG} if request.follow else subscriber.kinds
+                result = LogLines(self._logs.last(request.lines))
+            case Stop():
+                self.stopping.set()
+                result = Stopping()
+            case Stacks():
+                result = await self._stacks(request)
+            case Attach():
+                result = await self._attach(request)
+            case Release():
+                result = await self._release(request)
+        return result
+
+    async def look_for_agents(self) -> None:
+        """Search for agents until there is one, as often as for a waiting editor: somebody watches."""
+        with contextlib.suppress(RelayDebugError):  # the program itself reports it
+            await self._tunnels.search.wait_for(lambda: len(self._tunnels.roster) or None, lambda _why: None)
+
+    # Events:
+
+    def _subscribe(self, request: Subscribe, subscriber: Subscriber) -> Status:
+        kinds = set(EVENTS) - {LOG} if request.events is None else set(request.events)
+        if unknown := kinds - set(EVENTS):
+            raise UsageError(f"unknown kind of event: '{min(unknown)[:40]}'", hint=f"use {', '.join(EVENTS)}")
+        self._changed()  # the others receive what has happened so far
+        subscriber.kinds = {*subscriber.kinds, *kinds}
+        self._last = self._snapshot()
+        return self._last
+
+    def _changed(self) -> None:
+        """Send the changes since the last call."""
+        if not any(set(subscriber.kinds) - {LOG} for subscriber in self.subscribers):
+            self._last = None
+            return
+        before, after = self._last, self._snapshot()
+        self._last = after
+        for event in changes(before, after) if before is not None else ():
+            self._send(event)
+
+    def _logged(self, line: LogLine) -> None:
+        if self.subscribers:
+            self._send(Event(LOG, line.time, line.text, level=line.level))
+
+    def _send(self, event: Event) -> None:
+        named = Event(**{**vars(event), "client": self.client.id})
+        for subscriber in list(self.subscribers):
+            subscriber.receive(named)
+
+    def _snapshot(self) -> Status:
+        return take_snapshot(self.client, self._tunnels, self._forwarder, tuple(self._on_demand))
+
+    # Ranks:
+
+    async def _attach(self, request: Attach) -> Attached:
+        claim = await self._claim(request)
+        target = claim.target
+        known = [
+            local.port
+            for local in self._forwarder.ports
+            if local.destination.port == target.port and not local.destination.is_forward
+        ]
+        wanted = request.local_port
+        is_new = wanted not in known if wanted is not None else not known
+        port = await self._open(claim, wanted) if is_new else wanted or known[0]
+        try:
+            await wake(self._tunnels, claim)
+        except RelayDebugError:
+            if is_new:
+                await self._close(port)
+            raise
+        logger.info("F5 on port %d attaches to %s on %s", port, target.label, claim.agent.host)
+        return Attached(target.port, port, LOCAL_HOST, is_new, target.rank, claim.agent.host)
+
+    async def _claim(self, request: Attach) -> Claim:
+        """Return the target that a request is about.
+
+        Raises:
+            NoListener: there is none, and the request does not wait for it.
+            UsageError: the request names none, or there are several.
+        """
+        if request.rank is None and request.port is None:
+            raise UsageError("neither a rank nor a port is given")
+
+        def found() -> list[Claim] | None:
+            return claims_of(self._tunnels, rank=request.rank, port=request.port) or None
+
+        claims = await self._tunnels.search.wait_for(found, lambda _why: None) if request.wait else found()
+        if not claims:
+            raise self._unknown(request)
+        return single_claim(claims)
+
+    def _unknown(self, request: Attach | Release) -> NoListener:
+        name = f"port {request.port}" if request.port is not None else f"rank {request.rank}"
+        claims = self._tunnels.reachable_targets()
+        ranks = format_ranks(claim.target.rank for claim in claims if claim.target.rank is not None)
+        hint = f"registered now: {ranks}" if claims else "no rank has registered yet"
+        return NoListener(f"{name} is not registered on '{self.client.hc}'", hint=hint)
+
+    async def _open(self, claim: Claim, wanted: int | None) -> int:
+        """Open a port for a target and return it; a free one if only the default is in use."""
+        try:
+            local = await open_rank_port(self._forwarder, claim, wanted)
+        except LocalPortInUse:
+            if wanted is not None:
+                raise
+            local = await self._forwarder.open_free(claim.target.port)
+        self._on_demand.add(local.port)
+        self._changed()
+        return local.port
+
+    async def _close(self, port: int) -> None:
+        self._on_demand.discard(port)
+        await self._forwarder.close_port(port)
+
+    async def _release(self, request: Release) -> Released:
+        targets = [
+            target
+            for node in self._snapshot().nodes
+            for target in node.targets
+            if (target.port == request.port if request.port is not None else target.rank == request.rank)
+        ]
+        if request.rank is None and request.port is None:
+            raise UsageError("neither a rank nor a port is given")
+        if not targets:
+            raise self._unknown(request)
+        ports = [port for target in targets for port in target.local_ports]
+        count = sum([await self._forwarder.disconnect(port) for port in ports])
+        closed = tuple(port for port in ports if port in self._on_demand)
+        for port in closed:
+            await self._close(port)
+        if not count and not closed:
+            raise _nothing_to_release(targets[0].label, targets[0].holder)
+        if count:
+            await self._until_free([target.port for target in targets])
+        return Released(count, closed)
+
+    async def _until_free(self, ports: Sequence[int]) -> None:
+        """Wait until the agents have announced that these targets are free, or somebody else's."""
+        holders = self._holders(ports)
+        with contextlib.suppress(*TIMEOUT_ERRORS):
+            async with timeout(RELEASE_TIMEOUT):
+                while holders and self._holders(ports) == holders:
+                    await self._tunnels.search.changed.wait()
+
+    def _holders(self, ports: Sequence[int]) -> list[Attachment]:
+        targets = [target for agent in self._tunnels.roster for target in agent.targets if target.port in ports]
+        return [target.attachment for target in targets if target.attachment is not None]
+
+    async def _stacks(self, request: Stacks) -> StackGroups:
+        if not len(self._tunnels.roster):
+            raise NoListener(f"no agent is connected on '{self.client.hc}'")
+        replies = await collect_stacks(self._tunnels, with_locals=request.locals)
+        ranks = None if request.ranks is None else set(request.ranks)
+        text = show_stacks(replies, ranks=ranks, locals=request.locals, all_threads=request.all_threads)
+        return StackGroups(text, grouped_stacks(replies, ranks=ranks, all_threads=request.all_threads))
+
+
+def _nothing_to_release(label: str, holder: str | None) -> RelayDebugError:
+    if holder is not None:
+        return RelayDebugError(f"{label} is held by {holder}, not through this relay-client", hint="ask them")
+    return RelayDebugError(f"no debugger is attached to {label}", hint="there is nothing to release")

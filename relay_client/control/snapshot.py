@@ -1,0 +1,100 @@
+"""Makes the state that other programs see out of the tunnels and the open ports. It changes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from relay_client.agents.roster import Claim
+from relay_client.agents.tunnels import Tunnels
+from relay_client.control.state import ClientId, Connection, Node, Port, Status, Stop, Target
+from relay_client.ports.forwarder import Forwarder
+from relay_client.ui.target_table import by_node
+from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
+
+__all__ = ["take_snapshot"]
+
+
+def take_snapshot(client: ClientId, tunnels: Tunnels, forwarder: Forwarder, on_demand: Sequence[int] = ()) -> Status:
+    """Return the state at this moment.
+
+    Args:
+        client: Which relay-client this is.
+        tunnels: Its tunnels.
+        forwarder: Its open ports.
+        on_demand: The local ports that were opened by requests.
+    """
+    now = time.time()
+    ports = tuple(
+        Port(
+            local.port,
+            local.destination.port,
+            local.destination.is_forward,
+            local.destination.node_rank,
+            local.port in on_demand,
+        )
+        for local in forwarder.ports
+    )
+    connections = tuple(record.describe() for record in forwarder.connections)
+    owners = {claim.target.port: claim for claim in tunnels.roster.targets(now)}
+    nodes = tuple(_node(agent, tunnels, owners, ports, connections) for agent in by_node(tunnels.roster))
+    return Status(client, now, nodes, ports, connections)
+
+
+def _node(
+    agent: AgentInfo,
+    tunnels: Tunnels,
+    owners: dict[int, Claim],
+    ports: Sequence[Port],
+    connections: Sequence[Connection],
+) -> Node:
+    link = tunnels.link(AgentId(agent.id))
+    targets = tuple(
+        _target(found, ports if _owns(owners, agent, found) else (), connections) for found in agent.targets
+    )
+    return Node(
+        agent=agent.id,
+        host=agent.host,
+        link=link.state.value if link else "lost",
+        link_since=link.since if link else 0.0,
+        link_reason=(link.reason or None) if link else None,
+        round_trip=link.round_trip if link else None,
+        node_rank=agent.node_rank,
+        run=agent.run or None,
+        cwd=agent.cwd or None,
+        targets=targets,
+        forwards=agent.forwards,
+    )
+
+
+def _owns(owners: dict[int, Claim], agent: AgentInfo, target: TargetInfo) -> bool:
+    """Return whether a target's port leads to it, and not to another one that claims the same port."""
+    owner = owners.get(target.port)
+    return owner is not None and owner.agent.id == agent.id
+
+
+def _target(found: TargetInfo, ports: Sequence[Port], connections: Sequence[Connection]) -> Target:
+    local_ports = tuple(port.port for port in ports if port.remote_port == found.port and not port.is_forward)
+    mine = [connection for connection in connections if connection.port in local_ports]
+    return Target(
+        port=found.port,
+        rank=found.rank,
+        world=found.world,
+        pid=found.pid,
+        script=found.script or None,
+        state=found.state.value or None,
+        detail=found.detail or None,
+        since=found.since,
+        until=found.until,
+        holder=found.attachment.user if found.attachment else None,
+        held_since=found.attachment.since if found.attachment else None,
+        local_ports=local_ports,
+        attached_here=any(connection.state == Connection.CONNECTED for connection in mine),
+        stop=_latest(mine),
+    )
+
+
+def _latest(connections: Sequence[Connection]) -> Stop | None:
+    """Return the last stop; a process and its children have a connection each."""
+    stops = [connection.stop for connection in connections if connection.stop is not None]
+    return max(stops, key=lambda stop: stop.since, default=None)

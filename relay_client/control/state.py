@@ -1,0 +1,157 @@
+"""The state of a running relay-client as other programs see it: nodes, ranks, local ports and connections.
+
+All times are Unix times. Texts from other machines have been made safe for a terminal (`relay_client.ui.text`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+__all__ = ["ClientId", "Connection", "Node", "Port", "Status", "Stop", "Target"]
+
+
+@dataclass(frozen=True)
+class ClientId:
+    """Which relay-client this is; several of one user can run at once."""
+
+    id: str
+    """Eight hexadecimal digits, chosen at its start."""
+    pid: int
+    namespace: str
+    """Host, and port unless it is 443."""
+    hc: str
+    """Name of the hybrid connection."""
+    command: str
+    """`forward`, `attach` or `tensorboard`."""
+    started: float
+    cwd: str
+    version: str
+    """Of the package."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where a process is stopped, as its debugger has sent it to the editor."""
+
+    reason: str
+    """The debugger's word: `breakpoint`, `step`, `exception`, `pause`, ..."""
+    since: float
+    file: str | None = None
+    """None until the editor has requested the stack; a path on this machine if the `pathMappings` lead to one."""
+    line: int | None = None
+    function: str | None = None
+
+    @property
+    def place(self) -> str:
+        """File name and line, as in `train.py:41`; "" if unknown."""
+        if self.file is None:
+            return ""
+        name = self.file.replace("\\", "/").rpartition("/")[2]
+        return name if self.line is None else f"{name}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Target:
+    """One process that can be debugged."""
+
+    port: int
+    """Its logical port."""
+    rank: int | None = None
+    world: int | None = None
+    pid: int | None = None
+    script: str | None = None
+    state: str | None = None
+    """`running`, `waiting`, `crashed`, or None if not announced."""
+    detail: str | None = None
+    since: float | None = None
+    until: float | None = None
+    holder: str | None = None
+    """`user@host` of the attached debugger."""
+    held_since: float | None = None
+    local_ports: tuple[int, ...] = ()
+    """Ports of this machine that lead to it."""
+    attached_here: bool = False
+    """True if a connection to one of these ports has reached it."""
+    stop: Stop | None = None
+    """None if it is running, or stopped by the debugger of somebody else."""
+
+    @property
+    def label(self) -> str:
+        """Display name: `rank 3`, or `port 5678`."""
+        return f"port {self.port}" if self.rank is None else f"rank {self.rank}"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One agent and its targets."""
+
+    agent: str
+    """Id of the agent."""
+    host: str
+    link: str
+    """`connecting`, `connected`, `not answering`, `reconnecting` or `lost`."""
+    link_since: float
+    link_reason: str | None = None
+    """Why the tunnel is not connected."""
+    round_trip: float | None = None
+    """Seconds."""
+    node_rank: int | None = None
+    run: str | None = None
+    cwd: str | None = None
+    """Working directory of the job."""
+    targets: tuple[Target, ...] = ()
+    forwards: tuple[int, ...] = ()
+    """Other ports of the node that it offers."""
+
+    @property
+    def label(self) -> str:
+        """Display name: `node 1 (host)`, or the host."""
+        return self.host if self.node_rank is None else f"node {self.node_rank} ({self.host})"
+
+
+@dataclass(frozen=True)
+class Port:
+    """One open port of this machine."""
+
+    port: int
+    remote_port: int
+    """Logical port of a target, or with `is_forward` a port of the node."""
+    is_forward: bool = False
+    node_rank: int | None = None
+    is_on_demand: bool = False
+    """True if an `attach` request opened it; then `release` closes it."""
+
+
+@dataclass(frozen=True)
+class Connection:
+    """One connection of a local program to a port."""
+
+    WAITING: ClassVar[str] = "waiting"
+    CONNECTED: ClassVar[str] = "connected"
+    CLOSED: ClassVar[str] = "closed"
+
+    number: int
+    port: int
+    state: str
+    """`waiting` for a target, or `connected`; `closed` only in the moment of its end."""
+    since: float
+    reason: str | None = None
+    """Why it is waiting, or has ended."""
+    sent: int = 0
+    """Bytes read from the local program."""
+    received: int = 0
+    """Bytes written to the local program."""
+    stop: Stop | None = None
+
+
+@dataclass(frozen=True)
+class Status:
+    """The whole state."""
+
+    client: ClientId
+    time: float
+    nodes: tuple[Node, ...] = ()
+    """Those with a node rank first, by rank."""
+    ports: tuple[Port, ...] = ()
+    connections: tuple[Connection, ...] = ()

@@ -1,0 +1,119 @@
+"""The connections of local programs to the open ports, as data for whoever shows them."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+
+from relay_client.control.state import Connection, Stop
+from relay_client.ports.stop_observer import ObservedStop, StopObserver
+from relay_client.ui.text import printable
+from relay_core.net.streams.bridge import Traffic
+
+__all__ = ["ConnectionRecord", "Connections"]
+
+MAX_PATH = 1000
+"""Characters of a file name that is shown."""
+
+
+class ConnectionRecord:
+    """One connection.
+
+    Args:
+        number: Its number in the log.
+        port: The local port.
+        on_change: Called after each change.
+    """
+
+    def __init__(self, number: int, port: int, on_change: Callable[[], None]) -> None:
+        self.number = number
+        self.port = port
+        self.traffic = Traffic()
+        self._state = Connection.WAITING
+        self._since = time.time()
+        self._reason = ""
+        self._stop: Stop | None = None
+        self._on_change = on_change
+
+    def __repr__(self) -> str:
+        return f"<ConnectionRecord {self.name} {self._state}>"
+
+    @property
+    def name(self) -> str:
+        """Its name in the log."""
+        return f"port {self.port} connection {self.number}"
+
+    def waiting(self, reason: str) -> None:
+        """Note that no target is available."""
+        self._set(Connection.WAITING, reason)
+
+    def connected(self) -> None:
+        """Note that the target has answered."""
+        self._set(Connection.CONNECTED)
+
+    def closed(self, reason: str = "") -> None:
+        """Note the end; the first reason counts."""
+        if self._state != Connection.CLOSED:
+            self._stop = None
+            self._set(Connection.CLOSED, reason)
+
+    def observer(self) -> StopObserver:
+        """Return a layer that notes where the debugged process is stopped."""
+        return StopObserver(self._observed)
+
+    def describe(self) -> Connection:
+        """Return the data."""
+        sent, received = self.traffic.sent, self.traffic.received
+        reason = self._reason or None
+        return Connection(self.number, self.port, self._state, self._since, reason, sent, received, self._stop)
+
+    def _set(self, state: str, reason: str = "") -> None:
+        if state != self._state:
+            self._since = time.time()
+        self._state, self._reason = state, reason
+        self._on_change()
+
+    def _observed(self, found: ObservedStop | None) -> None:
+        if found is None:
+            self._stop = None
+        else:
+            since = self._stop.since if found.file and self._stop is not None else time.time()
+            file, function = printable(found.file, MAX_PATH), printable(found.function)
+            self._stop = Stop(printable(found.reason), since, file or None, found.line, function or None)
+        self._on_change()
+
+
+class Connections:
+    """The open connections.
+
+    Args:
+        on_change: Called after each change of one of them.
+    """
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        self._records: dict[int, ConnectionRecord] = {}
+        self._numbers = itertools.count(1)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[ConnectionRecord]:
+        return iter(list(self._records.values()))
+
+    def __repr__(self) -> str:
+        return f"<Connections {list(self._records.values())}>"
+
+    def add(self, port: int) -> ConnectionRecord:
+        """Return a new record; `remove` it after its end."""
+        record = ConnectionRecord(next(self._numbers), port, self._on_change)
+        self._records[record.number] = record
+        self._on_change()
+        return record
+
+    def remove(self, record: ConnectionRecord) -> None:
+        """Remove a record, and note its end if nobody has."""
+        record.closed()
+        del self._records[record.number]
+        self._on_change()

@@ -1,0 +1,50 @@
+"""The private directory of this user's relay-clients: locks of local ports, and control endpoints.
+
+    /tmp/relay-client-1000/           mode 0700; RELAY_CLIENT_DIR sets another directory
+        5678.lock                     see `relay_client.ports.port_lock`
+        control-1a2b3c4d.sock         see `relay_client.control.directory`
+
+It is in the directory for temporary files, which on Windows is one of the user's own.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+__all__ = ["DIRECTORY_VARIABLE", "make_private", "require_private", "user_directory"]
+
+DIRECTORY_VARIABLE = "RELAY_CLIENT_DIR"
+
+
+def user_directory() -> Path:
+    """Return the directory, which may not exist yet."""
+    if chosen := os.environ.get(DIRECTORY_VARIABLE):
+        return Path(chosen)
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    return Path(tempfile.gettempdir()) / f"relay-client-{user}"
+
+
+def make_private(directory: Path) -> None:
+    """Create a directory that only this user can enter, if it does not exist.
+
+    Raises:
+        OSError: it cannot be created, or other users can enter it.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    require_private(directory)
+
+
+def require_private(directory: Path) -> None:
+    """Check that no other user can put or read a file in a directory; Windows has other means for that.
+
+    Raises:
+        PermissionError: other users can enter it, or it is not a directory.
+        OSError: it does not exist.
+    """
+    found = directory.lstat()
+    is_own = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077)
+    if not stat.S_ISDIR(found.st_mode) or not is_own:
+        raise PermissionError(f"{directory} is not a private directory of this user")

@@ -1,0 +1,222 @@
+"""Facts about the commands that direct a running relay-client, run as users run them."""
+
+import asyncio
+import contextlib
+import json
+import signal
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.debuggee import LINE, PROGRAM, stopped_at_breakpoint
+from tests.support.fleet import DAP_START, KEY, node_of, who_serves
+from tests.support.ports import free_port
+from tests.support.programs import DEADLINE, Program, program, run
+from tests.support.relay import HC, LocalRelay, local_relay
+from tests.support.run_job import access, running_job
+
+pytestmark = pytest.mark.e2e
+
+COMMANDS = (["status"], ["logs"], ["release", "3"], ["events"], ["stop"])
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> dict[str, str]:
+    """The environment of a terminal without credentials: only the relay-clients of this test run there."""
+    return {"RELAY_CLIENT_DIR": str(tmp_path / "own")}
+
+
+@pytest.fixture
+def env(relay: LocalRelay, here: dict[str, str]) -> dict[str, str]:
+    """The environment of a relay-client of these agents."""
+    connection_string = f"{relay.connection_string('send')};TunnelKey={b64encode(KEY).decode()}"
+    return {**here, "RELAY_CONNECTION_STRING": connection_string, "RELAY_CA_FILE": str(relay.ca_file)}
+
+
+async def as_json(*arguments: str, env: dict[str, str]) -> Any:
+    finished = await run("relay_client", *arguments, "--json", env=env)
+    assert finished.status == 0, finished.stderr
+    return json.loads(finished.stdout)
+
+
+async def json_line(running: Program) -> Any:
+    return json.loads(await asyncio.wait_for(running.process.stdout.readline(), DEADLINE))
+
+
+@pytest.mark.parametrize("arguments", COMMANDS)
+async def test_none_is_running(arguments: list[str], here: dict[str, str]) -> None:
+    """Each command says so in one line, with exit code 15."""
+    finished = await run("relay_client", *arguments, env=here)
+    assert (15, "") == (finished.status, finished.stdout)
+    assert "relay-client: error: no relay-client is running. hint: start one with " in finished.stderr
+
+
+async def test_status(relay: LocalRelay, env: dict[str, str], here: dict[str, str]) -> None:
+    """Another terminal, without credentials, shows the relay-client, its ports, the nodes and ranks."""
+    port = free_port()
+    async with (
+        node_of(relay, port, fields={"host": "node-1"}, rank=3, state="running"),
+        program("relay_client", "--ports", str(port), env=env) as client,
+    ):
+        await client.line("ready on")
+        finished = await run("relay_client", "status", env=here)
+        assert 0 == finished.status
+        heading, *lines = finished.stdout.splitlines()
+        assert f"(pid {client.process.pid}, forward) on 'myhc' of localhost:{relay.server.port}, since " in heading
+        assert f"  127.0.0.1:{port}" == lines[0]
+        assert lines[1].startswith("  node-1: connect")
+        assert [f"    rank 3, port {port}, running"] == lines[2:]
+        (status,) = await as_json("status", env=here)
+        assert (HC, [port]) == (status["client"]["hc"], [each["port"] for each in status["ports"]])
+        assert 3 == status["nodes"][0]["targets"][0]["rank"]
+
+
+async def test_stopped_at(relay: LocalRelay, tmp_path: Path, here: dict[str, str]) -> None:
+    """Events and status show the file and line at which a real debugger has stopped the rank, and when it continues."""
+    script, port = tmp_path / "counting.py", free_port()
+    script.write_text(PROGRAM)
+    client_env = {**access(relay, tmp_path, "send"), **here}
+    async with (
+        running_job(relay, script, "--port", str(port)) as job,
+        program("relay_client", "--hc", HC, "--ports", str(port), env=client_env) as client,
+    ):
+        await job.line("listening on 'myhc'")
+        await client.line("ready on")
+        async with program("relay_client", "events", "--only", "stopped", "--only", "continued", env=here) as events:
+            async with stopped_at_breakpoint(port, script) as session:
+                await session.frame()
+                while (event := await json_line(events)).get("line") != LINE:
+                    assert event["event"] in {"stopped", "continued"}
+                assert (str(script), "breakpoint") == (event["file"], event["reason"])
+                assert f" is stopped at counting.py:{LINE} (breakpoint)" in event["text"]
+                assert (
+                    f", stopped at counting.py:{LINE} (breakpoint) for "
+                    in (await run("relay_client", "status", env=here)).stdout
+                )
+                assert LINE + 1 == await session.step()
+                while (event := await json_line(events)).get("line") != LINE + 1:
+                    pass
+            assert "continued" == (await json_line(events))["event"]
+        status = (await run("relay_client", "status", env=here)).stdout
+        assert "stopped" not in status
+
+
+async def test_attach_through_the_running_client(relay: LocalRelay, env: dict[str, str], here: dict[str, str]) -> None:
+    """The port is opened there, the command ends, and release closes it again."""
+    port, other = free_port(), free_port()
+    async with (
+        node_of(relay, port, name="rank", fields={"host": "node-1"}, rank=3, dap_only=True) as node,
+        program("relay_client", "--ports", str(other), env=env) as client,
+    ):
+        await client.line("ready on")
+        finished = await run("relay_client", "attach", "3", env=here)
+        assert 0 == finished.status, finished.stderr
+        assert f"rank 3 on node-1: attach to 127.0.0.1:{port} (relay-client " in finished.stdout
+        assert f", pid {client.process.pid})" in finished.stdout
+        assert 1 == node.processes[port].woken
+        attached = await as_json("attach", "--rank", "3", env=env)
+        assert (port, False) == (attached["local_port"], attached["is_new"])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(DAP_START)
+        await reader.readline()
+        finished = await run("relay_client", "release", "3", env=here)
+        assert "rank 3 is released: 1 connection closed\n" == finished.stdout
+        with contextlib.suppress(ConnectionError):
+            await asyncio.wait_for(reader.read(), DEADLINE)
+        writer.close()
+        finished = await run("relay_client", "release", "3", env=here)
+        assert (1, True) == (finished.status, "no debugger is attached to rank 3" in finished.stderr)
+
+
+async def test_attach_on_another_hybrid_connection(relay: LocalRelay, env: dict[str, str], tls_directory: Path) -> None:
+    """A relay-client of another relay is not used: the command forwards the port, as without one."""
+    port = free_port()
+    async with (
+        local_relay(tls_directory) as elsewhere,
+        node_of(relay, port, name="rank", rank=3, dap_only=True),
+    ):
+        other = f"{elsewhere.connection_string('send')};TunnelKey={b64encode(KEY).decode()}"
+        async with program(
+            "relay_client", "--ports", str(free_port()), env={**env, "RELAY_CONNECTION_STRING": other}
+        ) as client:
+            await client.line("ready on")
+            async with program("relay_client", "attach", "3", "--json", env=env) as attaching:
+                attached = await json_line(attaching)
+                assert (3, port, None) == (attached["rank"], attached["local_port"], attached["client"])
+                assert f"rank:{port}" == await who_serves(port, DAP_START)
+                attaching.process.send_signal(signal.SIGINT)
+                assert 0 == (await attaching.finish()).status
+
+
+async def test_attach_without_a_rank() -> None:
+    """It is exit code 2, with an example."""
+    finished = await run("relay_client", "attach")
+    assert (2, True) == (finished.status, "no rank given. hint: use relay-client attach 3" in finished.stderr)
+
+
+async def test_logs(env: dict[str, str], here: dict[str, str]) -> None:
+    """The log can be read in another terminal, and followed until the relay-client ends."""
+    async with program("relay_client", "--ports", str(free_port()), env=env) as client:
+        await client.line("ready on")
+        finished = await run("relay_client", "logs", env=here)
+        assert (0, 1) == (finished.status, finished.stdout.count(" ready on 127.0.0.1, port "))
+        async with program("relay_client", "logs", "--follow", "--json", "--lines", "1", env=here) as following:
+            first = await json_line(following)
+            assert ("info", True) == (first["level"], first["text"].startswith("ready on"))
+            assert 0 == (await run("relay_client", "stop", env=here)).status
+            assert 0 == (await following.finish()).status
+    finished = await run("relay_client", "logs", "--lines", "-1")
+    assert (2, True) == (finished.status, "invalid number of lines: '-1'" in finished.stderr)
+
+
+async def test_several_relay_clients(env: dict[str, str], here: dict[str, str]) -> None:
+    """All are shown; one is chosen by its id, process id or hybrid connection; stop asks which one."""
+    async with (
+        program("relay_client", "--ports", str(free_port()), env=env) as first,
+        program("relay_client", "--ports", str(free_port()), env=env) as second,
+    ):
+        for client in (first, second):
+            await client.line("ready on")
+        found = [status["client"] for status in await as_json("status", env=here)]
+        assert {first.process.pid, second.process.pid} == {client["pid"] for client in found}
+        assert 2 == len(await as_json("status", "--client", HC, env=here))
+        for name in (found[0]["id"], str(found[0]["pid"])):
+            assert [found[0]] == [status["client"] for status in await as_json("status", "--client", name, env=here)]
+        finished = await run("relay_client", "stop", env=here)
+        assert (2, True) == (finished.status, "2 relay-clients are running: " in finished.stderr)
+        finished = await run("relay_client", "status", "--client", "nobody", env=here)
+        assert (15, True) == (finished.status, "no relay-client named 'nobody' is running" in finished.stderr)
+        assert 2 == len(await as_json("stop", "--all", env=here))
+        for client in (first, second):
+            assert 0 == (await client.finish()).status
+
+
+def files(env: dict[str, str]) -> list[Path]:
+    """Return the files of control endpoints."""
+    return list(Path(env["RELAY_CLIENT_DIR"]).glob("control-*"))
+
+
+async def test_a_killed_relay_client_is_forgotten(env: dict[str, str], here: dict[str, str]) -> None:
+    """The next command removes its file, and finds nobody."""
+    async with program("relay_client", "--ports", str(free_port()), env=env) as client:
+        await client.line("ready on")
+        assert [".sock"] == [path.suffix for path in files(here)]
+        client.process.kill()
+        await client.process.wait()
+        assert 15 == (await run("relay_client", "status", env=here)).status
+        assert [] == files(here)
+
+
+async def test_a_suspended_relay_client_holds_up_nobody(env: dict[str, str], here: dict[str, str]) -> None:
+    """It is reported after some seconds, and its file stays."""
+    async with program("relay_client", "--ports", str(free_port()), env=env) as client:
+        await client.line("ready on")
+        client.process.send_signal(signal.SIGSTOP)
+        try:
+            finished = await run("relay_client", "status", env=here)
+        finally:
+            client.process.send_signal(signal.SIGCONT)
+        assert (15, True) == (finished.status, "warning: a relay-client does not answer" in finished.stderr)
+        assert 0 == (await run("relay_client", "status", env=here)).status

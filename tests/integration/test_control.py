@@ -1,0 +1,345 @@
+"""Facts about the control endpoint of a running relay-client, with real sockets, agents and debug connections."""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from relay_client.control.client import ControlClient, running_clients
+from relay_client.control.directory import ControlDirectory, TcpAddress
+from relay_client.control.log_history import LogHistory
+from relay_client.control.messages import (
+    Attach,
+    Attached,
+    Event,
+    GetStatus,
+    Logs,
+    Release,
+    Released,
+    Stacks,
+    Stop,
+    Subscribe,
+)
+from relay_client.control.server import ControlServer, client_id
+from relay_client.control.service import ControlService
+from relay_client.ports.forwarder import Forwarder
+from relay_core.errors import ConnectionLost, NoListener, RelayDebugError, UsageError
+from tests.support.fleet import DAP_START, node_of, tunnels, who_serves
+from tests.support.other_user import connecting_stranger, needs_second_user
+from tests.support.ports import free_port
+from tests.support.relay import HC, LocalRelay
+
+TIMEOUT = 60.0
+
+
+class Running:
+    """A relay-client in this process, and a connection to its control endpoint."""
+
+    def __init__(self, service: ControlService, forwarder: Forwarder, directory: ControlDirectory) -> None:
+        self.service = service
+        self.forwarder = forwarder
+        self.directory = directory
+        self.client: ControlClient
+
+    async def until(self, *kinds: str) -> Event:
+        """Return the next event of one of these kinds."""
+
+        async def find() -> Event:
+            async for event in self.client.events():
+                if event.event in kinds:
+                    return event
+            raise AssertionError("the relay-client has ended")
+
+        return await asyncio.wait_for(find(), TIMEOUT)
+
+
+@contextlib.asynccontextmanager
+async def running(relay: LocalRelay, root: Path, *ports: int) -> AsyncIterator[Running]:
+    """Run a relay-client with these ports and without any of its command line."""
+    directory = ControlDirectory(root)
+    async with tunnels(relay) as client_tunnels, Forwarder(client_tunnels, ports) as forwarder:
+        client_tunnels.keep_searching()
+        with LogHistory() as logs:
+            service = ControlService(client_id("forward", client_tunnels.endpoint), client_tunnels, forwarder, logs)
+            async with ControlServer(service, directory):
+                found = Running(service, forwarder, directory)
+                (found.client,) = await running_clients(directory)
+                async with found.client:
+                    yield found
+
+
+async def request(client: ControlClient, wanted: object) -> object:
+    return await asyncio.wait_for(client.request(wanted), TIMEOUT)  # type: ignore[arg-type]
+
+
+@contextlib.asynccontextmanager
+async def debugging(port: int) -> AsyncIterator[asyncio.StreamReader]:
+    """Connect to a local port as a debugger does; the block begins when the rank has answered."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(DAP_START)
+        assert await asyncio.wait_for(reader.readline(), TIMEOUT)
+        yield reader
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def test_the_state(relay: LocalRelay, tmp_path: Path) -> None:
+    """It has the client, its ports, the nodes with their ranks, and who is connected."""
+    port, fields = free_port(), {"host": "node-1", "node_rank": 1, "cwd": "/job"}
+    async with (
+        node_of(relay, port, fields=fields, rank=3, pid=44, script="train.py", state="running", dap_only=True),
+        running(relay, tmp_path / "own", port) as here,
+    ):
+        await request(here.client, Subscribe())
+        async with debugging(port):
+            await here.until("held")
+            status = await request(here.client, GetStatus())
+            assert (HC, "forward", os.getpid()) == (status.client.hc, status.client.command, status.client.pid)
+            assert [port] == [opened.port for opened in status.ports]
+            (node,) = status.nodes
+            assert ("node-1", 1, "/job", "connected") == (node.host, node.node_rank, node.cwd, node.link)
+            assert 0 < node.round_trip < TIMEOUT
+            (rank,) = node.targets
+            assert (3, port, 44, "train.py", "running") == (rank.rank, rank.port, rank.pid, rank.script, rank.state)
+            assert ((port,), True, None) == (rank.local_ports, rank.attached_here, rank.stop)
+            assert "@" in rank.holder
+            (connection,) = status.connections
+            assert (port, "connected") == (connection.port, connection.state)
+            assert (len(DAP_START), True) == (connection.sent, connection.received > 0)
+        last = [await here.until("detached", "free"), await here.until("detached", "free")]  # in any order
+        assert ["detached", "free"] == sorted(event.event for event in last)
+        assert f"rank 3 on node-1 is free: {rank.holder} has disconnected" in [event.text for event in last]
+
+
+async def test_events_of_agents_and_ranks(relay: LocalRelay, tmp_path: Path) -> None:
+    """A subscriber receives what happens after the state that it was sent first, and only the kinds it wants."""
+    port = free_port()
+    async with running(relay, tmp_path / "own") as here:
+        status = await request(here.client, Subscribe(("connected", "state", "ended")))
+        assert ((), ()) == (status.nodes, status.ports)
+        async with node_of(relay, port, fields={"host": "node-1"}, rank=3, state="running") as node:
+            assert "node-1: connected" == (await here.until("connected")).text
+            node.change(port, state="crashed", detail="ValueError: no")
+            while (event := await here.until("state")).state != "crashed":
+                pass
+            assert ("rank 3 on node-1 is crashed: ValueError: no", 3, port) == (event.text, event.rank, event.port)
+            assert here.service.client.id == event.client
+            node.remove(port)
+            assert "rank 3 on node-1 has ended" == (await here.until("ended")).text
+        assert "node-1: the session has ended" in (await here.until("ended")).text
+
+
+async def test_attach_opens_a_port_and_release_closes_it(relay: LocalRelay, tmp_path: Path) -> None:
+    """The rank's debugger is started; a second request finds the port open; a released rank is free."""
+    port, own = free_port(), free_port()
+    async with (
+        node_of(relay, port, name="rank", fields={"host": "node-1"}, rank=3, dap_only=True) as node,
+        running(relay, tmp_path / "own") as here,
+    ):
+        attached = await request(here.client, Attach(3, wait=True))
+        assert Attached(port, port, "127.0.0.1", is_new=True, rank=3, node="node-1") == attached
+        assert 1 == node.processes[port].woken
+        assert not (await request(here.client, Attach(3))).is_new
+        moved = await request(here.client, Attach(port=port, local_port=own))
+        assert (own, True) == (moved.local_port, moved.is_new)
+        await request(here.client, Subscribe(("held", "free")))
+        async with debugging(port) as session:
+            released = await request(here.client, Release(3))
+            with contextlib.suppress(ConnectionError):
+                await asyncio.wait_for(session.read(), TIMEOUT)
+        assert Released(1, (port, own)) == released
+        assert [] == here.forwarder.opened
+        await here.until("free")
+        with pytest.raises(RelayDebugError, match="no debugger is attached to rank 3"):
+            await request(here.client, Release(3))
+
+
+async def test_release_keeps_a_port_of_the_command_line(relay: LocalRelay, tmp_path: Path) -> None:
+    """Only connections are closed; the next debugger gets through."""
+    port = free_port()
+    async with (
+        node_of(relay, port, name="rank", rank=3, dap_only=True),
+        running(relay, tmp_path / "own", port) as here,
+    ):
+        async with debugging(port):
+            assert Released(1) == await request(here.client, Release(port=port))
+        assert f"rank:{port}" == await who_serves(port, DAP_START)
+
+
+async def test_a_port_in_use_is_replaced(relay: LocalRelay, tmp_path: Path) -> None:
+    """If the logical port is taken on this machine, a free one leads to the rank; a chosen port must be free."""
+    port = free_port()
+    async with (
+        node_of(relay, port, name="rank", rank=3),
+        running(relay, tmp_path / "own") as here,
+    ):
+        with socket.create_server(("127.0.0.1", port)):
+            attached = await request(here.client, Attach(3, wait=True))
+            assert port != attached.local_port
+            assert f"rank:{port}" == await who_serves(attached.local_port)
+            with pytest.raises(RelayDebugError, match=f"port {port} on this machine is in use"):
+                await request(here.client, Attach(3, local_port=port))
+
+
+async def test_what_cannot_be_attached_to(relay: LocalRelay, tmp_path: Path) -> None:
+    """A rank that is not there, a request without one, and a process that cannot be debugged are errors."""
+    port = free_port()
+
+    async def cannot(_request: object) -> object:
+        raise RelayDebugError("debugpy is not installed in the job", hint="pip install debugpy")
+
+    async with running(relay, tmp_path / "own") as here:
+        with pytest.raises(NoListener, match="rank 7 is not registered on 'myhc'"):
+            await request(here.client, Attach(7))
+        with pytest.raises(UsageError, match="neither a rank nor a port"):
+            await request(here.client, Attach())
+        await request(here.client, Subscribe(("state",)))
+        async with node_of(relay, port, rank=3) as node:
+            await here.until("state")
+            with pytest.raises(NoListener, match="rank 7 is not registered") as caught:
+                await request(here.client, Release(7))
+            assert "registered now: rank 3" == caught.value.hint
+            node.answer = cannot
+            with pytest.raises(RelayDebugError, match="debugpy is not installed"):
+                await request(here.client, Attach(3))
+            assert [] == here.forwarder.opened
+
+
+async def test_stacks(relay: LocalRelay, tmp_path: Path) -> None:
+    """A node that cannot answer is in the result; without a node there is none."""
+    async with running(relay, tmp_path / "own") as here:
+        with pytest.raises(NoListener, match="no agent is connected"):
+            await request(here.client, Stacks())
+        await request(here.client, Subscribe(("connected",)))
+        async with node_of(relay, free_port(), fields={"host": "node-1"}, rank=3):
+            await here.until("connected")
+            found = await request(here.client, Stacks())
+            assert "node-1: no stack: cannot stacks" == found.text
+            assert [["node-1"]] == [group["hosts"] for group in found.groups]
+
+
+async def test_logs(relay: LocalRelay, tmp_path: Path) -> None:
+    """The last lines are returned, and with `follow` later ones are events."""
+    port = free_port()
+    async with running(relay, tmp_path / "own", port) as here:
+        await who_leaves(port)
+        found = await request(here.client, Logs(50, follow=True))
+        assert f"port {port} connection 1: accepted" in [line.text for line in found.lines]
+        await who_leaves(port)
+        while (event := await here.until("log")).text != f"port {port} connection 2: accepted":
+            pass
+        assert "info" == event.level
+
+
+async def who_leaves(port: int) -> None:
+    """Connect and leave."""
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_several_programs_at_once(relay: LocalRelay, tmp_path: Path) -> None:
+    """One that is waiting holds up nobody, and each receives the answers to its own requests."""
+    port = free_port()
+    async with running(relay, tmp_path / "own") as here:
+        (other,) = await running_clients(here.directory)
+        async with other:
+            waiting = asyncio.ensure_future(request(other, Attach(3, wait=True)))
+            for _ in range(3):
+                assert () == (await request(here.client, GetStatus())).ports
+            await request(here.client, Subscribe(("opened",)))
+            async with node_of(relay, port, rank=3):
+                assert port == (await waiting).local_port
+                assert port == (await here.until("opened")).port
+
+
+async def test_stop(relay: LocalRelay, tmp_path: Path) -> None:
+    """The program is asked to end; its connections end with it, and its file is removed."""
+    async with running(relay, tmp_path / "own") as here:
+        await request(here.client, Stop())
+        await asyncio.wait_for(here.service.stopping.wait(), TIMEOUT)
+        client = here.client
+    with pytest.raises(ConnectionLost, match="the relay-client has ended"):
+        await request(client, GetStatus())
+    assert not (tmp_path / "own").exists()
+
+
+async def test_without_unix_sockets(relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are none, the endpoint is a port with a token: requests and events are the same."""
+    monkeypatch.delattr("socket.AF_UNIX")
+    monkeypatch.delattr("asyncio.start_unix_server")
+    port = free_port()
+    async with (
+        node_of(relay, port, name="rank", rank=3),
+        running(relay, tmp_path / "own") as here,
+    ):
+        (address,) = here.directory.addresses()
+        assert isinstance(address, TcpAddress)
+        await request(here.client, Subscribe(("opened",)))
+        assert port == (await request(here.client, Attach(3, wait=True))).local_port
+        assert port == (await here.until("opened")).port
+        if needs_second_user.args[0] is False:
+            greeting = await connecting_stranger(address.port, json.dumps({"id": 1, "request": "status"}) + "\n")
+            assert {"challenge", "version"} == set(json.loads(greeting))
+        with pytest.raises(RelayDebugError):
+            await ControlClient.connect(TcpAddress(address.path, address.port, "0" * 64))
+
+
+async def test_files_of_killed_programs_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody listens at a stale address; if another program took the port, it learns and answers nothing."""
+    directory = ControlDirectory(tmp_path / "own")
+    directory.listen("1a2b3c4d")[0].close()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.delattr("socket.AF_UNIX")
+        listener, address = directory.listen("5e6f7a8b")
+    listener.close()
+    received: list[bytes] = []
+
+    async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'{"challenge": "c", "version": 1}\n')
+        received.append(await reader.readline())
+        writer.write(json.dumps({"hello": {}, "proof": "0" * 64}).encode() + b"\n")
+        writer.close()
+
+    assert isinstance(address, TcpAddress)
+    async with await asyncio.start_server(impostor, "127.0.0.1", address.port):
+        assert [] == await running_clients(directory)
+    assert address.token.encode() not in received[0]
+    assert not (tmp_path / "own").exists()
+
+
+async def test_without_a_directory_the_client_works(
+    relay: LocalRelay, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A relay-client that cannot offer the endpoint logs why, and forwards."""
+    (tmp_path / "open").mkdir(mode=0o755)
+    async with tunnels(relay) as client_tunnels, Forwarder(client_tunnels, []) as forwarder:
+        with LogHistory() as logs:
+            service = ControlService(client_id("attach", client_tunnels.endpoint), client_tunnels, forwarder, logs)
+            async with ControlServer(service, ControlDirectory(tmp_path / "open")):
+                pass
+    assert "no control socket: " in caplog.text
+    assert "is not a private directory of this user" in caplog.text
+
+
+async def test_odd_programs(relay: LocalRelay, tmp_path: Path) -> None:
+    """One that does not follow the protocol is disconnected; the others are not."""
+    async with running(relay, tmp_path / "own") as here:
+        (address,) = here.directory.addresses()
+        reader, writer = await asyncio.open_unix_connection(str(address.path))
+        await reader.readline()
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert b"" == await asyncio.wait_for(reader.read(), TIMEOUT)
+        writer.close()
+        await writer.wait_closed()
+        with pytest.raises(UsageError, match="unknown kind of event: 'exploded'"):
+            await request(here.client, Subscribe(("exploded",)))
+        assert () == (await request(here.client, GetStatus())).nodes

@@ -1,0 +1,66 @@
+"""Facts about the files by which programs find the control endpoints of this user's relay-clients."""
+
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from relay_client.control.directory import Address, ControlDirectory, TcpAddress, UnixAddress
+
+
+def closed(listening: tuple[socket.socket, Address]) -> Address:
+    listening[0].close()
+    return listening[1]
+
+
+def test_an_endpoint_is_found_and_removed(tmp_path: Path) -> None:
+    """While it listens its address is there; without files the directory goes, too."""
+    directory = ControlDirectory(tmp_path / "own")
+    assert [] == list(directory.addresses())
+    first, second = (closed(directory.listen(name)) for name in ("1a2b3c4d", "5e6f7a8b"))
+    assert [first, second] == list(directory.addresses())
+    assert UnixAddress(tmp_path / "own" / "control-1a2b3c4d.sock") == first
+    assert 0o700 == stat.S_IMODE((tmp_path / "own").stat().st_mode)
+    directory.remove(first)
+    assert [second] == list(directory.addresses())
+    directory.remove(second)
+    assert not (tmp_path / "own").exists()
+
+
+@pytest.mark.parametrize("missing", ["AF_UNIX", "getuid"])
+def test_without_unix_sockets(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system lacks them, a port of this machine is used, with a token in a file of this user."""
+    module = "socket" if missing == "AF_UNIX" else "os"
+    monkeypatch.delattr(f"{module}.{missing}")
+    directory = ControlDirectory(tmp_path / "own")
+    listener, address = directory.listen("1a2b3c4d")
+    assert isinstance(address, TcpAddress)
+    with listener, socket.create_connection(("127.0.0.1", address.port), timeout=10):
+        assert [address] == list(directory.addresses())
+    assert 0o600 == stat.S_IMODE(address.path.stat().st_mode)
+    assert 64 == len(address.token)
+    assert address.token not in repr(address)
+
+
+def test_a_long_path_needs_a_port(tmp_path: Path) -> None:
+    """The address of a Unix socket has room for about a hundred bytes."""
+    assert isinstance(closed(ControlDirectory(tmp_path / ("d" * 100)).listen("1a2b3c4d")), TcpAddress)
+
+
+def test_a_directory_of_others_is_not_used(tmp_path: Path) -> None:
+    """If other users can enter the directory, they could put an endpoint there."""
+    tmp_path.chmod(0o755)
+    directory = ControlDirectory(tmp_path)
+    with pytest.raises(PermissionError, match="is not a private directory"):
+        directory.listen("1a2b3c4d")
+    with pytest.raises(PermissionError):
+        list(directory.addresses())
+
+
+def test_other_files_are_ignored(tmp_path: Path) -> None:
+    """Locks, damaged files and files that are still being written are no endpoints."""
+    tmp_path.chmod(0o700)
+    for name in ("5678.lock", "control-1a2b3c4d.sock.new", "control-1a2b3c4d.json", "control-5e6f7a8b.json"):
+        (tmp_path / name).write_text("{" if "1a2b" in name else '{"port": "5678"}')
+    assert [] == list(ControlDirectory(tmp_path).addresses())

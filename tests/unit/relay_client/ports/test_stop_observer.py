@@ -1,0 +1,141 @@
+"""Facts about reading where a process is stopped from the messages of its debug session."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay_client.ports.stop_observer import ObservedStop, StopObserver
+from relay_core.dap.framing import encode
+from relay_core.layers.layer import ToLocal, ToPeer
+
+FRAME = {"id": 9, "name": "step", "line": 41, "source": {"path": "/home/alice/train.py"}}
+STOP = ObservedStop("breakpoint", 1)
+PLACED = ObservedStop("breakpoint", 1, "/home/alice/train.py", 41, "step")
+
+
+def event(name: str, **body: Any) -> bytes:
+    return encode({"seq": 0, "type": "event", "event": name, "body": body})
+
+
+def request(seq: int, command: str, **arguments: Any) -> bytes:
+    return encode({"seq": seq, "type": "request", "command": command, "arguments": arguments})
+
+
+def response(seq: int, command: str, **body: Any) -> bytes:
+    return encode({"seq": 0, "type": "response", "request_seq": seq, "command": command, "success": True, "body": body})
+
+
+STOPPED = event("stopped", reason="breakpoint", threadId=1)
+
+
+class Session:
+    """An observed session."""
+
+    def __init__(self) -> None:
+        self.seen: list[ObservedStop | None] = []
+        self.observer = StopObserver(self.seen.append)
+
+    def editor(self, *messages: bytes) -> None:
+        for message in messages:
+            assert [ToPeer(message)] == self.observer.receive_local(message, 0.0)
+
+    def debugger(self, *messages: bytes) -> None:
+        for message in messages:
+            assert [ToLocal(message)] == self.observer.receive_peer(message, 0.0)
+
+
+def test_a_stop_and_its_place() -> None:
+    """The stop is known at once, its place with the stack that the editor requests, and a step ends it."""
+    session = Session()
+    session.debugger(STOPPED)
+    session.editor(request(5, "threads"), request(6, "stackTrace", threadId=1, startFrame=0, levels=1))
+    session.debugger(response(5, "threads", threads=[]), response(6, "stackTrace", stackFrames=[FRAME]))
+    session.editor(request(7, "next", threadId=1))
+    assert [STOP, PLACED, None] == session.seen
+
+
+def test_only_the_top_of_the_stopped_thread_counts() -> None:
+    """Other threads, and further frames of this one, do not."""
+    session = Session()
+    session.debugger(STOPPED)
+    session.editor(request(6, "stackTrace", threadId=2), request(7, "stackTrace", threadId=1, startFrame=1))
+    session.debugger(response(6, "stackTrace", stackFrames=[FRAME]), response(7, "stackTrace", stackFrames=[FRAME]))
+    assert [STOP] == session.seen
+
+
+def test_a_stack_that_arrives_too_late() -> None:
+    """The response to a request of an earlier stop is not the place of the next one."""
+    session = Session()
+    session.debugger(STOPPED)
+    session.editor(request(6, "stackTrace", threadId=1), request(7, "next", threadId=1))
+    session.debugger(event("stopped", reason="step", threadId=1), response(6, "stackTrace", stackFrames=[FRAME]))
+    assert [STOP, None, ObservedStop("step", 1)] == session.seen
+
+
+def test_the_debugger_ends_a_stop_too() -> None:
+    """The process continues, exits or its session ends."""
+    for name in ("continued", "exited", "terminated"):
+        session = Session()
+        session.debugger(STOPPED, event(name), event(name))
+        assert [STOP, None] == session.seen
+
+
+def test_odd_messages_are_no_stops() -> None:
+    """A stack without a frame, and messages that only mention the words, change nothing."""
+    session = Session()
+    session.debugger(event("output", output='"stopped"'), event("stopped", text="no reason"))
+    session.debugger(STOPPED)
+    session.editor(request(6, "stackTrace", threadId=1))
+    session.debugger(response(6, "stackTrace", stackFrames=[]), response(6, "stackTrace", stackFrames=[FRAME]))
+    assert [STOP] == session.seen
+
+
+def test_a_connection_that_is_not_dap() -> None:
+    """It is left alone from its first bytes on."""
+    session = Session()
+    session.editor(b"GET / HTTP/1.1\r\n\r\n")
+    assert session.observer.is_finished
+
+
+@given(st.lists(st.integers(1, 30)))
+def test_chunks_change_nothing(sizes: list[int]) -> None:
+    """However the bytes are cut, each is passed on at once, and the same is seen."""
+    session = Session()
+    for send, data in (
+        (session.debugger, STOPPED),
+        (session.editor, request(6, "stackTrace", threadId=1)),
+        (session.debugger, response(6, "stackTrace", stackFrames=[FRAME]) + event("continued", threadId=1)),
+    ):
+        rest = data
+        for size in sizes:
+            if rest[:size]:
+                send(rest[:size])
+            rest = rest[size:]
+        if rest:
+            send(rest)
+    assert [STOP, PLACED, None] == session.seen
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=4),
+        lambda inner: (
+            st.lists(inner)
+            | st.dictionaries(st.sampled_from(["reason", "threadId", "stackFrames", "source", "path", "line"]), inner)
+        ),
+        max_leaves=8,
+    )
+)
+def test_any_body_is_survived(body: object) -> None:
+    """A debugger may send any JSON."""
+    session = Session()
+    session.debugger(STOPPED)
+    session.editor(request(6, "stackTrace", threadId=1))
+    for message in (
+        {"seq": 1, "type": "response", "request_seq": 6, "body": body},
+        {"seq": 1, "type": "event", "event": "stopped", "body": body},
+    ):
+        data = json.dumps(message).encode()
+        session.debugger(b"Content-Length: %d\r\n\r\n%b" % (len(data), data))

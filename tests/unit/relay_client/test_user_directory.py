@@ -1,0 +1,36 @@
+"""Facts about the private directory of a user's relay-clients."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from relay_client.user_directory import make_private, require_private, user_directory
+
+
+def test_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the directory for temporary files, with the user's number, unless the variable names another."""
+    monkeypatch.delenv("RELAY_CLIENT_DIR", raising=False)
+    assert user_directory().parent == Path(tempfile.gettempdir())
+    assert user_directory().name.startswith("relay-client-")
+    monkeypatch.setenv("RELAY_CLIENT_DIR", str(tmp_path))
+    assert tmp_path == user_directory()
+
+
+def test_it_is_private(tmp_path: Path) -> None:
+    """A directory or link that others could use is refused, and so is a file."""
+    make_private(tmp_path / "own")
+    require_private(tmp_path / "own")
+    (tmp_path / "link").symlink_to(tmp_path / "own")
+    (tmp_path / "open").mkdir(mode=0o755)
+    for name in ("link", "open"):
+        with pytest.raises(PermissionError, match="is not a private directory of this user"):
+            require_private(tmp_path / name)
+
+
+def test_without_user_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has none: the profile's directory for temporary files belongs to the user."""
+    monkeypatch.delattr("os.getuid")
+    assert "relay-client-0" == user_directory().name
+    (tmp_path / "open").mkdir(mode=0o755)
+    require_private(tmp_path / "open")
