@@ -8,8 +8,15 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import add_allow_terminate_option, add_prefetch_option, run_controlled, run_with_tunnels
-from relay_core.errors import NoListener, UsageError
+from relay_client.cli.common import (
+    PROGRAM,
+    add_allow_terminate_option,
+    add_prefetch_option,
+    run_controlled,
+    run_with_tunnels,
+)
+from relay_core.errors import NoListener, RelayDebugError, UsageError
+from relay_core.program.console import print_error
 from relay_core.ranges import format_ranges
 from relay_core.values import named
 
@@ -50,7 +57,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Forward `--ports` and `--forward`."""
+    """Forward `--ports` and `--forward`.
+
+    The first line is `starting`, and the last before anything is forwarded `ready` or `failed`: a task of VS Code waits
+    for them, and takes the error between them as its reason; see `relay_client.editors.vscode`.
+    """
+    logger.info("starting")
+    try:
+        return _forward(arguments)
+    except RelayDebugError as error:
+        print_error(PROGRAM, error)
+        logger.info("failed")
+        return error.exit_code
+
+
+def _forward(arguments: argparse.Namespace) -> int:
     from relay_client.cli.port_ranges import parse_ports
     from relay_client.ports.local_port import debugger_ports, parse_forwards
 
@@ -100,14 +121,13 @@ async def forward(
     """
     from relay_client.ports.forwarder import Forwarder
 
-    logger.info("starting")
     forwarder = Forwarder(
         tunnels, ports, may_reverse=may_reverse, trust_unknown=trust_unknown, allow_terminate=allow_terminate
     )
-    await run_controlled("forward", tunnels, forwarder, _forward(tunnels, forwarder))
+    await run_controlled("forward", tunnels, forwarder, _run_until_cancelled(tunnels, forwarder))
 
 
-async def _forward(tunnels: Tunnels, forwarder: Forwarder) -> None:
+async def _run_until_cancelled(tunnels: Tunnels, forwarder: Forwarder) -> None:
     from relay_client.ports.forwarder import LOCAL_HOST
     from relay_client.ui.live_table import live_table
 

@@ -65,6 +65,7 @@ COVERED_BY = {
         "relay_client/cli/ attach common forward targets tensorboard relay_client/agents/ requests "
         "relay_client/ports/ rank_port"
     ),
+    "tests/e2e/test_init.py": "relay_client/cli/init/ vscode_files",
     "tests/e2e/test_run_and_look.py": "relay_client/cli/ pdb stacks relay_client/stacks/ collect",
     "tests/e2e/test_running_clients.py": "relay_client/cli/running/ common events logs release status stop",
     "tests/e2e/test_ways_in.py": "relay_agent/agent/ reverse relay_client/ports/ reverse",

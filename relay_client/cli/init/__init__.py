@@ -1,0 +1,105 @@
+"""`relay-client init`: configures an editor, by editing its files or by printing what to paste."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relay_client.cli.common import Commands, add_command, quiet_logging, run_with_tunnels
+from relay_core.errors import UsageError
+from relay_core.values import named
+
+if TYPE_CHECKING:
+    from relay_client.agents.tunnels import Tunnels
+    from relay_client.editors.entries import Entry
+    from relay_core.agent_api.announcement import TargetInfo
+
+__all__ = ["add_parser"]
+
+VSCODE = "vscode"
+EDITORS = (VSCODE, "nvim", "pycharm", "zed", "emacs")
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "init",
+        run,
+        summary="configure your editor: F5 then starts relay-client and attaches",
+        description="Shows how launch.json and tasks.json of VS Code have to change, and changes them with --write; "
+        "comments and other entries stay. For other editors, prints what to paste.",
+    )
+    parser.add_argument("editor", choices=EDITORS, help="your editor")
+    parser.add_argument("--ports", metavar="LIST", help="local ports of the ranks (default: 5678 plus rank)")
+    parser.add_argument(
+        "--ranks",
+        default=None,
+        metavar="LIST",
+        help="global ranks, as in 3 or 0-7 (default: from 0, one for each port)",
+    )
+    parser.add_argument(
+        "--from-targets", action="store_true", default=False, help="configure the processes that are registered now"
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=Path(), metavar="DIR", help="folder that the editor opens (default: this one)"
+    )
+    parser.add_argument("--write", action="store_true", default=False, help="write the files of VS Code")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Configure the editor."""
+    editor, folder = arguments.editor, arguments.folder.absolute()
+    if arguments.write and editor != VSCODE:
+        raise UsageError(f"--write is for {VSCODE} only", hint=f"paste what 'relay-client init {editor}' prints")
+    if not folder.is_dir():
+        raise UsageError(f"--folder: no such folder: {folder}", hint="give the folder that the editor opens")
+    entries = _entries(arguments)
+    if editor == VSCODE:
+        from relay_client.cli.init.vscode_files import change_files
+
+        change_files(arguments, entries, folder)
+    else:
+        from relay_client.editors.snippets import SNIPPETS
+
+        print(SNIPPETS[editor](entries, str(folder)))
+    return 0
+
+
+def _entries(arguments: argparse.Namespace) -> list[Entry]:
+    """Return what to configure.
+
+    Raises:
+        RelayDebugError: the command line is wrong; or --from-targets finds none.
+    """
+    from relay_client.cli.port_ranges import parse_ports
+    from relay_client.cli.rank_ranges import parse_ranks
+    from relay_client.editors.entries import entries_for, entries_of
+
+    if arguments.from_targets and arguments.ports:
+        raise UsageError("--ports and --from-targets exclude each other", hint="leave out one of them")
+    with named("--ranks"):
+        ranks = parse_ranks(arguments.ranks) if arguments.ranks else None
+    if arguments.from_targets:
+        return entries_of(_registered(arguments), ranks)
+    with named("--ports"):
+        ports = parse_ports(arguments.ports) if arguments.ports else None
+    return entries_for(ports, ranks)
+
+
+def _registered(arguments: argparse.Namespace) -> list[TargetInfo]:
+    """Return the targets of all agents, as `relay-client targets` lists them."""
+    found: list[TargetInfo] | None = None
+
+    async def search(tunnels: Tunnels) -> None:
+        nonlocal found
+        async with tunnels:
+            await tunnels.discover_all()
+            found = [target for agent in tunnels.roster for target in agent.targets]
+
+    quiet_logging(arguments)
+    run_with_tunnels(arguments, search)
+    if found is None:  # Ctrl-C
+        raise KeyboardInterrupt
+    return found

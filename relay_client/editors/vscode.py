@@ -1,0 +1,145 @@
+"""`.vscode/launch.json` and `.vscode/tasks.json`: F5 starts relay-client, waits until it is ready, and attaches.
+
+VS Code reads relay-client's lines `starting`, `ready`, `failed` and `error: ...`. What it does with them decides here:
+
+- A task of type `process` whose program is not found is waited for without end, one of type `shell` is not.
+- A failed task does not keep VS Code from attaching; an error in the Problems view does, also at every further F5 until
+  the task starts again. So errors of one connection, which begin with its port, must not get there.
+- A pattern for errors needs a file. There is none, so the message is taken for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from relay_client.editors.entries import PREFIX, Entry
+from relay_client.editors.jsonc.editing import Document
+
+__all__ = ["COMPOUND", "TASK", "launch_json", "tasks_json"]
+
+COMPOUND = f"{PREFIX}all ranks"
+TASK = "relay-client"
+"""Label of the task; also the owner of its entries in the Problems view."""
+
+_KEPT_IN_CONFIGURATION = ("justMyCode", "pathMappings", "presentation", "subProcess")
+_KEPT_IN_TASK = ("presentation", "runOptions")
+"""Members that users change: an entry that has them keeps them."""
+
+
+def launch_json(text: str, entries: Sequence[Entry], name: str) -> str:
+    """Return a launch.json with a configuration per entry, and a compound if there are several.
+
+    Args:
+        text: The file; "" if there is none.
+        entries: At least one.
+        name: Of the file, for errors.
+
+    Raises:
+        ConfigurationError: the file is not valid.
+    """
+    document = Document(_without_deprecated_type(text, name), name)
+    document.set_default("version", "0.2.0")
+    for order, entry in enumerate(entries, 1):
+        document.upsert("configurations", "name", _configuration(entry, order), keep=_KEPT_IN_CONFIGURATION)
+    existing = _named(document.data.get("compounds"), COMPOUND)
+    if len(entries) > 1 or existing:
+        document.upsert("compounds", "name", _compound(entries, existing), keep=("stopAll", "presentation"))
+    return document.text()
+
+
+def _configuration(entry: Entry, order: int) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "type": "debugpy",
+        "request": "attach",
+        "connect": {"host": "127.0.0.1", "port": entry.port},
+        "pathMappings": [{"localRoot": "${workspaceFolder}", "remoteRoot": "."}],
+        "justMyCode": False,
+        "subProcess": True,
+        "preLaunchTask": TASK,
+        "presentation": {"group": "relay", "order": order},
+    }
+
+
+def _compound(entries: Sequence[Entry], existing: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the compound of all entries; what else the user has put into it stays, but not the ranks that are gone."""
+    names = [entry.name for entry in entries]
+    members = existing.get("configurations")
+    kept = [each for each in members if not _is_ours(each) or each in names] if isinstance(members, list) else []
+    return {
+        "name": COMPOUND,
+        "configurations": kept + [name for name in names if name not in kept],
+        "preLaunchTask": TASK,
+        "stopAll": True,
+        "presentation": {"group": "relay", "order": 0},
+    }
+
+
+def _is_ours(member: Any) -> bool:
+    return isinstance(member, str) and member.startswith((f"{PREFIX}rank ", f"{PREFIX}port "))
+
+
+def _without_deprecated_type(text: str, name: str) -> str:
+    """Return a launch.json whose attach entries of the deprecated type `python` are of type `debugpy`."""
+    document = Document(text, name)
+    configurations = document.data.get("configurations")
+    for position, each in enumerate(configurations if isinstance(configurations, list) else []):
+        if isinstance(each, dict) and (each.get("type"), each.get("request")) == ("python", "attach"):
+            document.replace(["configurations", position, "type"], "debugpy")
+    return document.text()
+
+
+def _named(elements: Any, name: str) -> Mapping[str, Any]:
+    """Return the first object with this name; an empty one if there is none."""
+    candidates = elements if isinstance(elements, list) else []
+    return next((each for each in candidates if isinstance(each, dict) and each.get("name") == name), {})
+
+
+def tasks_json(text: str, command: str, arguments: Sequence[str], environ: Mapping[str, str], name: str) -> str:
+    """Return a tasks.json with the task that runs relay-client.
+
+    Args:
+        text: The file; "" if there is none.
+        command: The program.
+        arguments: Its arguments.
+        environ: Variables to set for it.
+        name: Of the file, for errors.
+
+    Raises:
+        ConfigurationError: the file is not valid.
+    """
+    document = Document(text, name)
+    document.set_default("version", "2.0.0")
+    document.upsert("tasks", "label", _task(command, arguments, environ), keep=_KEPT_IN_TASK)
+    return document.text()
+
+
+def _task(command: str, arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "label": TASK,
+        "type": "shell",
+        "command": command,
+        "args": list(arguments),
+        **({"options": {"env": dict(environ)}} if environ else {}),
+        "isBackground": True,
+        "runOptions": {"instanceLimit": 1},
+        "presentation": {"reveal": "silent", "panel": "dedicated", "showReuseMessage": False},
+        "problemMatcher": {
+            "owner": TASK,
+            "source": TASK,
+            "fileLocation": "absolute",
+            "pattern": {
+                "regexp": r"^relay-client: (error): (((?!port \d+(?::| connection )).*))$",
+                "severity": 1,
+                "message": 2,
+                "file": 3,
+                "kind": "file",
+            },
+            "background": {
+                "activeOnStart": True,
+                "beginsPattern": "^relay-client: starting",
+                "endsPattern": "^relay-client: (ready|failed)",
+            },
+        },
+    }

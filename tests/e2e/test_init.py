@@ -1,0 +1,207 @@
+"""Facts about `relay-client init`, run as users run it."""
+
+import asyncio
+import json
+import re
+import signal
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+
+from tests.support import secrets
+from tests.support.fleet import KEY, node_of
+from tests.support.ports import free_port
+from tests.support.programs import DEADLINE, environment, run
+from tests.support.relay import LocalRelay
+from tests.support.screen import client_on, screen
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def env(relay: LocalRelay) -> dict[str, str]:
+    """The environment of a client of this relay."""
+    access = f"{relay.connection_string('send')};TunnelKey={b64encode(KEY).decode()}"
+    return {"RELAY_CONNECTION_STRING": access, "RELAY_CA_FILE": str(relay.ca_file)}
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (folder / ".vscode").iterdir()}
+
+
+def is_empty(folder: Path) -> bool:
+    return not any(folder.iterdir())
+
+
+def launch_of(folder: Path) -> dict[str, object]:
+    return json.loads((folder / ".vscode/launch.json").read_text())
+
+
+async def test_a_diff_first(tmp_path: Path) -> None:
+    """Without --write the changes are shown and nothing is written."""
+    finished = await run("relay_client", "init", "vscode", "--ports", "5678-5679", "--folder", str(tmp_path))
+    assert 0 == finished.status
+    assert '+            "name": "Relay: rank 1",' in finished.stdout.splitlines()
+    assert "relay-client: nothing is written yet: add --write\n" == finished.stderr
+    assert is_empty(tmp_path)
+
+
+async def test_write(tmp_path: Path) -> None:
+    """With --write the files are written, and the second run finds nothing to change."""
+    command = ["init", "vscode", "--ranks", "0-3", "--hc", "myhc", "--folder", str(tmp_path), "--write"]
+    first = await run("relay_client", *command)
+    assert 0 == first.status
+    written = files_of(tmp_path)
+    assert {"launch.json", "tasks.json"} == set(written)
+    second = await run("relay_client", *command)
+    launch, tasks = tmp_path / ".vscode/launch.json", tmp_path / ".vscode/tasks.json"
+    assert (0, "", f"relay-client: {launch} and {tasks} are up to date\n") == (
+        second.status,
+        second.stdout,
+        second.stderr,
+    )
+    assert written == files_of(tmp_path)
+
+
+async def test_files_of_the_user(tmp_path: Path) -> None:
+    """What the user's files have stays, to the byte: comments, line ends, a link, access rights."""
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / "shared").mkdir()
+    before = b'\xef\xbb\xbf{\r\n\t"configurations": [ // mine\r\n\t\t{ "name": "mine", },\r\n\t]\r\n}\r\n'
+    real, link = tmp_path / "shared/launch.json", tmp_path / ".vscode/launch.json"
+    real.write_bytes(before)
+    real.chmod(0o600)
+    link.symlink_to(real)
+    await run("relay_client", "init", "vscode", "--folder", str(tmp_path), "--write")
+    assert link.is_symlink()
+    assert 0o600 == real.stat().st_mode & 0o777
+    kept, added = before.split(b",\r\n\t]")[0], real.read_bytes()
+    assert added.startswith(kept)
+    assert b'\r\n\t\t\t"connect": { "host": "127.0.0.1", "port": 5678 },\r\n' in added
+    assert [] == [name for name in files_of(tmp_path) if name not in {"launch.json", "tasks.json"}]
+
+
+async def test_a_broken_file(tmp_path: Path) -> None:
+    """A file that is not valid is an error with its line, and nothing is written."""
+    (tmp_path / ".vscode").mkdir()
+    tasks = tmp_path / ".vscode/tasks.json"
+    tasks.write_text("{\n  'tasks': []\n}")
+    finished = await run("relay_client", "init", "vscode", "--folder", str(tmp_path), "--write")
+    assert 3 == finished.status
+    assert f'relay-client: error: {tasks}, line 2: unexpected "\'". hint: ' in finished.stderr
+    assert {"tasks.json": b"{\n  'tasks': []\n}"} == files_of(tmp_path)
+
+
+async def test_from_targets(relay: LocalRelay, env: dict[str, str], tmp_path: Path) -> None:
+    """--from-targets configures the processes that are registered now, and no secret gets into the files."""
+    ports = sorted((free_port(), free_port()))
+    async with node_of(relay, ports[1], rank=1), node_of(relay, ports[0], rank=0):
+        command = ["init", "vscode", "--from-targets", "--folder", str(tmp_path), "--write"]
+        finished = await run("relay_client", *command, env=env)
+    assert 0 == finished.status, finished.stderr
+    assert "RELAY_CONNECTION_STRING is a secret and is not written" in finished.stderr
+    assert [("Relay: rank 0", ports[0]), ("Relay: rank 1", ports[1])] == [
+        (each["name"], each["connect"]["port"]) for each in launch_of(tmp_path)["configurations"]
+    ]
+    secrets.check(*(text.decode() for text in files_of(tmp_path).values()))
+
+
+async def test_without_targets(env: dict[str, str], tmp_path: Path) -> None:
+    """Without an agent, --from-targets is the usual error."""
+    finished = await run("relay_client", "init", "vscode", "--from-targets", "--folder", str(tmp_path), env=env)
+    assert 9 == finished.status
+    assert "no agent is listening on 'myhc'" in finished.stderr
+
+
+async def test_the_task_runs(relay: LocalRelay, env: dict[str, str], tmp_path: Path) -> None:
+    """The task's command, run in the folder by a shell without our variables, begins and ends the wait of F5."""
+    access, port = tmp_path / "myhc.connection", free_port()
+    access.write_text(env["RELAY_CONNECTION_STRING"])
+    access.chmod(0o600)
+    shown = await run(
+        *("relay_client", "--no-prefetch", "init", "vscode", "--hc", "myhc", "--ports", str(port)),
+        *("--folder", str(tmp_path), "--connection-string-file", str(access), "--write"),
+        env={"RELAY_CA_FILE": env["RELAY_CA_FILE"]},
+    )
+    assert 0 == shown.status
+    (task,) = json.loads((tmp_path / ".vscode/tasks.json").read_text())["tasks"]
+    assert ["--hc", "myhc", "--connection-string-file", "${workspaceFolder}/myhc.connection"] == task["args"][:4]
+    assert ["--ports", str(port), "--no-prefetch"] == task["args"][4:]
+
+    def resolved(text: str) -> str:
+        return text.replace("${workspaceFolder}", str(tmp_path)).replace("${userHome}", str(Path.home()))
+
+    background = task["problemMatcher"]["background"]
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-c", 'exec "$0" "$@"', *map(resolved, [task["command"], *task["args"]])),
+        stderr=asyncio.subprocess.PIPE,
+        env=environment(**{name: resolved(text) for name, text in task["options"]["env"].items()}),
+        cwd=tmp_path,
+    )
+    try:
+        lines = [(await asyncio.wait_for(process.stderr.readline(), DEADLINE)).decode() for _ in range(2)]
+        assert re.search(background["beginsPattern"], lines[0])
+        assert re.search(background["endsPattern"], lines[1]), lines
+        process.send_signal(signal.SIGTERM)
+        await asyncio.wait_for(process.wait(), DEADLINE)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+@pytest.mark.parametrize("command", [["--ports", "5678"], ["--ports", "0"], []])
+async def test_a_failed_start(command: list[str]) -> None:
+    """A start that fails shows `starting`, the error, and `failed`, each on a line of its own."""
+    finished = await run("relay_client", *command)
+    starting, error, failed = finished.stderr.splitlines()
+    assert ("relay-client: starting", "relay-client: failed") == (starting, failed)
+    assert error.startswith("relay-client: error: ")
+
+
+async def test_colours(tmp_path: Path) -> None:
+    """The diff is coloured on a terminal, unless NO_COLOR is set."""
+    for variables, has_colours in (({}, True), ({"NO_COLOR": "1"}, False)):
+        async with (
+            screen() as (shown, descriptor),
+            client_on(descriptor, variables, "init", "vscode", "--folder", str(tmp_path)) as client,
+        ):
+            assert 0 == await asyncio.wait_for(client.wait(), DEADLINE)
+            await shown.when(lambda: "nothing is written yet" in shown.text)
+            assert has_colours == ("\x1b[32m+{" in shown.text)
+
+
+@pytest.mark.parametrize(
+    ("editor", "part"),
+    [
+        ("nvim", '{ name = "Relay: rank 3", port = 5681 },'),
+        ("pycharm", "Relay: rank 3            127.0.0.1:5681"),
+        ("zed", '"label": "Relay: rank 3",'),
+        ("emacs", '\'(relay-rank-3 modes (python-mode python-ts-mode) host "127.0.0.1" port 5681'),
+    ],
+)
+async def test_other_editors(editor: str, part: str, tmp_path: Path) -> None:
+    """For other editors stdout has what to paste, and nothing is written."""
+    finished = await run("relay_client", "init", editor, "--ranks", "0,3", "--folder", str(tmp_path))
+    assert (0, "") == (finished.status, finished.stderr)
+    assert part in finished.stdout
+    assert is_empty(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nvim", "--write"], "--write is for vscode only"),
+        (["vscode", "--from-targets", "--ports", "5678"], "--ports and --from-targets exclude each other"),
+        (["vscode", "--ranks", "3-1"], "--ranks: invalid list of ranks: '3-1' starts above its end"),
+        (["vscode", "--folder", "absent"], "--folder: no such folder: "),
+        (["vscode", "--connection-string", "x"], "--connection-string is a secret"),
+        (["vim"], "argument editor: invalid choice: 'vim'"),
+    ],
+)
+async def test_a_wrong_command_line(arguments: list[str], sentence: str) -> None:
+    """A wrong command line is exit code 2 and one sentence."""
+    finished = await run("relay_client", "init", *arguments)
+    assert 2 == finished.status
+    assert sentence in finished.stderr

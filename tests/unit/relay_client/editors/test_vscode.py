@@ -1,0 +1,155 @@
+"""Facts about the launch.json and tasks.json of `relay-client init vscode`."""
+
+import json
+import re
+
+import pytest
+
+from relay_client.editors.entries import Entry
+from relay_client.editors.vscode import launch_json, tasks_json
+from relay_core.errors import ConfigurationError
+
+RANKS = [Entry("rank 0", 5678), Entry("rank 1", 5679)]
+OURS = {
+    "type": "debugpy",
+    "request": "attach",
+    "pathMappings": [{"localRoot": "${workspaceFolder}", "remoteRoot": "."}],
+    "justMyCode": False,
+    "subProcess": True,
+    "preLaunchTask": "relay-client",
+}
+
+
+def launch(text: str = "", entries: list[Entry] = RANKS) -> str:
+    return launch_json(text, entries, "launch.json")
+
+
+def tasks(text: str = "", **changed: object) -> str:
+    given = {"command": "relay-client", "arguments": ["--hc", "myhc"], "environ": {}, "name": "tasks.json"}
+    return tasks_json(text, **{**given, **changed})
+
+
+def test_a_new_launch_json() -> None:
+    """There is a configuration for each rank and a compound for all, in strict JSON."""
+    read = json.loads(launch())
+    assert [
+        {
+            "name": f"Relay: rank {rank}",
+            "connect": {"host": "127.0.0.1", "port": 5678 + rank},
+            "presentation": {"group": "relay", "order": rank + 1},
+            **OURS,
+        }
+        for rank in (0, 1)
+    ] == read["configurations"]
+    (compound,) = read["compounds"]
+    assert (["Relay: rank 0", "Relay: rank 1"], True, "relay-client") == (
+        compound["configurations"],
+        compound["stopAll"],
+        compound["preLaunchTask"],
+    )
+
+
+def test_one_rank_needs_no_compound() -> None:
+    """A single configuration is not put into a compound."""
+    assert "compounds" not in json.loads(launch(entries=RANKS[:1]))
+
+
+MINE = """\
+{
+    // mine
+    "configurations": [
+        { "name": "Relay: rank 0", "type": "python", "request": "attach", "justMyCode": true, /* mine */
+          "pathMappings": [{ "localRoot": "${workspaceFolder}/src", "remoteRoot": "/app" }] },
+        { "name": "old", "type": "python" /* older */, "request": "attach", "port": 5678 },
+        { "name": "local", "type": "python", "request": "launch" },
+        { "name": "node", "type": "node", "request": "attach" },
+    ],
+    "compounds": [{ "name": "Relay: all ranks", "configurations": ["Relay: rank 7", "mine"] }]
+}
+"""
+
+
+def test_an_existing_launch_json() -> None:
+    """Users keep what they changed in our entries; elsewhere only deprecated types of attach entries are replaced."""
+    text = launch(MINE)
+    assert launch(text) == text
+    for comment in ("// mine", "/* mine */", "/* older */"):
+        assert comment in text
+    read = json.loads(re.sub(r"//.*|/\*.*?\*/|,(?=\s*[\]}])", "", text))
+    ours, old, *others, new = read["configurations"]
+    assert "Relay: rank 1" == new["name"]
+    assert ("debugpy", 5678, True, "/app") == (
+        ours["type"],
+        ours["connect"]["port"],
+        ours["justMyCode"],
+        ours["pathMappings"][0]["remoteRoot"],
+    )
+    assert {"name": "old", "type": "debugpy", "request": "attach", "port": 5678} == old
+    assert [("local", "python"), ("node", "node")] == [(each["name"], each["type"]) for each in others]
+
+
+def test_the_compound_loses_ranks_that_are_gone() -> None:
+    """The compound has the ranks of the last call, and what else the user has put into it."""
+    assert '"configurations": ["mine", "Relay: rank 0", "Relay: rank 1"]' in launch(MINE)
+    assert '"configurations": ["mine", "Relay: rank 0"]' in launch(MINE, RANKS[:1])
+
+
+def test_a_task() -> None:
+    """The task runs relay-client in a shell, as a background task with a problem matcher."""
+    text = tasks(environ={"RELAY_CA_FILE": "ca.pem"})
+    (task,) = json.loads(text)["tasks"]
+    assert ("relay-client", "shell", "relay-client", ["--hc", "myhc"], True, {"env": {"RELAY_CA_FILE": "ca.pem"}}) == (
+        *(task[name] for name in ("label", "type", "command", "args", "isBackground", "options")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "pattern"),
+    [
+        ("relay-client: starting", "begins"),
+        ("relay-client: ready on 127.0.0.1, port 5678: no agent", "ends"),
+        ("relay-client: failed", "ends"),
+        ("relay-client: error: port 5678 on this machine is in use", "error"),
+        ("relay-client: error: argument --ports: expected one argument", "error"),
+        ("relay-client: error: port 5678: the job refused", None),
+        ("relay-client: error: port 5678 connection 3: the agent refused", None),
+        ("relay-client: warning: tunnel to node-0/1a2b3c4d: lost", None),
+        ("relay-client: rank 0 on node-0: waiting for a debugger", None),
+    ],
+)
+def test_the_problem_matcher(line: str, pattern: str | None) -> None:
+    """Lines of relay-client begin or end the wait of F5, or are the reason of a failure; others are neither."""
+    (task,) = json.loads(tasks())["tasks"]
+    matcher = task["problemMatcher"]
+    patterns = {
+        "begins": matcher["background"]["beginsPattern"],
+        "ends": matcher["background"]["endsPattern"],
+        "error": matcher["pattern"]["regexp"],
+    }
+    assert [pattern] if pattern else [] == [name for name, each in patterns.items() if re.search(each, line)]
+
+
+def test_an_existing_tasks_json() -> None:
+    """The task gets the arguments of the last call; other tasks, comments and how the task is presented stay."""
+    first = tasks('{ "tasks": [ { "label": "mine" } /* mine */ ] }', arguments=["--ports", "5678", "--verbose"])
+    mine = first.replace('"silent"', '"always"')
+    second = tasks(mine, arguments=["--ports", "5679"])
+    assert second == tasks(second, arguments=["--ports", "5679"])
+    assert "/* mine */" in second
+    assert '"reveal": "always"' in second
+    assert '"args": ["--ports", "5679"]' in second
+
+
+@pytest.mark.parametrize(
+    ("change", "text", "sentence"),
+    [
+        (launch, '{\n"configurations": 5}', "launch.json, line 2: 'configurations' is a single value, expected a list"),
+        (launch, "{\n\n'", 'launch.json, line 3: unexpected "\'"'),
+        (tasks, "{}}", "tasks.json, line 1: expected the end of the file, found '}'"),
+    ],
+)
+def test_a_broken_file(change, text: str, sentence: str) -> None:
+    """A file that is not valid is refused, with its line."""
+    with pytest.raises(ConfigurationError) as failure:
+        change(text)
+    assert sentence == failure.value.sentence
