@@ -5,9 +5,11 @@ It uses debugpy's internals (`debugpy.server.api`, `pydevd`). The states of the 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -40,8 +42,26 @@ def load(*, follow_children: bool) -> ModuleType:
     # Reset what an adapter that has ended, or the parent of a forked child, has left:
     api.listen.called = False
     sys.modules["pydevd"].SetupHolder.setup = None  # imported by debugpy.server.api
+    _resume_threads()
     pydevd_patches.install()  # before pydevd has a connection
     return debugpy
+
+
+def _resume_threads() -> None:
+    """Mark threads as running that were stopped when an adapter was killed.
+
+    pydevd lets them run on, but leaves them marked as stopped, so that they would stop for the next debugger at once,
+    and without an event.
+    """
+    with contextlib.suppress(ImportError, AttributeError):  # pydevd's internals may change
+        from _pydevd_bundle.pydevd_additional_thread_info import set_additional_thread_info  # noqa: PLC0415 - as above
+        from _pydevd_bundle.pydevd_constants import STATE_SUSPEND  # noqa: PLC0415
+        from _pydevd_bundle.pydevd_thread_lifecycle import internal_run_thread  # noqa: PLC0415
+
+        for thread in threading.enumerate():
+            info = getattr(thread, "additional_info", None)
+            if info is not None and info.pydev_state == STATE_SUSPEND:
+                internal_run_thread(thread, set_additional_thread_info)  # what pydevd does when a debugger detaches
 
 
 def listen(debugpy: ModuleType) -> int:

@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from relay_client.dap.client import DapClient
+from relay_core.errors import ConnectionLost
 from tests.support.jobs import job, run_job
 from tests.support.listening import listening_editor
 from tests.support.other_user import connecting_stranger, needs_second_user
@@ -40,11 +41,44 @@ async def test_arm_listens_on_a_port_of_its_own():
         assert await running.finish() == (0, [], "")
 
 
+def adapter(port: int) -> int:
+    """Return the process id of the adapter that listens on a port."""
+    listeners = [found for found in psutil.net_connections("tcp") if found.status == psutil.CONN_LISTEN]
+    (pid,) = {found.pid for found in listeners if found.laddr.port == port}
+    return pid
+
+
 def adapter_ports(port: int) -> list[int]:
     """Return all ports of the process that listens on one port."""
-    listeners = [found for found in psutil.net_connections("tcp") if found.status == psutil.CONN_LISTEN]
-    (adapter,) = {found.pid for found in listeners if found.laddr.port == port}
-    return [found.laddr.port for found in listeners if found.pid == adapter]
+    return [found.laddr.port for found in psutil.Process(adapter(port)).net_connections("tcp") if not found.raddr]
+
+
+async def test_adapter_that_is_killed_at_a_breakpoint(tmp_path):
+    """The process runs on, and each further debugger stops at the breakpoint and gets the event."""
+    script = tmp_path / "loop.py"
+    script.write_text("import time\nnumber = 0\nwhile True:\n    number += 1\n    time.sleep(0.005)\n")
+    code = """
+        import runpy
+        def control():
+            for _line in sys.stdin:
+                debugger.release()
+                print(debugger.arm(), flush=True)
+        helper = threading.Thread(target=control, daemon=True)
+        helper.pydev_do_not_trace = helper.is_pydev_daemon_thread = True
+        helper.start()
+        print(port, flush=True)
+        runpy.run_path(sys.argv[1])
+    """
+    async with job(armed(code), str(script)) as running:
+        for _ in range(3):
+            port = int(await running.line())
+            async with await DapClient.connect("127.0.0.1", port) as client:
+                await client.attach({str(script): [{"line": 4}]}, within=30)
+                assert "breakpoint" == (await client.wait_for_event("stopped", within=30))["body"]["reason"]
+                psutil.Process(adapter(port)).kill()
+                with pytest.raises(ConnectionLost):
+                    await client.wait_for_event("never", within=30)
+            running.process.stdin.write(b"\n")
 
 
 @needs_second_user
