@@ -58,6 +58,7 @@ OTHER_VARIABLES = (
 
 INTERNAL_VARIABLES = (
     ("RELAY_DEBUG_REGISTERED", "pid and rank of the process that has registered, for the processes that it starts"),
+    ("RELAY_DEBUG_ADAPTER_PORT", "port of debugpy's adapter, for the processes that a followed process starts"),
     ("RELAY_AGENT_STARTER", "pid of the process that started the node's agent"),
 )
 

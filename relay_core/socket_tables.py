@@ -91,6 +91,15 @@ class SocketTables:
                 return owners
         raise OwnerUnknown
 
+    def has_connection(self, port: int) -> bool:
+        """Return whether a process has accepted a connection on `port` and not closed it.
+
+        Raises:
+            OwnerUnknown: the tables cannot be read.
+        """
+        rows = self._read(port)
+        return any(row.local[1] == port and not row.is_listening and row.owner is not None for row in rows)
+
     def peer_owner(self, own: Address, peer: Address) -> int | None:
         """Return the user at the other end of a connection within this machine.
 

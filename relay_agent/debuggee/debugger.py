@@ -291,7 +291,7 @@ class Debugger:
             else:
                 tracing.reach_threads()
             if follow_children:
-                pydevd_patches.follow_into_children()
+                pydevd_patches.follow_into_children(self._port if success is Event.LISTENS else None)
             self._move(success)
         except (ImportError, ValueError, RuntimeError, OSError) as error:
             raise RelayDebugError(f"debugpy did not start: {error}") from error

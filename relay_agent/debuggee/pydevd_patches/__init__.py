@@ -10,7 +10,7 @@ import functools
 import os
 from pathlib import Path
 
-from relay_agent.debuggee.pydevd_patches import sending, waking
+from relay_agent.debuggee.pydevd_patches import child_wait, sending, waking
 from relay_agent.prefetch import pydevd
 from relay_agent.python_path import in_front
 
@@ -22,9 +22,17 @@ def install() -> None:
     """Patch pydevd in this process and its forked children, once; the patches are never undone."""
     sending.install()
     waking.install()
+    child_wait.install()
     pydevd.install()
 
 
-def follow_into_children() -> None:
-    """Put the plugin that patches pydevd on the PYTHONPATH of the Python processes that this one starts."""
+def follow_into_children(port: int | None) -> None:
+    """Put the plugin that patches pydevd on the PYTHONPATH of the Python processes that this one starts.
+
+    Args:
+        port: The port of debugpy's adapter; None if this process has connected to an editor.
+    """
+    os.environ.pop(child_wait.PORT_VARIABLE, None)
+    if port is not None:
+        os.environ[child_wait.PORT_VARIABLE] = str(port)
     os.environ["PYTHONPATH"] = in_front(Path(__file__).with_name("child_plugin"), os.environ.get("PYTHONPATH"))

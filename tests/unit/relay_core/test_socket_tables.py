@@ -71,6 +71,19 @@ def test_both_ends_of_a_connection_have_an_owner(family: socket.AddressFamily) -
 
 
 @needs_tables
+def test_connections_of_a_port() -> None:
+    """A port has a connection from its being accepted until its program has closed it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not SocketTables().has_connection(port)
+        with socket.create_connection(server.getsockname()):
+            connection, _ = server.accept()
+            with connection:
+                assert SocketTables().has_connection(port)
+            assert not SocketTables().has_connection(port)
+
+
+@needs_tables
 def test_a_connection_that_is_not_accepted_belongs_to_nobody() -> None:
     """A connection in a listener's queue has no owner: the kernel shows it with the uid 0 or the listener's."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:

@@ -1,0 +1,86 @@
+"""Patch of how a child process of a debugged one waits for a debug session of its own: not without limit.
+
+debugpy announces such a child to the debugger of its parent, and the child does not run before an editor has attached
+to it. It would wait without limit if the editor leaves in between, or ignores the announcement. With this patch it
+waits for a limited time, and only as long as an editor is connected to debugpy's adapter. An editor can attach to it
+later, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+from relay_agent.stderr import write_line
+from relay_core.socket_tables import OwnerUnknown, SocketTables
+
+__all__ = ["PORT_VARIABLE", "install"]
+
+PORT_VARIABLE = "RELAY_DEBUG_ADAPTER_PORT"
+"""Set for children: the port of debugpy's adapter for editors; not set if the job itself has connected to an editor."""
+
+LIMIT_VARIABLE = "DEBUGPY_PROCESS_SPAWN_TIMEOUT"
+"""debugpy's own variable, for how long it waits for a process."""
+LIMIT = 60.0
+"""debugpy's default for it."""
+POLL_INTERVAL = 0.02
+"""Seconds between two checks for the editor's breakpoints, as in pydevd."""
+CONNECTION_INTERVAL = 0.5
+"""Seconds between two checks whether an editor is connected."""
+MISSES = 4
+"""Checks in a row that find none before the child runs: an editor may close one connection before it opens the next."""
+
+
+def install() -> None:
+    """Patch `PyDB.wait_for_ready_to_run` in this process and its forked children."""
+    try:
+        import pydevd  # noqa: PLC0415 - in debug runs only
+
+        # In a process that is started with pydevd's file as its program, both have the class.
+        programs = [pydevd, sys.modules.get("__main__")]
+        classes = {module.PyDB for module in programs if hasattr(module, "PyDB")}
+        waits = {each: each.wait_for_ready_to_run for each in classes}
+    except (ImportError, AttributeError):  # pydevd's internals may change; then it stays unpatched
+        return
+    for each in waits:
+        each.wait_for_ready_to_run = _wait
+
+
+def _wait(debugger: Any) -> None:
+    """Wait until the editor has sent its breakpoints, the adapter has closed the connection, or none will attach."""
+    limit = float(os.environ.get(LIMIT_VARIABLE) or LIMIT)
+    deadline = time.monotonic() + limit
+    editors = _Editors(int(os.environ.get(PORT_VARIABLE) or 0))
+    while not debugger.ready_to_run and not debugger.pydb_disposed:
+        reason = f"no debugger attached within {limit:g} s" if time.monotonic() >= deadline else ""
+        reason = reason or ("the debugger disconnected before it attached here" if editors.have_left() else "")
+        if reason:
+            write_line(f"process {os.getpid()}: {reason}; continuing")
+            break
+        debugger.process_internal_commands()
+        time.sleep(POLL_INTERVAL)
+    debugger.ready_to_run = True
+
+
+class _Editors:
+    """The editors that are connected to a port of debugpy's adapter; 0 if it is unknown."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._next_check = 0.0
+        self._misses = 0
+
+    def have_left(self) -> bool:
+        """Return whether no editor has been connected for a while, as far as this system shows it."""
+        if self._port and time.monotonic() >= self._next_check:
+            self._next_check = time.monotonic() + CONNECTION_INTERVAL
+            self._misses = 0 if self._is_connected() else self._misses + 1
+        return self._misses >= MISSES
+
+    def _is_connected(self) -> bool:
+        try:
+            return SocketTables().has_connection(self._port)
+        except OwnerUnknown:
+            return True
