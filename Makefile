@@ -79,8 +79,8 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench $(BENCH)
 
 # What some tests and samples need and nobody should have to download for the rest: torch, the Azure ML SDK, MPI, Azure
-# ML's inference server, the Azure CLI, and what editors read and debug with.
-extras: $(READY) mpi .inference-server/.ready .azure-cli/.ready $(EDITORS_READY)
+# ML's inference server, the Azure CLI, a real VS Code in a browser, and what editors read and debug with.
+extras: $(READY) mpi .inference-server/.ready .azure-cli/.ready $(EDITORS_READY) $(VENV)/.vscode
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' -e '.[ml]'
 
 # Three real MPI launchers for the tests of ranks, each in an environment of its own: all of them are called mpiexec. Without
@@ -107,6 +107,11 @@ mpi: $(MPI_READY)
 	@if .azure-cli/bin/python -m pip install --quiet --disable-pip-version-check azure-cli==2.91.0; then touch $@; \
 	else echo "azure-cli cannot be installed: the tests with the real az will be skipped"; fi
 
+# VS Code is shared by the environments, what drives its browser is in each. Where it cannot be installed, the tests say why.
+$(VENV)/.vscode: $(READY) .ci/code-server
+	@.ci/code-server .code-server $(BIN)/python
+	@if test -e .code-server/.ready; then touch $@; fi
+
 # The same tests on every supported interpreter that this machine has.
 test-pythons:
 	@for python in $$(.ci/pythons); do echo "== $$python"; $(MAKE) test PYTHON=$$python || exit 1; done
@@ -129,4 +134,4 @@ $(EDITORS_READY): tests/editors/package.json
 	else echo "npm is missing: tests with the parser and debug client of VS Code will be skipped"; fi
 
 clean:
-	rm -rf .venv-* .mpi .inference-server .azure-cli build dist tests/*/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv-* .mpi .inference-server .azure-cli .code-server build dist tests/*/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

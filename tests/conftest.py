@@ -67,13 +67,21 @@ def _nothing_left_behind() -> Iterator[None]:
     for thread in left_threads:
         thread.join(5)
     assert not [thread.name for thread in left_threads if thread.is_alive()]
-    left_children = [child for child in _children() if child not in children]
+    left_children = [child for child in _children() if not _is_older(child, children)]
     assert not psutil.wait_procs(left_children, timeout=5)[1], "a child process was left behind"
 
 
 def _children() -> list[psutil.Process]:
     """Return the processes below this one; without direct children there are none, whoever else runs."""
     return psutil.Process(os.getpid()).children(recursive=True) if _has_children() else []
+
+
+def _is_older(child: psutil.Process, known: list[psutil.Process]) -> bool:
+    """Whether a process was there before a test, or belongs to one that was: a fixture's, such as a browser."""
+    try:
+        return child in known or any(parent in known for parent in child.parents())
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _has_children() -> bool:

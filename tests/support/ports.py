@@ -1,5 +1,6 @@
 """Free ports, safe for tests that run at the same time."""
 
+import asyncio
 import itertools
 import os
 import socket
@@ -20,3 +21,23 @@ def free_port() -> int:
                 continue
             return port
     raise AssertionError("unreachable")
+
+
+def consecutive_ports(count: int) -> list[int]:
+    """Return so many free ports in a row."""
+    ports = [free_port()]
+    while len(ports) < count:
+        port = free_port()
+        ports = [*ports, port] if port == ports[-1] + 1 else [port]
+    return ports
+
+
+async def until_closed(port: int) -> None:
+    """Wait until nobody listens on a port of 127.0.0.1 any more."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            return
+        writer.close()
+        await asyncio.sleep(0.05)

@@ -58,7 +58,11 @@ class Program:
 
 @contextlib.asynccontextmanager
 async def program(
-    module: str, *arguments: str, env: Mapping[str, str] | None = None, has_stdin: bool = False
+    module: str,
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    has_stdin: bool = False,
+    cwd: Path | None = None,
 ) -> AsyncIterator[Program]:
     """Run `python -m module`; it is killed at the end of the block if it still runs."""
     process = await asyncio.create_subprocess_exec(
@@ -70,6 +74,7 @@ async def program(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=environment(**(env or {})),
+        cwd=cwd,
     )
     try:
         yield Program(process)

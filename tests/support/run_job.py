@@ -39,6 +39,7 @@ async def running_job(
     *options: str,
     arguments: Sequence[str] = (),
     launcher: Sequence[str] = (),
+    cwd: Path | None = None,
     **variables: str,
 ) -> AsyncIterator[Program]:
     """Run a script under `relay-agent run`; whatever is left of it at the end of the block is killed.
@@ -49,11 +50,12 @@ async def running_job(
         options: Of `relay-agent run`.
         arguments: Of the script.
         launcher: What starts the script instead of this Python.
+        cwd: Its working directory, if not this one.
         variables: More of its environment.
     """
     command = [*(launcher or [sys.executable]), str(script), *arguments]
     environment = access(relay, script.parent, "listen", **variables)
-    async with program("relay_agent", "run", "--hc", HC, *options, "--", *command, env=environment) as job:
+    async with program("relay_agent", "run", "--hc", HC, *options, "--", *command, env=environment, cwd=cwd) as job:
         try:
             yield job
         finally:

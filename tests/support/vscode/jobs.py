@@ -1,0 +1,38 @@
+"""Jobs of the project that a window shows: copies of its script on a node, waiting for a debugger."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from tests.support.programs import Program
+from tests.support.relay import LocalRelay
+from tests.support.run_job import running_job
+from tests.support.vscode.workspace import SCRIPT, Workspace
+
+__all__ = ["waiting_job"]
+
+
+@contextlib.asynccontextmanager
+async def waiting_job(
+    workspace: Workspace,
+    relay: LocalRelay,
+    directory: Path,
+    port: int,
+    *options: str,
+    name: str = SCRIPT,
+    **variables: str,
+) -> AsyncIterator[Program]:
+    """Run a copy of a script of the project under `relay-agent run`, in its own directory; it waits for a debugger.
+
+    Args:
+        workspace: The project.
+        relay: To listen on.
+        directory: The copy is in `directory`/job.
+        port: Of rank 0.
+        options: Of `relay-agent run`.
+        name: The script.
+        variables: More of its environment.
+    """
+    node = workspace.copy(directory / "job")
+    async with running_job(relay, node / name, "--port", str(port), *options, cwd=node, **variables) as job:
+        yield job

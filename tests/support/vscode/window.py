@@ -1,0 +1,127 @@
+"""One window of VS Code: what a user does in it, and what a user sees."""
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.support import secrets
+from tests.support.vscode.control import WITHIN, Control
+from tests.support.vscode.workspace import SCRIPT, Workspace
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator, Page
+
+__all__ = ["Window"]
+
+MILLISECONDS = WITHIN * 1000
+CLEARED_BY = (
+    "workbench.action.debug.stop",
+    "workbench.debug.viewlet.action.removeAllBreakpoints",
+    "workbench.debug.panel.action.clearReplAction",
+    "notifications.clearAll",
+    "workbench.action.closeAllEditors",
+)
+
+
+class Window:
+    """A window that shows a workspace.
+
+    What it shows is found by the CSS classes of VS Code's own parts, which another version may name differently: the
+    version is pinned.
+
+    Args:
+        page: The browser's page.
+        control: The extension in it.
+        workspace: The folder it shows.
+    """
+
+    def __init__(self, page: "Page", control: Control, workspace: Workspace) -> None:
+        self.page = page
+        self.control = control
+        self.workspace = workspace
+        self.console = page.locator(".repl .monaco-list-row")
+        """The lines of the Debug Console that are in view."""
+        self.call_stack = page.locator(".debug-call-stack .monaco-list-row")
+        self.variables = page.locator(".debug-variables .monaco-list-row")
+        self.current_line = page.locator(".debug-top-stack-frame-line")
+        """The yellow line where the program stands."""
+        self.notifications = page.locator(".notification-list-item-message")
+        self.dialog = page.locator(".monaco-dialog-box")
+        self.toolbar = page.locator(".debug-toolbar")
+        """Shown as long as there is a debug session."""
+
+    async def ready(self) -> None:
+        """Wait until it shows the files of the folder."""
+        self.page.set_default_timeout(MILLISECONDS)
+        await self.page.locator(".explorer-folders-view .monaco-list-row").first.wait_for()
+
+    async def clear(self) -> None:
+        """Undo what a test has left, read launch.json again, and show the script."""
+        for command in CLEARED_BY:
+            await self.command(command)
+        await self.control.call("configured", launch=json.loads(self.workspace.launch_file.read_text()))
+        self.control.reports.clear()
+        await self.command(
+            "workbench.view.debug"
+        )  # VS Code leaves "Locals" closed if the first stop has to open this view
+        await self.open(SCRIPT)
+
+    async def press(self, key: str) -> None:
+        """Press a key, as "F5" or "Control+P"."""
+        await self.page.keyboard.press(key)
+
+    async def open(self, name: str) -> None:
+        """Show a file of the project."""
+        await self.control.call("open", path=str(self.workspace.folder / name))
+        await self.page.locator(f'.tab.active[data-resource-name="{name}"]').wait_for()
+        await self.page.locator(".editor-instance .view-line").first.wait_for()
+
+    async def breakpoint(self, line: int, name: str = SCRIPT) -> None:
+        """Set a breakpoint in a file of the project."""
+        await self.control.call("breakpoint", path=str(self.workspace.folder / name), line=line)
+
+    async def start(self, name: str) -> None:
+        """Start a launch configuration or compound by its name."""
+        await self.control.call("start", name=name)
+
+    async def command(self, command: str, *parameters: object) -> None:
+        """Run a command of VS Code's palette by its id."""
+        await self.control.call("command", command=command, parameters=parameters)
+
+    async def until_shown(self, part: "Locator", text: str) -> list[str]:
+        """Wait until the rows of a part contain a text, and return them."""
+        deadline = time.monotonic() + WITHIN
+        while text not in " ".join(lines := await self.lines(part)):
+            assert time.monotonic() < deadline, f"{text!r} is not shown, but {lines}"
+            await asyncio.sleep(0.05)
+        return lines
+
+    async def until_stopped(self) -> None:
+        """Wait until the editor shows the line where the program stands."""
+        await self.current_line.first.wait_for()
+
+    async def until_ended(self) -> None:
+        """Wait until no debug session is left."""
+        await self.toolbar.wait_for(state="hidden")
+
+    async def lines(self, part: "Locator") -> list[str]:
+        """Return the text of each row of a part."""
+        return [" ".join(text.split()) for text in await part.all_inner_texts()]
+
+    async def screenshot(self, path: Path) -> None:
+        """Write a PNG file of what the window shows."""
+        await self.page.screenshot(path=path)
+
+    async def keep(self, folder: Path) -> None:
+        """Write what it shows, and the messages of its debug sessions, for whoever looks into a failure."""
+        folder.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - the test is over
+        with contextlib.suppress(Exception):  # the page may be what failed
+            await self.screenshot(folder / "window.png")
+            (folder / "console.txt").write_text("\n".join(await self.lines(self.console)))
+        messages = [json.dumps(dataclasses.asdict(report)) for report in self.control.reports]
+        secrets.check(*messages)
+        (folder / "messages.jsonl").write_text("\n".join(messages))

@@ -1,0 +1,78 @@
+"""A project folder as a user has it, and the copies of it that jobs run on their nodes."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+__all__ = ["BREAKPOINT", "SCRIPT", "Workspace", "attach"]
+
+SCRIPT = "train.py"
+PROGRAM = """\
+import time
+
+
+def step(number):
+    square = number * number
+    double = number + number
+    return square + double
+
+
+total = 0
+for number in range(1_000_000):
+    total += step(number)
+    time.sleep(0.02)
+"""
+BREAKPOINT = PROGRAM.splitlines().index("    square = number * number") + 1
+
+
+class Workspace:
+    """A project folder with a script and with .vscode/launch.json.
+
+    Args:
+        folder: Is made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.write_script(SCRIPT, PROGRAM)
+        self.write_launch([])
+
+    @property
+    def launch_file(self) -> Path:
+        """Its launch.json."""
+        return self.folder / ".vscode" / "launch.json"
+
+    def write_script(self, name: str, program: str) -> Path:
+        """Write a script of the project."""
+        path = self.folder / name
+        path.write_text(program)
+        return path
+
+    def copy(self, to: Path) -> Path:
+        """Copy the project, as a job gets it, without the editor's files, and return the folder."""
+        return Path(shutil.copytree(self.folder, to, ignore=shutil.ignore_patterns(".vscode")))
+
+    def write_launch(self, configurations: list[dict[str, Any]], **more: Any) -> None:
+        """Write .vscode/launch.json."""
+        self.write("launch.json", {"version": "0.2.0", "configurations": configurations, **more})
+
+    def write(self, name: str, content: object) -> None:
+        """Write a file of .vscode."""
+        path = self.folder / ".vscode" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(content, indent=2))
+
+
+def attach(name: str, port: int, **more: Any) -> dict[str, Any]:
+    """Return a launch configuration as docs/guides/vscode.md shows it."""
+    return {
+        "name": name,
+        "type": "debugpy",
+        "request": "attach",
+        "connect": {"host": "127.0.0.1", "port": port},
+        "pathMappings": [{"localRoot": "${workspaceFolder}", "remoteRoot": "."}],
+        "justMyCode": False,
+        **more,
+    }

@@ -1,0 +1,31 @@
+"""A real VS Code for the tests of this folder, and what they have in common."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.support.relay import LocalRelay, local_relay
+from tests.support.vscode.editor import Editor, running_editor
+from tests.support.vscode.installation import ROOT, NotInstalled, find_installation
+
+ARTEFACTS = ROOT / "build" / "vscode"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def editor(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Editor]:
+    """VS Code, started once for a module."""
+    try:
+        installation = find_installation()
+    except NotInstalled as missing:
+        pytest.skip(str(missing))
+    async with running_editor(installation, tmp_path_factory.mktemp("vscode"), ARTEFACTS) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def relay(tls_directory: Path) -> AsyncIterator[LocalRelay]:
+    """A running relay with one hybrid connection, in the module's event loop."""
+    async with local_relay(tls_directory) as running:
+        yield running
