@@ -158,7 +158,7 @@ class ReverseForwarder:
         traffic = Traffic()
         try:
             guard = ReverseRequestGuard(None, self._log_once)
-            layers = [guard, PrefetchCacheLayer()] if prefetch else [guard]
+            layers = [guard, PrefetchCacheLayer(is_adapter_local=True)] if prefetch else [guard]
             await carry_bytes(local, stream, layers, traffic=traffic)
             logger.info("port %d: closed (%d bytes sent, %d received)", self._port, traffic.sent, traffic.received)
         except RelayDebugError as error:

@@ -26,7 +26,7 @@ from relay_core.dap.prefetch import (
     is_read_only,
     parse,
 )
-from relay_core.dap.splitter import MAX_PARSED, MessageSplitter
+from relay_core.dap.splitter import MAX_PARSED, MessageSplitter, Piece
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
 
 __all__ = ["PrefetchCacheLayer"]
@@ -36,6 +36,11 @@ AUTOMATIC_DELAY = 1.0
 waits 0.4 s before it requests variables and the rest of the call stack."""
 MAX_AGE = 2.0
 """Seconds for which a response is used: objects of a stopped process can change without an event."""
+DELAYED_STACKS = "supportsDelayedStackTraceLoading"
+"""A capability of debugpy that is removed. With it, VS Code requests one frame, and the others 0.42 s later. If the
+response arrives before the call stack is drawn, 50 ms after `stopped`, "Load More Stack Frames" is drawn below the
+frame, and it stays unless the rest of the call stack has changed since the last stop. Without the capability VS Code
+requests 20 frames at once, which prefetched take no longer."""
 CHANGES = (b'"continued"', b'"exited"', b'"invalidated"', b'"stopped"', b'"terminated"', b'"thread"')
 """Events that invalidate earlier responses."""
 _SEQ = re.compile(rb'\s*\{\s*"seq"\s*:\s*([0-9]{1,18})\b')
@@ -43,9 +48,15 @@ _SEQ = re.compile(rb'\s*\{\s*"seq"\s*:\s*([0-9]{1,18})\b')
 
 
 class PrefetchCacheLayer(Layer):
-    """One editor's connection: the editor is the local program, the agent is the peer."""
+    """One editor's connection: the editor is the local program, the agent is the peer.
 
-    def __init__(self) -> None:
+    Args:
+        is_adapter_local: Whether debugpy's adapter runs on this machine, because the editor listens. Its capabilities
+            cannot be changed here, and requests of a single frame are neither prefetched nor answered.
+    """
+
+    def __init__(self, *, is_adapter_local: bool = False) -> None:
+        self._is_adapter_local = is_adapter_local
         self._from_editor = MessageSplitter()
         self._from_agent = MessageSplitter(MAX_PREFETCH_EVENT)
         self._sent_set: list[RequestTemplate] = []
@@ -85,6 +96,8 @@ class PrefetchCacheLayer(Layer):
                 self._drop_unclaimed()
             if request and request["command"] in RESUMING:
                 to_agent.append(self._set_update(now))
+            elif request and request["command"] == "initialize":
+                self._pending[request["seq"]] = request
             to_agent.append(piece.raw)
         if self._from_editor.is_foreign and self._from_agent.is_untouched:
             self.is_finished = True  # this is not an editor's connection
@@ -99,9 +112,8 @@ class PrefetchCacheLayer(Layer):
             event = _PrefetchEvent.parse(piece.body) if PREFETCH_EVENT.encode() in piece.body else None
             if event is None:
                 self._note_seq(piece.body)
-                if len(piece.body) <= MAX_PARSED:  # parsing longer messages would take too long
-                    self._observe(piece.body, now)
-                to_editor.append(piece.raw)
+                is_long = len(piece.body) > MAX_PARSED  # parsing it would take too long
+                to_editor.append(piece.raw if is_long else self._observe(piece, now))
             else:
                 to_editor += self._store(event, now)
         return [ToLocal(b"".join(to_editor))] if to_editor else []
@@ -128,6 +140,10 @@ class PrefetchCacheLayer(Layer):
         """Return the response to a request, b"" if it is under way, or None if the debugger has to answer."""
         command, arguments = request["command"], arguments_of(request)
         template = self._stop.template_for(command, arguments) if self._stop else None
+        if self._is_adapter_local and arguments.get("levels") == 1:
+            if template:
+                self._pending[request["seq"]] = request
+            return None
         is_automatic = now - self._idle_since <= AUTOMATIC_DELAY
         if template and is_automatic and template not in self._learned and len(self._learned) < MAX_PREFETCH_SET:
             self._learned.append(template)
@@ -163,12 +179,15 @@ class PrefetchCacheLayer(Layer):
 
     # From the agent:
 
-    def _observe(self, body: bytes, now: float) -> None:
-        """Update the state from a message that is passed on to the editor."""
+    def _observe(self, piece: Piece, now: float) -> bytes:
+        """Update the state from a message; return what the editor receives."""
+        body = piece.body
         if self._pending and b'"response"' in body and (response := parse(body, "response")):
             request = self._pending.pop(response["request_seq"], None)
             if request is not None:
                 self._record_response(request, response, now)
+                if request["command"] == "initialize":
+                    return _without_delayed_stacks(response, piece.raw)
         elif any(change in body for change in CHANGES) and (event := parse(body, "event")):
             if f'"{event["event"]}"'.encode() in CHANGES:
                 self._drop_unclaimed()
@@ -177,6 +196,7 @@ class PrefetchCacheLayer(Layer):
                 case {"event": "stopped", "body": {"threadId": int(thread)}}:
                     self._stop, self._is_current = Stop(thread), True
                     self._learned, self._stopped_at, self._idle_since = [], now, now
+        return piece.raw
 
     def _store(self, event: _PrefetchEvent, now: float) -> list[bytes]:
         """Store the contents of a prefetch event; return responses that the editor is waiting for."""
@@ -217,6 +237,14 @@ class PrefetchCacheLayer(Layer):
         self._prefetched = {
             number: prefetched for number, prefetched in self._prefetched.items() if prefetched.claimed_by is not None
         }
+
+
+def _without_delayed_stacks(response: Response, raw: bytes) -> bytes:
+    """Return the response to `initialize`, of which `raw` are the bytes, without that capability."""
+    body = response.get("body")
+    if not isinstance(body, dict) or DELAYED_STACKS not in body:
+        return raw
+    return encode({**response, "body": {name: value for name, value in body.items() if name != DELAYED_STACKS}})
 
 
 @dataclass(eq=False)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from relay_client.dap.client import DapClient
@@ -22,23 +23,36 @@ print(count(1000000), flush=True)
 LINE = 5
 """Of `square = ...`, where the breakpoint is."""
 
-_START = """
-import runpy, sys, debugpy
+_LISTEN = """
+import runpy, sys, threading, debugpy
 host, port = debugpy.listen(("127.0.0.1", 0))
 import pydevd, socket
 pydevd.get_global_debugger().writer.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 print(port, flush=True)
 debugpy.wait_for_client()
-runpy.run_path(sys.argv[1])
 """
+_START = f"{_LISTEN}runpy.run_path(sys.argv[1])"
+_START_THREAD = f"{_LISTEN}threading.Thread(target=runpy.run_path, args=[sys.argv[1]]).start()"
+
+
+def debuggee(directory: Path) -> AbstractAsyncContextManager[tuple[Job, int, Path]]:
+    """Run the program until it waits for a debugger; yields the job, debugpy's port and the script."""
+    return _debuggee(directory, _START)
+
+
+def debuggee_in_thread(directory: Path) -> AbstractAsyncContextManager[tuple[Job, int, Path]]:
+    """The same, in a thread: only the program's frames are the user's, so the stack is the same at each stop.
+
+    debugpy gives a frame without a file, such as that of the code that starts the program, a new source each time.
+    """
+    return _debuggee(directory, _START_THREAD)
 
 
 @contextlib.asynccontextmanager
-async def debuggee(directory: Path) -> AsyncIterator[tuple[Job, int, Path]]:
-    """Run the program until it waits for a debugger; yields the job, debugpy's port and the script."""
+async def _debuggee(directory: Path, start: str) -> AsyncIterator[tuple[Job, int, Path]]:
     script = directory / "counting.py"
     script.write_text(PROGRAM)
-    async with job(_START, str(script), PYDEVD_DISABLE_FILE_VALIDATION="1") as running:
+    async with job(start, str(script), PYDEVD_DISABLE_FILE_VALIDATION="1") as running:
         yield running, int(await running.line()), script
 
 

@@ -223,6 +223,41 @@ def test_old_response(editor):
     assert 1 == len(editor.send("threads")[0])
 
 
+def test_delayed_stacks_are_kept_from_the_editor():
+    """Of the capabilities in the response to `initialize`, exactly this one is removed."""
+    editor = Editor()
+    editor.send("initialize")
+    response = {"seq": 1, "type": "response", "request_seq": 1, "command": "initialize", "success": True}
+    capabilities = {"supportsDelayedStackTraceLoading": True, "supportsSetVariable": True}
+    expected = {**response, "body": {"supportsSetVariable": True}}
+    assert [expected] == editor.receive({**response, "body": capabilities})
+
+
+@pytest.mark.parametrize("body", [{}, {"body": None}, {"body": {"supportsSetVariable": True}}])
+def test_other_responses_to_initialize(body):
+    """A response without that capability, a failure too, is passed on unchanged."""
+    editor = Editor()
+    editor.send("initialize")
+    response = {"seq": 1, "type": "response", "request_seq": 1, "command": "initialize", "success": False, **body}
+    assert [response] == editor.receive(response)
+
+
+def test_single_frames_for_an_editor_that_listens():
+    """With the adapter on this machine, a request of one frame is neither learned nor answered, but its ids are."""
+    editor = Editor()
+    editor.client = PrefetchCacheLayer(is_adapter_local=True)
+    editor.receive(stopped())
+    editor.send("stackTrace", threadId=1, startFrame=0, levels=1)
+    editor.receive({"type": "response", "request_seq": editor.seq, "body": {"stackFrames": [{"id": 7}]}})
+    editor.send("scopes", frameId=7)
+    (plan, _), _ = editor.send("next", threadId=1)
+    assert [{"command": "scopes", "scope": 0, "rest": {}}] == plan["arguments"]["questions"]
+    one = {"threadId": 1, "startFrame": 0, "levels": 1}
+    request = {"seq": 1000, "type": "request", "command": "stackTrace", "arguments": one}
+    editor.receive(stopped(), prefetch_event({"after": editor.seq, "asked": [request], "answered": []}), answered())
+    assert 1 == len(editor.send("stackTrace", **one)[0])
+
+
 def test_order_of_the_set():
     """Requests whose responses others need come first."""
     editor = Editor()
