@@ -120,7 +120,8 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
     except Exception as error:  # noqa: BLE001 - no error of the debugger may end the job
         return _continue_without_debugger(RelayDebugError(f"{type(error).__name__}: {error}"))
     if waits and settings.abort_on_timeout and settings.wait > 0:
-        process.log("no debugger attached in time; exiting (--debug-on-timeout abort)")
+        outcome = "exiting" if process.obstacle else "no debugger attached in time; exiting"
+        process.log(f"{outcome} (--debug-on-timeout abort)")
         sys.exit(TimedOut.exit_code)
     return False
 

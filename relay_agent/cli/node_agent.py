@@ -34,8 +34,12 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from relay_agent.node.server import serve_node
+    from relay_core.errors import RelayDebugError
 
-    asyncio.run(serve_node(arguments.root, arguments.name, arguments.listener, arguments.lock))
+    try:
+        asyncio.run(serve_node(arguments.root, arguments.name, arguments.listener, arguments.lock))
+    except RelayDebugError as error:  # not printed: the processes have received it, and log it with its consequence
+        return error.exit_code
     return 0
 
 

@@ -89,6 +89,8 @@ class DebuggedProcess:
         self._failure_logged = threading.Lock()
         """Acquired by the first thread that logs the failure, and never released."""
         self._unreachable_logged = False
+        self._exits_without = False
+        """True while it waits for a debugger without which it will exit."""
         self.port = settings.port + identity.rank
         self.node_client: NodeClient = NodeClient(
             settings.access.given(),
@@ -143,6 +145,7 @@ class DebuggedProcess:
         if debugger.is_attached():
             self.log("a debugger is already attached")
             return True
+        self._exits_without = seconds > 0 and self.settings.abort_on_timeout
         if seconds > 0:
             self.log(f"waiting up to {seconds:g} s for a debugger on {self.where}")
         else:
@@ -152,7 +155,7 @@ class DebuggedProcess:
             return True
         if self.node_client.hopeless.is_set():
             self._log_failure(self.node_client.failure)
-        elif seconds > 0 and self.node_client.unreachable is None:
+        elif seconds > 0 and self.node_client.unreachable is None and not self._exits_without:
             later = f"can still attach on {self.where}"
             if not self.node_client.listening.is_set():
                 later = f"can attach on {self.where} as soon as the agent listens"
@@ -170,13 +173,13 @@ class DebuggedProcess:
             self.node_client.set_state("crashed", exception)
             return True
         if self.node_client.futile.is_set():
-            self.log(f"crashed: {exception}; not held for a debugger: {self._obstacle}")
+            self.log(f"crashed: {exception}; not held for a debugger: {self.obstacle}")
             return False
         self.log(f"crashed: {exception}; held up to {hold:g} s for a debugger on {self.where}")
         self.node_client.set_state("crashed", exception, until=time.time() + hold)
         if debugger.wait_for_attach(hold, self.node_client.futile):
             return True
-        self.log(f"no debugger can attach; exiting: {self._obstacle}" if self._obstacle else NOBODY_ATTACHED)
+        self.log(f"no debugger can attach; exiting: {self.obstacle}" if self.obstacle else NOBODY_ATTACHED)
         return False
 
     def is_agent_lost(self) -> bool:
@@ -188,7 +191,7 @@ class DebuggedProcess:
         self.node_client.set_state("running")
 
     @property
-    def _obstacle(self) -> RelayDebugError | None:
+    def obstacle(self) -> RelayDebugError | None:
         """Why no debugger can attach now."""
         return self.node_client.failure or self.node_client.unreachable
 
@@ -199,7 +202,7 @@ class DebuggedProcess:
             return
         self._unreachable_logged = True
         hint = f". hint: {error.hint}" if error.hint else ""
-        if self.settings.abort_on_timeout:
+        if self._exits_without:
             self.log(f"no longer waiting for a debugger: {error.sentence}{hint}")
             return
         self.log(
@@ -211,8 +214,12 @@ class DebuggedProcess:
         """Log, once, that no debugger can attach, whether the job is waiting for one or not."""
         if self._failure_logged.acquire(blocking=False):
             reason = failure or "the agent has exited"
-            attached = debugger.is_attached()  # an agent whose key was revoked still serves who is connected
-            self.log(f"{'no further debugger can attach' if attached else 'continuing without a debugger'}: {reason}")
+            if debugger.is_attached():  # an agent whose key was revoked still serves who is connected
+                self.log(f"no further debugger can attach: {reason}")
+            elif self._exits_without:
+                self.log(f"no debugger can attach: {reason}")
+            else:
+                self.log(f"continuing without a debugger: {reason}")
 
     def _record(self) -> TargetRecord:
         identity = self.identity

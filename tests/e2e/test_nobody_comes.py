@@ -123,6 +123,19 @@ async def test_proxy_that_refuses(relay: LocalRelay, tmp_path: Path) -> None:
     assert "continuing" not in finished.stderr
 
 
+async def test_failure_of_a_job_that_exits_without_a_debugger(relay: LocalRelay, tmp_path: Path) -> None:
+    """The reason is in the log once, and no line says that the job continues."""
+    options = ("--wait", "600", "--on-timeout", "abort")
+    finished = await run_script(relay, tmp_path, "print('ran')\n", *options, RELAY_CA_FILE=str(tmp_path / "missing.pem"))
+    assert (14, "") == (finished.status, finished.stdout)
+    lines = [line.partition(". hint:")[0] for line in finished.stderr.splitlines()]
+    assert [
+        "relay-agent: no debugger can attach: cannot use the CA file "
+        f"{tmp_path / 'missing.pem'}: No such file or directory",
+        "relay-agent: exiting (--debug-on-timeout abort)",
+    ] == lines[1:]
+
+
 async def test_proxy_that_cannot_be_used(relay: LocalRelay, tmp_path: Path) -> None:
     """A job behind a SOCKS proxy, which is not supported, continues at once with the reason and a hint."""
     proxy = {"HTTPS_PROXY": "socks5h://127.0.0.1:1", "https_proxy": "socks5h://127.0.0.1:1", "NO_PROXY": ""}

@@ -251,7 +251,7 @@ async def test_failure_reaches_the_job(node):
     assert await gone(int(out[1]))
     assert out[0] == "True|no connection string is configured|<NodeClient port 5678 hopeless>"
     assert "Warning" not in err
-    assert err.count("no connection string is configured") == 1
+    assert "no connection string" not in err  # the process logs it, with its consequence
 
 
 async def test_what_the_agent_asks_for(relay, node):
