@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Forward `--ports` and `--forward`.
 
     The first line is `starting`, and the last before anything is forwarded `ready` or `failed`: a task of VS Code waits
-    for them, and takes the error between them as its reason; see `relay_client.editors.vscode`.
+    for them, and takes the error between them as its reason; see `relay_client.editor_setup.vscode`.
     """
     logger.info("starting")
     try:

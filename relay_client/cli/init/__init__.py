@@ -12,7 +12,7 @@ from relay_core.values import named
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
-    from relay_client.editors.entries import Entry
+    from relay_client.editor_setup.entries import Entry
     from relay_core.agent_api.announcement import TargetInfo
 
 __all__ = ["add_parser"]
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         change_files(arguments, entries, folder)
     else:
-        from relay_client.editors.snippets import SNIPPETS
+        from relay_client.editor_setup.snippets import SNIPPETS
 
         print(SNIPPETS[editor](entries, str(folder)))
     return 0
@@ -75,7 +75,7 @@ def _entries(arguments: argparse.Namespace) -> list[Entry]:
     """
     from relay_client.cli.port_ranges import parse_ports
     from relay_client.cli.rank_ranges import parse_ranks
-    from relay_client.editors.entries import entries_for, entries_of
+    from relay_client.editor_setup.entries import entries_for, entries_of
 
     if arguments.from_targets and arguments.ports:
         raise UsageError("--ports and --from-targets exclude each other", hint="leave out one of them")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_client.editors.entries import Entry, entries_for, entries_of
+from relay_client.editor_setup.entries import Entry, entries_for, entries_of
 from relay_core.agent_api.announcement import TargetInfo
 from relay_core.errors import UsageError
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relay_client.editors.entries import PREFIX, Entry
-from relay_client.editors.jsonc.editing import Document
+from relay_client.editor_setup.entries import PREFIX, Entry
+from relay_client.editor_setup.jsonc.editing import Document
 
 __all__ = ["COMPOUND", "TASK", "launch_json", "tasks_json"]
 

@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from relay_client.editors.jsonc.parser import BOM, Node
+from relay_client.editor_setup.jsonc.parser import BOM, Node
 
 __all__ = ["WIDTH", "Style", "indentation_at", "render", "render_member", "style_of"]
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from relay_client.editors.entries import Entry
+from relay_client.editor_setup.entries import Entry
 
 __all__ = ["SNIPPETS"]
 

@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from relay_client.editors.task_command import Places, access_arguments, missing_secrets, task_environ
+from relay_client.editor_setup.task_command import Places, access_arguments, missing_secrets, task_environ
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import UsageError
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_client.editors.jsonc.parser import MAX_DEPTH, parse
+from relay_client.editor_setup.jsonc.parser import MAX_DEPTH, parse
 from relay_core.errors import ConfigurationError
 
 TEXT = """\

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from relay_client.editors.jsonc.editing import Document
-from relay_client.editors.jsonc.parser import parse
+from relay_client.editor_setup.jsonc.editing import Document
+from relay_client.editor_setup.jsonc.parser import parse
 from relay_core.errors import ConfigurationError
 from tests.support.jsonc_files import JsoncFile, anything, damaged
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from relay_client.editors.entries import Entry
-from relay_client.editors.snippets import SNIPPETS
+from relay_client.editor_setup.entries import Entry
+from relay_client.editor_setup.snippets import SNIPPETS
 
 ENTRIES = [Entry("rank 0", 5678), Entry('rank 1 ("x")', 5690)]
 

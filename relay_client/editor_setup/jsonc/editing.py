@@ -14,8 +14,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from relay_client.editors.jsonc.parser import Node, line_of, parse
-from relay_client.editors.jsonc.rendering import WIDTH, indentation_at, render, render_member, style_of
+from relay_client.editor_setup.jsonc.parser import Node, line_of, parse
+from relay_client.editor_setup.jsonc.rendering import WIDTH, indentation_at, render, render_member, style_of
 from relay_core.errors import ConfigurationError
 
 __all__ = ["Document"]

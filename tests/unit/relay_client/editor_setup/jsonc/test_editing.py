@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_client.editors.jsonc.editing import Document
+from relay_client.editor_setup.jsonc.editing import Document
 from relay_core.errors import ConfigurationError
 
 NEW = {"name": "new", "port": 5678}

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from relay_client.editors.jsonc.parser import parse
-from relay_client.editors.jsonc.rendering import Style, render, style_of
+from relay_client.editor_setup.jsonc.parser import parse
+from relay_client.editor_setup.jsonc.rendering import Style, render, style_of
 
 
 @pytest.mark.parametrize(

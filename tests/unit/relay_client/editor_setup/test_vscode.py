@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from relay_client.editors.entries import Entry
-from relay_client.editors.vscode import launch_json, tasks_json
+from relay_client.editor_setup.entries import Entry
+from relay_client.editor_setup.vscode import launch_json, tasks_json
 from relay_core.errors import ConfigurationError
 
 RANKS = [Entry("rank 0", 5678), Entry("rank 1", 5679)]
