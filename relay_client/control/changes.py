@@ -49,10 +49,14 @@ def _target_changes(old: Node | None, new: Node, now: float) -> Iterator[Event]:
     before = {target.port: target for target in old.targets} if old is not None else {}
     after = {target.port: target for target in new.targets}
     for port in sorted(before.keys() - after.keys()):
-        about = _about(new, before[port], now)
-        yield replace(about, event="ended", text=f"{about.text} has ended")
+        about, how = _about(new, before[port], now), _how_ended(new, before[port])
+        yield replace(about, event="ended", text=f"{about.text} {how or 'has ended'}", reason=how)
     for port, target in sorted(after.items()):
         yield from _changes_of_target(before.get(port), target, _about(new, target, now))
+
+
+def _how_ended(node: Node, target: Target) -> str | None:
+    return next((ended.how for ended in node.ended if (ended.port, ended.pid) == (target.port, target.pid)), None)
 
 
 def _about(node: Node, target: Target, now: float) -> Event:

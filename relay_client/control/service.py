@@ -44,6 +44,8 @@ from relay_core.errors import LocalPortInUse, NoListener, RelayDebugError, Usage
 __all__ = ["ControlService", "Subscriber"]
 
 LOG = "log"
+RELEASED = "the rank was released on request"
+"""For the editors that are disconnected."""
 RELEASE_TIMEOUT = 5.0
 """Seconds for the agent to announce that a released target is free; a round trip, unless the tunnel is away."""
 
@@ -242,7 +244,7 @@ class ControlService:
         if not targets:
             raise self._unknown(request)
         ports = [port for target in targets for port in target.local_ports]
-        count = sum([await self._forwarder.disconnect(port) for port in ports])
+        count = sum([await self._forwarder.disconnect(port, RELEASED) for port in ports])
         closed = tuple(port for port in ports if port in self._on_demand)
         for port in closed:
             await self._close(port)

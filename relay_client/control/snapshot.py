@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from relay_client.agents.roster import Claim
 from relay_client.agents.tunnels import Tunnels
-from relay_client.control.state import ClientId, Connection, Node, Port, Status, Stop, Target
+from relay_client.control.state import ClientId, Connection, Ended, Node, Port, Status, Stop, Target
+from relay_client.editor.sentences import how_ended
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ui.target_table import by_node
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
@@ -64,6 +65,7 @@ def _node(
         cwd=agent.cwd or None,
         targets=targets,
         forwards=agent.forwards,
+        ended=tuple(Ended(ending.port, how_ended(ending), ending.pid) for ending in agent.endings or ()),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-__all__ = ["ClientId", "Connection", "Node", "Port", "Status", "Stop", "Target"]
+__all__ = ["ClientId", "Connection", "Ended", "Node", "Port", "Status", "Stop", "Target"]
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,17 @@ class Target:
 
 
 @dataclass(frozen=True)
+class Ended:
+    """A process that has ended."""
+
+    port: int
+    """Its logical port."""
+    how: str
+    """As in `ended with status 1`."""
+    pid: int | None = None
+
+
+@dataclass(frozen=True)
 class Node:
     """One agent and its targets."""
 
@@ -103,6 +114,8 @@ class Node:
     targets: tuple[Target, ...] = ()
     forwards: tuple[int, ...] = ()
     """Other ports of the node that it offers."""
+    ended: tuple[Ended, ...] = ()
+    """Processes that ended lately, if the agent announces them."""
 
     @property
     def label(self) -> str:

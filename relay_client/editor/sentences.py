@@ -8,7 +8,7 @@ from relay_client.editor.job import JobView
 from relay_client.ui.text import duration
 from relay_core.agent_api.ending import Ending
 
-__all__ = ["GUARDED", "back_text", "ended_text", "exit_code", "interrupted_text", "waiting_text"]
+__all__ = ["GUARDED", "back_text", "ended_text", "exit_code", "how_ended", "interrupted_text", "waiting_text"]
 
 GUARDED = "detached; the job continues (relay-client --allow-terminate lets an editor end it)"
 
@@ -34,14 +34,16 @@ def back_text(view: JobView, seconds: float) -> str:
 
 def ended_text(view: JobView, ending: Ending) -> str:
     """Return how a target has ended."""
-    name = view.subject
+    return f"{view.subject} {how_ended(ending)}"
+
+
+def how_ended(ending: Ending) -> str:
+    """Return the same without its subject."""
     if ending.signal is not None:
         memory = "; the usual reason is a lack of memory" if ending.signal == signal.SIGKILL else ""
-        return f"{name} was killed (signal {ending.signal}, {_signal_name(ending.signal)}{memory})"
+        return f"was killed (signal {ending.signal}, {_signal_name(ending.signal)}{memory})"
     error = f": {ending.error}" if ending.error else ""
-    if ending.status is not None:
-        return f"{name} ended with status {ending.status}{error}"
-    return f"{name} has ended{error}"
+    return f"has ended{error}" if ending.status is None else f"ended with status {ending.status}{error}"
 
 
 def exit_code(ending: Ending) -> int | None:

@@ -80,11 +80,11 @@ async def carry(
         await endpoint.close()
         logger.info("%s: closed (%d bytes sent, %d received)", name, traffic.sent, traffic.received)
     except RelayDebugError as error:
-        record.closed(error.reason if isinstance(error, ConnectionLost) and error.reason else error.sentence)
+        record.closed(_end_reason(error))
         _log_end(name, local, error)
         await connection.conclude(error)
     except asyncio.CancelledError:
-        connection.conclude_now("relay-client was stopped; the job continues without a debugger")
+        connection.conclude_now(f"{record.why_cancelled}; the job continues without a debugger")
         raise
     finally:
         endpoint.abort()

@@ -30,6 +30,8 @@ class ConnectionRecord:
         self.number = number
         self.port = port
         self.traffic = Traffic()
+        self.why_cancelled = "relay-client was stopped"
+        """The reason that its editor is shown if the task of the connection is cancelled."""
         self._state = Connection.WAITING
         self._since = time.time()
         self._reason = ""

@@ -165,8 +165,16 @@ class Forwarder:
         port.lock.release()
         self.on_change()
 
-    async def disconnect(self, number: int) -> int:
-        """Close the connections to one port, which stays open; return how many there were."""
+    async def disconnect(self, number: int, why: str) -> int:
+        """Close the connections to one port, which stays open; return how many there were.
+
+        Args:
+            number: The local port.
+            why: The reason for their editors.
+        """
+        for record in self.connections:
+            if record.port == number:
+                record.why_cancelled = why
         tasks = self._open[number].tasks
         count = len(tasks)
         await tasks.cancel_all()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from relay_core.errors import ConnectionLost
 from tests.support.debuggee import LINE, PROGRAM, stopped_at_breakpoint
 from tests.support.fleet import DAP_START, KEY, node_of, who_serves
 from tests.support.ports import free_port
@@ -220,3 +221,25 @@ async def test_a_suspended_relay_client_holds_up_nobody(env: dict[str, str], her
             client.process.send_signal(signal.SIGCONT)
         assert (15, True) == (finished.status, "warning: a relay-client does not answer" in finished.stderr)
         assert 0 == (await run("relay_client", "status", env=here)).status
+
+
+async def test_release_ends_a_session_with_its_reason(relay: LocalRelay, tmp_path: Path, here: dict[str, str]) -> None:
+    """The editor of a released rank is shown why its session ends, and the job runs to its end."""
+    script, port = tmp_path / "counting.py", free_port()
+    script.write_text(PROGRAM)
+    client_env = {**access(relay, tmp_path, "send"), **here}
+    async with (
+        running_job(relay, script, "--port", str(port)) as job,
+        program("relay_client", "--hc", HC, "--ports", str(port), env=client_env) as client,
+    ):
+        await job.line("listening on 'myhc'")
+        await client.line("ready on")
+        with pytest.raises(ConnectionLost, match="the debug adapter closed the connection"):  # to its `disconnect`
+            async with stopped_at_breakpoint(port, script) as session:
+                assert 0 == (await run("relay_client", "release", "0", env=here)).status
+                output = ""
+                while "released" not in output:
+                    output = (await session.client.wait_for_event("output", within=DEADLINE))["body"]["output"]
+                await session.client.wait_for_event("terminated", within=DEADLINE)
+        assert "the rank was released on request; the job continues without a debugger" in output
+        assert 0 == (await job.finish()).status

@@ -4,7 +4,7 @@ import itertools
 from dataclasses import replace
 
 from relay_client.control.changes import changes
-from relay_client.control.state import ClientId, Connection, Node, Port, Status, Stop, Target
+from relay_client.control.state import ClientId, Connection, Ended, Node, Port, Status, Stop, Target
 
 CLIENT = ClientId("1a2b3c4d", 12, "contoso.servicebus.windows.net", "myhc", "forward", 1.0, "/home/alice", "1.0")
 RANK = Target(5681, rank=3, pid=44, state="running")
@@ -67,6 +67,8 @@ def test_a_rank_changes_its_state_and_ends() -> None:
     assert [("state", "rank 3 on host-1 is crashed: ValueError: no")] == texts(BEFORE, crashed)
     assert [("state", "rank 3 on host-1 is running")] == texts(BEFORE, with_rank(pid=45))
     assert [("ended", "rank 3 on host-1 has ended")] == texts(BEFORE, with_node(targets=()))
+    killed = with_node(targets=(), ended=(Ended(5681, "has ended", 43), Ended(5681, "was killed (signal 9)", 44)))
+    assert [("ended", "rank 3 on host-1 was killed (signal 9)")] == texts(BEFORE, killed)
 
 
 def test_a_rank_is_held_and_free() -> None:
