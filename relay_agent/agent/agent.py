@@ -141,10 +141,10 @@ class Agent:
         self._tunnels.send_status(fit(self._announcement().encode()))
 
     async def drain(self, target: Target, *, within: float) -> None:
-        """Wait up to `within` seconds until no client is connected to a target."""
+        """Wait up to `within` seconds until the client of a target has received the end of its debugger."""
         with contextlib.suppress(*TIMEOUT_ERRORS):
             async with timeout(within):
-                await self._holders.until_free(target)
+                await self._holders.until_ended(target)
 
     async def run(self) -> None:
         """Serve until cancelled, and then wait briefly for open connections to finish.
@@ -263,8 +263,8 @@ class Agent:
         traffic = Traffic()
         logger.info("port %s: connected", target)
         try:
-            async with self._holders.holding(target, driver, user):
-                await serve_stream(target, stream, traffic, prefetch=prefetch)
+            async with self._holders.holding(target, driver, user) as ended:
+                await serve_stream(target, stream, traffic, prefetch=prefetch, on_end=ended)
         except ProtocolError as error:
             logger.warning("port %s: refused: %s", target, error)
         except TargetGone as gone:

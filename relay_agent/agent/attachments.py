@@ -15,6 +15,9 @@ from relay_core.net.session.driver import SessionDriver
 
 __all__ = ["Attachments"]
 
+ACK_INTERVAL = 0.01
+"""Seconds between two checks whether a client has received everything."""
+
 
 @dataclass
 class _Holder:
@@ -23,6 +26,10 @@ class _Holder:
     since: float = field(default_factory=time.time)
     streams: int = 0
     """Open streams; a debugger of a process with children has several."""
+    running: set[object] = field(default_factory=set)
+    """A token for each stream whose debugger has not ended."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when `running` has changed."""
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -60,20 +67,31 @@ class Attachments:
         return holder.sentence
 
     @contextlib.asynccontextmanager
-    async def holding(self, target: Target, driver: SessionDriver, user: str) -> AsyncIterator[None]:
+    async def holding(self, target: Target, driver: SessionDriver, user: str) -> AsyncIterator[Callable[[], None]]:
         """Hold a target for the duration of a block; streams of an aborted session end before that.
+
+        Yields:
+            To be called when the debugger has ended, and its last bytes were passed to the session.
 
         Raises:
             ConnectionLost: another client has taken the target.
         """
         holder = await self._acquire(target, driver, user)
         holder.streams += 1
+        token = object()
+        holder.running.add(token)
+
+        def debugger_ended() -> None:
+            holder.running.discard(token)
+            holder.changed.set()
+
         try:
             if holder.streams == 1:
                 self._on_change()
-            yield
+            yield debugger_ended
         finally:
             holder.streams -= 1
+            debugger_ended()
             if not holder.streams:
                 del self._holders[target]
                 holder.gone.set()
@@ -90,10 +108,14 @@ class Attachments:
         holder = self._holders[target] = _Holder(driver, user)
         return holder
 
-    async def until_free(self, target: Target) -> None:
-        """Wait until a target has no holder."""
-        if holder := self._holders.get(target):
-            await holder.gone.wait()
+    async def until_ended(self, target: Target) -> None:
+        """Wait until the debuggers of a target have ended, and their client has received everything."""
+        holder = self._holders.get(target)
+        while holder is not None and holder.running:
+            holder.changed.clear()
+            await holder.changed.wait()
+        while holder is not None and holder.driver.session.unacknowledged:  # noqa: ASYNC110 - at the end only
+            await asyncio.sleep(ACK_INTERVAL)
 
     def attachment(self, target: Target) -> Attachment | None:
         """Return the attachment of a debug target; None if it is free, and for targets that clients share."""

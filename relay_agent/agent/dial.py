@@ -9,8 +9,10 @@ client whose first bytes are `Content-Length:`, the connection stays open until 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
+from relay_agent.agent.end_observer import EndObserver
 from relay_agent.agent.targets import Target, TargetGone
 from relay_agent.prefetch.layer import PrefetchLayer
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -39,7 +41,14 @@ class ClientStream(ByteStream, PeerStream, Protocol):
     """A client's stream: its first bytes are read before the connection to the target, the others are pushed."""
 
 
-async def serve_stream(target: Target, stream: ClientStream, traffic: Traffic, *, prefetch: bool = False) -> None:
+async def serve_stream(
+    target: Target,
+    stream: ClientStream,
+    traffic: Traffic,
+    *,
+    prefetch: bool = False,
+    on_end: Callable[[], None] = lambda: None,
+) -> None:
     """Connect a client's stream to a target, and carry bytes until both have ended.
 
     Args:
@@ -47,6 +56,7 @@ async def serve_stream(target: Target, stream: ClientStream, traffic: Traffic, *
         stream: The client's stream.
         traffic: Receives the byte counts.
         prefetch: Whether the client supports prefetch.
+        on_end: Called when a debugger has ended its session, or the target its connection.
 
     Raises:
         ProtocolError: the client of a DAP target does not use DAP; no connection to the target was made.
@@ -65,7 +75,9 @@ async def serve_stream(target: Target, stream: ClientStream, traffic: Traffic, *
     except BaseException as error:
         stream.abort(error.sentence if isinstance(error, RelayDebugError) else "")
         raise
-    layers: list[Layer] = [GreetingGuard(asyncio.get_running_loop().time())] if is_dap else []
+    layers: list[Layer] = [EndObserver(on_end)]
+    if is_dap:
+        layers.append(GreetingGuard(asyncio.get_running_loop().time()))
     if prefetch:
         layers.append(PrefetchLayer())
     await carry_bytes(local, stream, layers, traffic=traffic, first=first)

@@ -13,6 +13,7 @@ import contextlib
 import os
 import random
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -51,6 +52,8 @@ SHORT_LIFE = 10.0
 MAX_RESTART_DELAY = 15.0
 MAX_DOUBLINGS = 16
 """More than lead from the shortest delay to the longest one."""
+MAX_ERROR = 200
+"""Characters of an uncaught exception."""
 
 
 class NodeClient:
@@ -147,7 +150,7 @@ class NodeClient:
             return
         self._leaving = True
         self._gate.acquire(timeout=LEAVE_TIMEOUT)  # lets a start in progress complete, and prevents any other
-        if self._send({"leave": True}):
+        if self._send({"leave": True, "error": _uncaught()}):
             self._done.wait(LEAVE_TIMEOUT)
 
     # The helper thread:
@@ -266,6 +269,15 @@ class NodeClient:
         self._sending = threading.Lock()
         if connection is not None:
             os.close(connection.detach())  # `close` would have no effect while the file object of `makefile` is open
+
+
+def _uncaught() -> str:
+    """Return the uncaught exception that ends this process, in one line, or ""."""
+    error = getattr(sys, "last_value", None)  # set by Python before it prints the traceback
+    if error is None:
+        return ""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}"[:MAX_ERROR] if text else type(error).__name__
 
 
 def _register_dump(directory: NodeDirectory) -> DumpRecord | None:

@@ -4,31 +4,76 @@ from __future__ import annotations
 
 import asyncio
 import os
+from types import TracebackType
 
-__all__ = ["until_exit"]
+from relay_agent.node.exit_status import read_status
+
+__all__ = ["ProcessExit", "until_exit"]
 
 POLL_INTERVAL = 1.0
 """Seconds between checks where the system has no pidfd."""
+STATUS_INTERVAL = 0.002
+"""Seconds between two readings of the status where it disappears with the process. The memory of a process is released
+while its status can be read, which takes a few milliseconds for a small one."""
 
 
 async def until_exit(pid: int) -> None:
     """Return when a process has ended: at once where pidfd exists (Linux 5.3), otherwise within a second."""
-    if not hasattr(os, "pidfd_open"):
-        while _exists(pid):  # noqa: ASYNC110 - without pidfd the system offers no event
-            await asyncio.sleep(POLL_INTERVAL)
-        return
-    try:
-        descriptor = os.pidfd_open(pid)
-    except OSError:  # it has already ended
-        return
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    loop.add_reader(descriptor, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
+    with ProcessExit(pid) as process:
+        await process.wait()
+
+
+class ProcessExit:
+    """The exit of one process, to be waited for; a context manager, entered while the process runs."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._has_ended = False
+        self._descriptor: int | None = None
+        if hasattr(os, "pidfd_open"):
+            try:
+                self._descriptor = os.pidfd_open(pid)
+            except OSError:  # it has already ended
+                self._has_ended = True
+
+    def __repr__(self) -> str:
+        return f"<ProcessExit of {self._pid}>"
+
+    def __enter__(self) -> ProcessExit:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    async def wait(self) -> None:
+        """Return when the process has ended."""
+        if self._descriptor is None:
+            while not self._has_ended and _exists(self._pid):  # noqa: ASYNC110 - the system offers no event
+                await asyncio.sleep(POLL_INTERVAL)
+            return
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        loop.add_reader(self._descriptor, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(self._descriptor)
+
+    async def status(self, *, within: float) -> int | None:
+        """Wait until the process has ended, and return its wait status; None if it is unknown, or continues."""
+        deadline = asyncio.get_running_loop().time() + within
+        status = None
+        while True:
+            is_over, found = read_status(self._pid, self._descriptor)
+            status = status if found is None else found
+            if is_over:
+                return status
+            if asyncio.get_running_loop().time() > deadline:
+                return None
+            await asyncio.sleep(STATUS_INTERVAL)
 
 
 def _exists(pid: int) -> bool:

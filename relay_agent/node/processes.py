@@ -25,6 +25,7 @@ from relay_agent.node.protocol import (
 )
 from relay_agent.stacks.out_of_process import Dump, stacks_of
 from relay_core.agent_api.announcement import AgentInfo, State, TargetInfo
+from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.requests import Ready, Stacks, Wake
 from relay_core.agent_api.stacks import NodeStacks, ProcessStacks, ThreadStack
@@ -35,6 +36,8 @@ __all__ = ["ProcessTable", "RegisteredProcess"]
 
 ARM_TIMEOUT = 30.0
 """Seconds for a process to start debugpy, which usually takes 0.3 s, but longer while C code holds the GIL."""
+MAX_ENDINGS = 64
+"""Endings that are announced, of about 60 bytes each; an editor needs the one of its process within a second."""
 STACKS_TIMEOUT = 10.0
 """Seconds; `stacks_of` stops waiting earlier."""
 
@@ -183,6 +186,10 @@ class ProcessTable:
         """Set when the last process has left."""
         self.access: Access = {}
         self._processes: dict[int, RegisteredProcess] = {}
+        self._leaving: set[RegisteredProcess] = set()
+        """Processes without a port whose exit status is not known yet."""
+        self._endings: dict[int, Ending] = {}
+        """The last ending of each port, the oldest first."""
         self._listener_state: Message | None = None
 
     def __repr__(self) -> str:
@@ -209,6 +216,7 @@ class ProcessTable:
         return replace(
             agent,
             forwards=tuple(sorted(self._forwards())),
+            endings=tuple(self._endings.values()),
             node_rank=first.node_rank if first else None,
             run=first.run if first else "",
         )
@@ -266,15 +274,47 @@ class ProcessTable:
         self.on_change()
         return True
 
-    def remove(self, process: RegisteredProcess) -> None:
-        """Remove a process and its stack dump."""
+    def exiting(self, process: RegisteredProcess, error: str) -> None:
+        """Announce that a process is about to exit, with its uncaught exception."""
+        self._put_ending(Ending(process.logical_port, process.pid, error=error, is_final=False))
+
+    def leave(self, process: RegisteredProcess) -> None:
+        """Free the port of a process, and remove its stack dump; `remove` has to follow."""
         if self._processes.get(process.logical_port) is process:
+            self._leaving.add(process)
             del self._processes[process.logical_port]
             if process.dump is not None:
                 process.dump.path.unlink(missing_ok=True)
             self.on_change()
-        if not self._processes:
+
+    def ended(self, process: RegisteredProcess, status: int) -> None:
+        """Announce how a process has ended.
+
+        Args:
+            process: It has left.
+            status: Its wait status.
+        """
+        port, code = process.logical_port, os.waitstatus_to_exitcode(status)
+        before = self._endings.get(port)
+        error = before.error if before is not None and before.pid == process.pid and code > 0 else ""
+        if code < 0:
+            self._put_ending(Ending(port, process.pid, signal=-code))
+        else:
+            self._put_ending(Ending(port, process.pid, status=code, error=error))
+
+    def remove(self, process: RegisteredProcess) -> None:
+        """Remove a process; after the last one, the agent ends."""
+        self.leave(process)
+        self._leaving.discard(process)
+        if not self._processes and not self._leaving:
             self.none_left.set()
+
+    def _put_ending(self, ending: Ending) -> None:
+        self._endings.pop(ending.port, None)
+        self._endings[ending.port] = ending
+        while len(self._endings) > MAX_ENDINGS:
+            del self._endings[next(iter(self._endings))]
+        self.on_change()
 
     def broadcast(self, message: Message) -> None:
         """Send the state of the agent's listener to every process, also to those that register later."""

@@ -4,7 +4,7 @@
     {"register": {...}, "access": {...}, ...}  first     {"registered": PORT, "agent": PID}
     {"state": "waiting", "detail": "", "until": SECONDS} {"refused": SENTENCE, "hint": ...}      the socket then ends
     {"answer": ID, ...}                                  {"ask": "arm" | "release" | ..., "id": ID, ...}
-    {"leave": true}                         last         {"listening": true}
+    {"leave": true, "error": ""}            last         {"listening": true}
                                                          {"unreachable": SENTENCE, "hint": ...}  the agent keeps trying
                                                          {"failed": SENTENCE, "hint": ...}       the agent then ends
                                                          {"notice": TEXT}
@@ -115,6 +115,8 @@ class Leave(TypedDict):
     """The process is about to exit; the agent answers `Done` when the debugger has received the last bytes."""
 
     leave: Literal[True]
+    error: str
+    """Its uncaught exception in one line, or ""."""
 
 
 # Agent -> process:

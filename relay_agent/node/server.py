@@ -20,7 +20,7 @@ from relay_agent.agent.agent import Agent
 from relay_agent.agent.succession import Succession
 from relay_agent.node.connect import STARTER_VARIABLE
 from relay_agent.node.directory import NodeDirectory
-from relay_agent.node.process_exit import until_exit
+from relay_agent.node.process_exit import ProcessExit, until_exit
 from relay_agent.node.processes import ProcessTable, RegisteredProcess
 from relay_agent.node.protocol import MAX_LINE, Message, decode
 from relay_agent.node.reach import Reach
@@ -37,6 +37,9 @@ QUEUE_TIME = 1.0
 """Seconds for the processes in the socket's backlog to register."""
 DRAIN_TIMEOUT = 1.5
 """Seconds that an exiting process waits until its debugger has received the last bytes."""
+EXIT_TIMEOUT = 5.0
+"""Seconds for a process to exit after it has closed its connection; one that has not may have executed another program.
+A process that has answered `Leave` only has to finish its interpreter, and release its memory."""
 _CREDENTIALS = struct.Struct("3i")
 """struct ucred of SO_PEERCRED: pid, uid, gid (unix(7))."""
 
@@ -157,15 +160,21 @@ class _NodeServer:
             try:
                 await self._follow(process, reader)
             finally:
-                self._processes.remove(process)
                 process.exited()
+                self._processes.remove(process)
         except OSError:
             pass  # it was killed
         finally:
             writer.close()
 
     async def _follow(self, process: RegisteredProcess, reader: asyncio.StreamReader) -> None:
-        await first_completed(self._listen(process, reader), until_exit(process.pid))
+        """Serve a process until it has exited, or has closed its connection, and announce how it has ended."""
+        with ProcessExit(process.pid) as process_exit:
+            await first_completed(self._listen(process, reader), process_exit.wait())
+            self._processes.leave(process)  # another process may register for its port now
+            process.exited()
+            if (status := await process_exit.status(within=EXIT_TIMEOUT)) is not None:
+                self._processes.ended(process, status)
 
     async def _listen(self, process: RegisteredProcess, reader: asyncio.StreamReader) -> None:
         async for message in _messages(reader):
@@ -175,18 +184,17 @@ class _NodeServer:
                 process.set_state(message)
                 self._processes.on_change()
             elif "leave" in message:
-                await self._drain_before_exit(process)
+                await self._drain_before_exit(process, message.get("error", ""))
                 return
 
-    async def _drain_before_exit(self, process: RegisteredProcess) -> None:
-        """Answer `Leave` when the debugger has received the last bytes; after the last process, end the agent."""
+    async def _drain_before_exit(self, process: RegisteredProcess, error: str) -> None:
+        """Answer `Leave` when the client has received the last bytes: a container may end with its last process.
+
+        The announcement of the end comes before the answer, too; the exit status follows if there is time for it.
+        """
+        self._processes.exiting(process, error)
         if self.agent is not None:
             await self.agent.drain(process, within=DRAIN_TIMEOUT)
-        self._processes.remove(process)
-        if not len(self._processes) and self.agent is not None:
-            # `none_left` ends the agent, which first closes its sessions and then this connection. The process waits
-            # for that instead of `Done`, because a container may end with its last process.
-            await asyncio.Event().wait()
         process.send({"done": True})
 
 

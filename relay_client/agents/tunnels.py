@@ -337,10 +337,18 @@ class Tunnels:
     def _link_changed(self, agent_id: AgentId, status: LinkStatus) -> None:
         if self._closing:
             return  # the client closes its tunnels; these changes are not logged
+        if status.state is LinkState.RECONNECTING and self._has_ended(agent_id):
+            self._tunnels[agent_id].driver.abort("the job has ended")  # its container was stopped with it
+            return
         if status.state is LinkState.CONNECTED:
             self.hurry()  # the relay can be reached again
         self._event_log.link_changed(agent_id, status)
         self._changed()
+
+    def _has_ended(self, agent_id: AgentId) -> bool:
+        """True if an agent has announced the end of its last target, so that it is about to exit."""
+        agent = self.roster.agent(agent_id)
+        return agent is not None and bool(agent.endings) and not (agent.targets or agent.forwards)
 
     def _changed(self) -> None:
         """Send each agent its conflicts, and wake everyone who waits for a change."""

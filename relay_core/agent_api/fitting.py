@@ -1,6 +1,6 @@
 """Shrinks an announcement until it fits into a frame, so that a node may have any number of targets.
 
-    1. texts are shortened
+    1. texts are shortened, and only the latest endings are kept
     2. what most targets have in common is sent once, in `common`
     3. details of each target are left out, in the order of `EXPENDABLE`
     4. the targets with the highest ports, and forwards, are left out
@@ -26,6 +26,8 @@ EXPENDABLE = ("since", "until", "pid", "held_since", "detail", "world", "script"
 """Fields of targets, from the least important one."""
 MAX_SHORT_TEXT = 64
 """Characters of a text in step 1."""
+MAX_ENDINGS = 8
+"""Endings in step 1."""
 MAX_FORWARDS = 256
 """Forwards in step 4."""
 
@@ -37,6 +39,8 @@ def fit(announcement: Mapping[str, object], limit: int = MAX_ANNOUNCEMENT) -> Fi
     if _size(announcement) <= limit:
         return dict(announcement)
     rest = _short({name: value for name, value in announcement.items() if name not in {"targets", "common"}})
+    if "endings" in rest:
+        rest["endings"] = [_short(mapping(ending)) for ending in items(rest["endings"])[-MAX_ENDINGS:]]
     targets = [_short(mapping(target)) for target in items(announcement.get("targets"))]
     common: Fields = {}
 
@@ -50,6 +54,7 @@ def fit(announcement: Mapping[str, object], limit: int = MAX_ANNOUNCEMENT) -> Fi
             return assembled()
         targets, common = [_without(target, name) for target in targets], _without(common, name)
     if _size(assembled()) > limit:
+        rest |= {"endings": []} if "endings" in rest else {}
         rest["forwards"] = items(rest.get("forwards"))[:MAX_FORWARDS]
     return assembled(_most(lambda count: _size(assembled(count)) <= limit, len(targets)))
 

@@ -15,6 +15,7 @@ class Driver:
 
     def __init__(self, *, attached=True):
         self.session = self
+        self.unacknowledged = 0
         self.attached = attached
         self.over = asyncio.Event()
         self.reasons = []
@@ -79,16 +80,35 @@ async def test_a_client_that_died_makes_room_for_its_user():
     await holding
 
 
-async def test_until_free():
-    """Waiting ends with the last connection, and at once where there is none."""
+async def test_a_target_without_a_debugger_has_ended():
+    """Waiting for the end takes no time if nobody is connected, and ends with the last connection."""
     attachments = Attachments(lambda: None)
-    await attachments.until_free(DEBUGGEE)
+    await attachments.until_ended(DEBUGGEE)
     async with attachments.holding(DEBUGGEE, Driver(), "ann@a"):
-        waiting = asyncio.ensure_future(attachments.until_free(DEBUGGEE))
+        waiting = asyncio.ensure_future(attachments.until_ended(DEBUGGEE))
         await asyncio.sleep(0)
         assert not waiting.done()
         assert repr(attachments) == "<Attachments [5678]>"
     await waiting
+
+
+async def test_a_debugger_that_has_ended_is_not_waited_for():
+    """Waiting ends when all debuggers have ended and the client has everything, though it is still connected."""
+    attachments, driver = Attachments(lambda: None), Driver()
+    async with (
+        attachments.holding(DEBUGGEE, driver, "ann@a") as parent_ended,
+        attachments.holding(DEBUGGEE, driver, "ann@a") as child_ended,
+    ):
+        driver.session.unacknowledged = 1
+        waiting = asyncio.ensure_future(attachments.until_ended(DEBUGGEE))
+        for ended in (child_ended, child_ended, parent_ended):
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            ended()
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        driver.session.unacknowledged = 0
+        await asyncio.wait_for(waiting, 10)
 
 
 async def test_an_announcement_that_fails_leaves_no_holder():

@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo
+from relay_core.agent_api.ending import Ending
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -28,6 +29,15 @@ TARGETS = st.builds(
     until=SECONDS,
     attachment=st.none() | st.builds(Attachment, SOME_TEXT, SECONDS),
 )
+ENDINGS = st.builds(
+    Ending,
+    port=PORTS,
+    pid=COUNTS,
+    status=st.none() | st.integers(0, 255),
+    signal=st.none() | st.integers(0, 64),
+    error=TEXTS,
+    is_final=st.booleans(),
+)
 AGENTS = st.builds(
     AgentInfo,
     id=TEXTS.map(AgentId),
@@ -37,6 +47,7 @@ AGENTS = st.builds(
     run=TEXTS,
     targets=st.lists(TARGETS, max_size=4, unique_by=lambda target: target.port).map(tuple),
     forwards=st.frozensets(PORTS, max_size=4).map(lambda ports: tuple(sorted(ports))),
+    endings=st.none() | st.lists(ENDINGS, max_size=10).map(tuple),
     generation=st.integers(0, 1000),
     predecessors=st.lists(SOME_TEXT.map(AgentId), max_size=3).map(tuple),
     prefetch=st.booleans(),

@@ -3,19 +3,9 @@
 import json
 
 from hypothesis import given
-from hypothesis import strategies as st
 
 from relay_core.agent_api.ending import Ending
-
-ENDINGS = st.builds(
-    Ending,
-    port=st.integers(1, 65535),
-    pid=st.none() | st.integers(0, 1 << 22),
-    status=st.none() | st.integers(0, 255),
-    signal=st.none() | st.integers(0, 64),
-    error=st.text(max_size=50),
-    is_final=st.booleans(),
-)
+from tests.unit.relay_core.agent_api.strategies import ENDINGS
 
 
 @given(ENDINGS)

@@ -1,0 +1,113 @@
+"""Facts about the end of a debugged job: what its editor receives, and how long the job takes to exit."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay_client.dap.client import DapClient
+from tests.support.jobs import gone
+from tests.support.ports import free_port
+from tests.support.programs import Program
+from tests.support.relay import LocalRelay
+from tests.support.run_job import running_client, running_job
+
+END = "END"
+SCRIPT = """\
+import os, sys
+print("the breakpoint", flush=True)
+END
+"""
+
+
+@dataclass
+class Scene:
+    """A job that stands before its last line, and its editor."""
+
+    job: Program
+    editor: DapClient
+    thread: int
+
+    async def end(self) -> list[tuple[str, dict[str, Any]]]:
+        """Continue, and return the events from relay-client's line on."""
+        await self.editor.request("continue", {"threadId": self.thread}, within=60)
+        return await self.last_events()
+
+    async def last_events(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return relay-client's lines, `exited` and `terminated`."""
+        events: list[tuple[str, dict[str, Any]]] = []
+        while not events or events[-1][0] != "terminated":
+            event = await self.editor.wait_for_event("output", "exited", "terminated", within=60)
+            body = event.get("body", {})
+            if event["event"] != "output" or body["output"].startswith("relay-client: the job "):
+                events.append((event["event"], body))
+        return events
+
+
+@contextlib.asynccontextmanager
+async def before_its_end(relay: LocalRelay, directory: Path, end: str) -> AsyncIterator[Scene]:
+    """Run a job until it stands at a breakpoint before its last line."""
+    script, port = directory / "train.py", free_port()
+    script.write_text(SCRIPT.replace(END, end))
+    async with (
+        running_job(relay, script, "--debug-port", str(port)) as job,
+        running_client(relay, directory, "--ports", str(port)),
+        await DapClient.connect("127.0.0.1", port) as editor,
+    ):
+        await editor.attach({str(script): [{"line": 2}]}, within=60)
+        stopped = await editor.wait_for_event("stopped", within=60)
+        yield Scene(job, editor, stopped["body"]["threadId"])
+
+
+@pytest.mark.parametrize(
+    ("end", "line", "status"),
+    [
+        ("sys.exit(3)", "the job ended with status 3", 3),
+        ("raise ValueError('boom')", "the job ended with status 1: ValueError: boom", 1),
+        ("pass", "the job ended with status 0", 0),
+        (
+            "os.kill(os.getpid(), 9)",
+            "the job was killed (signal 9, SIGKILL; the usual reason is a lack of memory)",
+            137,
+        ),
+        ("os._exit(4)", "the job ended with status 4", 4),
+    ],
+)
+async def test_the_editor_receives_how_the_job_has_ended(
+    relay: LocalRelay, tmp_path: Path, end: str, line: str, status: int
+) -> None:
+    """The reason, `exited` with the exit code and `terminated`, in this order."""
+    async with before_its_end(relay, tmp_path, end) as scene:
+        events = await scene.end()
+        assert ["output", "exited", "terminated"] == [name for name, _ in events], events
+        output, exited, terminated = events
+        assert f"relay-client: {line}\n" == output[1]["output"]
+        assert ("exited", {"exitCode": status}) == exited
+        assert "restart" not in terminated[1]
+        await scene.editor.request("disconnect", within=60)
+
+
+async def test_a_job_that_is_killed_at_a_breakpoint(relay: LocalRelay, tmp_path: Path) -> None:
+    """The editor of a stopped job receives that it was killed."""
+    async with before_its_end(relay, tmp_path, "pass") as scene:
+        os.kill(scene.job.process.pid, signal.SIGTERM)
+        events = await scene.last_events()
+        assert ["output", "exited", "terminated"] == [name for name, _ in events], events
+        output, exited, _ = events
+        assert "relay-client: the job was killed (signal 15, SIGTERM)\n" == output[1]["output"]
+        assert {"exitCode": 143} == exited[1]
+
+
+async def test_a_job_does_not_wait_for_an_editor_that_stays(relay: LocalRelay, tmp_path: Path) -> None:
+    """A job exits although its editor stays connected after `terminated`."""
+    async with before_its_end(relay, tmp_path, "pass") as scene:
+        await scene.end()
+        started = time.monotonic()
+        assert await gone(scene.job.process.pid)
+        assert time.monotonic() - started < 1.5
