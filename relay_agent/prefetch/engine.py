@@ -58,6 +58,11 @@ class PrefetchEngine:
         """Whether prefetch requests are waiting for responses."""
         return bool(self._pending)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the process stands at a stop, and nothing has been requested that may change that."""
+        return self._stop is not None
+
     def has_requested(self, response: Response) -> bool:
         """Whether a response belongs to a prefetch request."""
         return response["request_seq"] in self._pending

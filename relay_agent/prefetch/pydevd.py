@@ -65,6 +65,10 @@ class PydevdPrefetcher:
 
     def __init__(self, debugger: Any) -> None:
         self._debugger = weakref.ref(debugger)
+        self._sending = threading.Lock()
+        """Held while messages are replaced, so that their order is that of pydevd."""
+        self._held: list[Any] = []
+        """Events that wait for the response to a prefetch request, from `continued` on."""
         self._engine = PrefetchEngine()
         self._after = 0
         """Sequence number of the editor's last request that resumed the process, if the agent sends it."""
@@ -88,10 +92,44 @@ class PydevdPrefetcher:
                     self._engine.replace_set(prefetch_set.get("questions"))
         if message.get("type") == "request" and not prefetch.is_read_only(message):
             self._engine.end_stop()
+            self._release()
             self.send()  # the client may already have used announced requests to answer the editor
 
     def replace(self, command: Any) -> list[Any]:
-        """Return the messages to send to the adapter in place of a message."""
+        """Return the messages to send to the adapter in place of a message.
+
+        If a value takes longer than 3 s to format, pydevd lets the other threads run until that is done, and sends
+        `continued` and `stopped` before the response. To the adapter's own requests the order is the opposite: the
+        adapter passes no events on while it waits for a response. An editor drops at `continued` what it has
+        requested, so events wait here as well.
+        """
+        with self._sending:
+            if self._must_wait(command.as_dict):
+                self._held.append(command)
+                return []
+            instead = self._replace(command)
+            if self._held and not self._engine.is_waiting:
+                held, self._held = self._held, []
+                instead += [replacement for each in held for replacement in self._replace(each)]
+            return instead
+
+    def _must_wait(self, message: Any) -> bool:
+        """Whether a message is an event that waits for the response to a prefetch request."""
+        match message:
+            case {"event": str(event)} if self._engine.is_waiting and self._engine.is_stopped:
+                return bool(self._held) or event == "continued"
+        return False
+
+    def _release(self) -> None:
+        """Send events that wait, because a request may resume the process and the response may never come."""
+        with self._sending:
+            held, self._held = self._held, []
+        debugger: Any = self._debugger()
+        for command in held:
+            debugger.writer.add_command(command)
+        self._engine.end_stop()  # one of them may be `stopped`
+
+    def _replace(self, command: Any) -> list[Any]:
         message, make = command.as_dict, type(command)
         match message:
             case {"event": "stopped", "body": {"threadId": int(thread)}}:

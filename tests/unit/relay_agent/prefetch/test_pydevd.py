@@ -127,6 +127,9 @@ class Debugger:
 
     def __init__(self) -> None:
         self.reader = SimpleNamespace(process_net_command_json=self._process)
+        self.writer = SimpleNamespace(add_command=lambda command: self.sent.extend(self.prefetcher.replace(command)))
+        self.prefetcher = PydevdPrefetcher(self)
+        self.sent: list[object] = []
         self.done: list[str] = []
         self.begins, self.may_end = threading.Event(), threading.Event()
 
@@ -207,6 +210,58 @@ def test_change_ends_the_stop():
         }
         instead = prefetcher.replace(Command(1, 0, answer, is_json=True))
         assert (prefetcher in instead) == (change is None)
+
+
+def waiting_for_variables() -> Debugger:
+    """Return a debugger at a stop, whose prefetch request for variables has no response yet."""
+    debugger = Debugger()
+    debugger.may_end.set()
+    debugger.prefetcher.request_received(RESUMING)
+    stop, _ = debugger.prefetcher.replace(Command(1, 2, copy.deepcopy(A_STOP), is_json=True))
+    numbers = {request["command"]: request["seq"] for request in stop.as_dict["body"][PREFETCH_EVENT]["asked"]}
+    bodies = {
+        "threads": {"threads": []},
+        "stackTrace": {"stackFrames": [{"id": 7}]},
+        "scopes": {"scopes": [{"variablesReference": 8}]},
+    }
+    for number, (command, body) in enumerate(bodies.items()):
+        response = {"request_seq": numbers.get(command, max(numbers.values()) + number - 1), "body": body}
+        debugger.prefetcher.replace(respond(response))
+    return debugger
+
+
+def respond(response: Message) -> Command:
+    return Command(1, 0, {"type": "response", "success": True, **response}, is_json=True)
+
+
+def event(name: str, body: Message) -> Command:
+    return Command(1, 0, {"type": "event", "event": name, "body": body}, is_json=True)
+
+
+def names(messages: list[object]) -> list[object]:
+    return [message.as_dict["event"] for message in messages if isinstance(message, Command)]
+
+
+def test_events_during_a_slow_request():
+    """From `continued` on, events wait for the response to the prefetch request that has caused them."""
+    debugger = waiting_for_variables()
+    caused = [event("continued", {}), event("output", {}), event("stopped", {"threadId": 1})]
+    assert ["output"] == names(debugger.prefetcher.replace(event("output", {})))
+    assert [[], [], []] == [debugger.prefetcher.replace(each) for each in caused]
+    number = next(iter(debugger.prefetcher._engine._pending))
+    released = debugger.prefetcher.replace(respond({"request_seq": number, "body": {"variables": []}}))
+    assert [PREFETCH_EVENT, "continued", "output", "stopped"] == names(released)
+    assert PREFETCH_EVENT in released[3].as_dict["body"], "the second stop is prefetched like any other"
+
+
+def test_events_do_not_wait_for_a_process_that_resumes():
+    """A request that may resume the process releases them: the response may never come."""
+    debugger = waiting_for_variables()
+    for each in (event("continued", {}), event("stopped", {"threadId": 1})):
+        assert [] == debugger.prefetcher.replace(each)
+    debugger.prefetcher.request_received('{"type": "request", "command": "continue"}')
+    assert ["continued", "stopped"] == names(debugger.sent)
+    assert ["continued"] == names(debugger.prefetcher.replace(event("continued", {})))
 
 
 def test_invalid_json():
