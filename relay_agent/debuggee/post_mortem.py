@@ -4,7 +4,10 @@
                                         |                                              | continue, or detach
                                         +----- no debugger attached in time -----------+--> the original excepthook
 
-Until then, nothing is imported or traced. After the hold the process ends as it would without this module, with the
+Python's own excepthook, which prints the traceback, is called before the hold: the traceback is then in the log while a
+developer decides whether to attach.
+
+Until a crash, nothing is imported or traced. After the hold the process ends as it would without this module, with the
 same traceback and exit status. SystemExit and KeyboardInterrupt do not count as crashes. Workers of multiprocessing,
 whose exceptions are always caught, can use `hold_on_crash`. A forked child is held only if it calls `install` itself.
 """
@@ -67,16 +70,27 @@ def install(
     main_hook, thread_hook = sys.excepthook, threading.excepthook
 
     def crashed(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        _post_mortem(error, is_uncaught=True)
-        main_hook(kind, error, traceback)
+        _hold_and_call(error, lambda: main_hook(kind, error, traceback), prints_only=main_hook is sys.__excepthook__)
 
     def thread_crashed(arguments: threading.ExceptHookArgs) -> None:
-        if arguments.exc_value is not None:
-            _post_mortem(arguments.exc_value, is_uncaught=True)
-        thread_hook(arguments)
+        _hold_and_call(
+            arguments.exc_value,
+            lambda: thread_hook(arguments),
+            prints_only=thread_hook is threading.__excepthook__,
+        )
 
     sys.excepthook = crashed
     threading.excepthook = thread_crashed
+
+
+def _hold_and_call(error: BaseException | None, hook: Callable[[], object], *, prints_only: bool) -> None:
+    """Hold the process, and call the original hook: before the hold if it only prints, after it if it may do more."""
+    if prints_only:
+        hook()
+    if error is not None:
+        _post_mortem(error, is_uncaught=True)
+    if not prints_only:
+        hook()
 
 
 @contextlib.contextmanager
@@ -108,6 +122,7 @@ def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
             if not _installed.is_lost():
                 break
             has_stopped = False
+            debugger.release()  # it may still seem to be attached
     except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - Ctrl-C, for example, only ends the hold
         write_line(f"the hold ended: {_describe(failure)}")
     finally:

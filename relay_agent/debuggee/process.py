@@ -89,6 +89,8 @@ class DebuggedProcess:
         self._failure_logged = threading.Lock()
         """Acquired by the first thread that logs the failure, and never released."""
         self._unreachable_logged = False
+        self._agent_of_hold = 0
+        """Which of its agents brought the debugger for which this process was held; see `NodeClient.connections`."""
         self._exits_without = False
         """True while it waits for a debugger without which it will exit."""
         self.port = settings.port + identity.rank
@@ -170,6 +172,7 @@ class DebuggedProcess:
         hold = self.settings.hold
         if debugger.is_attached():
             self.log(f"crashed: {exception}; a debugger is attached")
+            self._agent_of_hold = self.node_client.connections
             self.node_client.set_state("crashed", exception)
             return True
         if self.node_client.futile.is_set():
@@ -178,13 +181,14 @@ class DebuggedProcess:
         self.log(f"crashed: {exception}; held up to {hold:g} s for a debugger on {self.where}")
         self.node_client.set_state("crashed", exception, until=time.time() + hold)
         if debugger.wait_for_attach(hold, self.node_client.futile):
+            self._agent_of_hold = self.node_client.connections
             return True
         self.log(f"no debugger can attach; exiting: {self.obstacle}" if self.obstacle else NOBODY_ATTACHED)
         return False
 
     def is_agent_lost(self) -> bool:
-        """Return whether the node's agent was killed, and has not been replaced yet."""
-        return not self.node_client.is_connected
+        """Return whether the agent that brought the debugger of a hold was killed; another one may have replaced it."""
+        return not self.node_client.is_connected or self.node_client.connections != self._agent_of_hold
 
     def end_hold(self) -> None:
         """Announce the process as running again: it is about to exit, or only a thread has crashed."""

@@ -90,6 +90,8 @@ class NodeClient:
         self.failure: RelayDebugError | None = None
         self.agent_pid = 0
         """Process id of the agent, after the registration."""
+        self.connections = 0
+        """How many agents this process has been connected to; more than one only if some were killed."""
         self._access = access
         self._target = target.copy()
         self._forwards = forwards
@@ -194,6 +196,7 @@ class NodeClient:
             with self._sending:  # the registration must be the first message
                 connection.sendall(encode(registration))
                 self._connection = connection
+                self.connections += 1
             self._end_lost_debugging()
             try:
                 for line in lines:

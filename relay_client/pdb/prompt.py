@@ -86,14 +86,15 @@ def run_pdb(
         session = loop.debugger.session
         prompt = _Prompt(loop, f"({title}) ")
         try:
-            screen.show(f"attaching to {title}; h shows the commands, q or Ctrl-D leaves the job running")
+            after = "lets the crashed job exit" if loop.crashed else "leaves the job running"
+            screen.show(f"attaching to {title}; h shows the commands, q or Ctrl-D {after}")
             prompt.run(begin(loop.debugger))
             prompt.read_lines()
         finally:
             lost = session.lost
             if session.attached and not session.end_reason:
                 loop.call(session.detach()).result()
-                screen.show(f"detached; {title} continues")
+                screen.show(f"detached; {title} {'exits with its exception' if loop.crashed else 'continues'}")
     if lost is not None:
         raise lost
     return 0
