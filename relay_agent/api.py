@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from relay_agent.settings.arguments import parse_step_arguments
 from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_WAIT, DebugSettings
+from relay_agent.start_directory import start_directory  # noqa: F401 - it notes the directory at this import
 from relay_agent.stderr import report_failure
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import RelayDebugError, TimedOut

@@ -290,8 +290,8 @@ class Debugger:
                 tracing.start_tracing()
             else:
                 tracing.reach_threads()
-            if follow_children:
-                pydevd_patches.follow_into_children(self._port if success is Event.LISTENS else None)
+            follow = pydevd_patches.follow_into_children if follow_children else pydevd_patches.follow_on_demand
+            follow(self._port if success is Event.LISTENS else None)
             self._move(success)
         except (ImportError, ValueError, RuntimeError, OSError) as error:
             raise RelayDebugError(f"debugpy did not start: {error}") from error

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 from relay_agent.debuggee.debugger import debugger
 from relay_agent.ranks.identity import ProcessIdentity, identify
 from relay_agent.settings.model import DebugSettings
+from relay_agent.start_directory import start_directory
 from relay_agent.stderr import write_line
 from relay_core.access_settings import KEY_VAULT_VARIABLE, AccessSettings
 from relay_core.errors import ConfigurationError, RelayDebugError
@@ -235,6 +236,7 @@ class DebuggedProcess:
             "run": identity.run_id,
             "pid": os.getpid(),
             "script": _script(),
+            "cwd": start_directory(),
             "state": "running",
             "since": time.time(),
         }

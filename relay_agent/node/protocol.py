@@ -56,6 +56,7 @@ class TargetRecord(TypedDict, total=False):
     run: str | None
     pid: int
     script: str
+    cwd: str
     state: str
     detail: str
     since: float

@@ -23,6 +23,8 @@ class JobView:
     host: str = ""
     cwd: str = ""
     """The directory that the target was started in."""
+    script: str = ""
+    """The file or module that it runs, without directory."""
     holder: str = ""
     """Who has attached a debugger, as in `held by bob@laptop since 12:03`."""
     away_reason: str = ""

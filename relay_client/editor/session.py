@@ -8,7 +8,9 @@ Only whole messages are added, between two messages of the debugger. Everything 
 unchanged, and so does a connection that is not DAP.
 
     initialize    failed response if the job cannot be reached and waiting cannot help
-    attach        the response names the holder if the job has a debugger already
+    attach        gets the `pathMappings` that fit the job, and `subProcess` from editors that can follow children; the
+                  response names the holder if the job has a debugger already
+    setBreakpoints  the response is followed by a line if breakpoints were not set
     disconnect    never ends the job (`terminateDebuggee` is removed); answered here while no debugger is connected
     terminate     becomes a `disconnect`
     terminated    delayed up to `END_PATIENCE` until the agent has announced how the job has ended
@@ -19,8 +21,10 @@ from __future__ import annotations
 import enum
 import re
 
+from relay_client.editor.attaching import Attaching
 from relay_client.editor.job import JobView
 from relay_client.editor.lines import InterruptionLines, Line, WaitingLines
+from relay_client.editor.mappings import FindRoot
 from relay_client.editor.messages import (
     CONSOLE,
     IMPORTANT,
@@ -31,7 +35,7 @@ from relay_client.editor.messages import (
 )
 from relay_client.editor.sentences import GUARDED, ended_text, exit_code
 from relay_core.dap.framing import encode
-from relay_core.dap.messages import Request, Response
+from relay_core.dap.messages import Request
 from relay_core.dap.prefetch import arguments_of, parse
 from relay_core.dap.splitter import MessageSplitter
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
@@ -42,7 +46,7 @@ END_PATIENCE = 1.0
 """Seconds for the announcement of how a job has ended; the editor waits meanwhile."""
 RESTARTING_CLIENTS = frozenset({"vscode", "neovim"})
 """Editors that attach again when `terminated` has `restart`; others would report a session that has failed."""
-_COMMANDS = (b'"initialize"', b'"attach"', b'"disconnect"', b'"terminate"')
+_COMMANDS = (b'"initialize"', b'"attach"', b'"disconnect"', b'"terminate"', b'"setBreakpoints"')
 _SEQ = re.compile(rb'\s*\{\s*"seq"\s*:\s*([0-9]{1,18})\b')
 """The number of a message as debugpy writes it, first of all fields."""
 
@@ -64,20 +68,28 @@ class EditorSession(Layer):
         view: What is known about the job.
         now: When the connection was accepted.
         allow_terminate: Whether the editor may end the job.
+        find_root: Finds the job's script on this machine.
     """
 
-    def __init__(self, view: JobView, now: float, *, allow_terminate: bool = False) -> None:
+    def __init__(
+        self,
+        view: JobView,
+        now: float,
+        *,
+        allow_terminate: bool = False,
+        find_root: FindRoot = lambda _folder, _script: "",
+    ) -> None:
         self.has_stream = False
         """True while a stream leads to the debugger."""
         self._view = view
         self._allow_terminate = allow_terminate
+        self._attach = Attaching(find_root)
         self._state = State.WAITING
         self._from_editor = MessageSplitter()
         self._from_debugger = MessageSplitter()
         self._initialize: Request | None = None
         self._refusal = ""
         """The reason for which `initialize` will fail."""
-        self._attach: Request | None = None
         self._dropped: set[int] = set()
         """Numbers of requests whose responses the editor has already received."""
         self._is_leaving = False
@@ -230,10 +242,18 @@ class EditorSession(Layer):
                     self._refuse(request, self._refusal)
                     self._is_leaving, self._state = True, State.CONCLUDED
             case "attach":
-                self._attach = request
+                return self._attaching(request, raw)
+            case "setBreakpoints":
+                self._attach.breakpoints_requested(request)
             case "disconnect" | "terminate":
                 return self._leave(request, raw)
         return raw
+
+    def _attaching(self, request: Request, raw: bytes) -> bytes:
+        changed, line = self._attach.requested(request, arguments_of(self._initialize or {}), self._view)
+        if line:
+            self._show(line)
+        return raw if changed is request else encode(changed)
 
     def _refuse(self, initialize: Request, reason: str) -> None:
         self._queue.append(encode_failure(initialize, f"cannot debug {self._view.name}: {reason}", self._last_seq))
@@ -271,20 +291,15 @@ class EditorSession(Layer):
             return b""
         if self._initialize is not None and number == self._initialize["seq"] and self._state is State.WAITING:
             self._state = State.ANSWERED
-        if self._attach is not None and number == self._attach["seq"]:
-            return self._checked_attach(self._attach, response, raw)
+        if refused := self._attach.refusal(response, self._view):
+            return encode_failure(*refused, response.get("seq", self._last_seq))
+        if line := self._attach.line_about(response, self._view):
+            self._show(line, IMPORTANT)
         return raw
 
     def _awaits(self, body: bytes) -> bool:
         """True if a message may be a response that this layer handles."""
-        is_awaited = self._state is State.WAITING or self._is_leaving or b'"attach"' in body
-        return is_awaited and b'"response"' in body
-
-    def _checked_attach(self, attach: Request, response: Response, raw: bytes) -> bytes:
-        if response.get("success") is False and "already being debugged" in response.get("message", ""):
-            holder = self._view.holder or "held by another debugger"
-            return encode_failure(attach, f"{self._view.name} is {holder}", response.get("seq", self._last_seq))
-        return raw
+        return any(command in body for command in _COMMANDS) and b'"response"' in body
 
     @property
     def _is_waiting(self) -> bool:
@@ -296,13 +311,8 @@ class EditorSession(Layer):
         """True if the editor expects the session to continue."""
         return self._state is State.ANSWERED and not self._is_leaving
 
-    @property
-    def _is_child(self) -> bool:
-        """True if the debugger is that of a child process, whose end its agent does not announce."""
-        return self._attach is not None and "subProcessId" in arguments_of(self._attach)
-
     def _delays_end(self, body: bytes) -> bool:
-        if not self._is_open or self._is_child or not self._view.announces_endings:
+        if not self._is_open or self._attach.is_child or not self._view.announces_endings:
             return False
         event = parse(body, "event")
         return event is not None and event["event"] == "terminated"
@@ -346,7 +356,7 @@ class EditorSession(Layer):
 
     def _terminate(self, *, may_return: bool) -> None:
         client = arguments_of(self._initialize or {}).get("clientID")
-        restarts = may_return and not self._is_child and client in RESTARTING_CLIENTS
+        restarts = may_return and not self._attach.is_child and client in RESTARTING_CLIENTS
         body = {"restart": {"relay-client": "attach again"}} if restarts else {}
         self._queue.append(encode_event("terminated", body, self._last_seq))
         self._state = State.CONCLUDED

@@ -26,6 +26,7 @@ from relay_client.editor.session import EditorSession
 from relay_client.ports.connections import ConnectionRecord
 from relay_client.ports.job_views import JobViews
 from relay_client.ports.local_port import LocalPort
+from relay_client.ports.local_roots import find_local_root
 from relay_client.ports.no_stream import NoStream
 from relay_client.ports.reverse_requests import ReverseRequestGuard
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
@@ -123,7 +124,9 @@ class _LocalConnection:
         self._early = EarlyBytes(self._connected)
         self._views = JobViews(tunnels, local.destination)
         self._loop = asyncio.get_running_loop()
-        self._session = EditorSession(self._views.current(), self._loop.time(), allow_terminate=allow_terminate)
+        self._session = EditorSession(
+            self._views.current(), self._loop.time(), allow_terminate=allow_terminate, find_root=find_local_root
+        )
         self._last_logged = ""
 
     async def carry(self) -> bool:

@@ -71,6 +71,7 @@ def _described(view: JobView, agent: AgentInfo, target: TargetInfo) -> JobView:
         label=f"{target.label} on {agent.host}",
         is_alone=target.world in {None, 1},
         host=agent.host,
-        cwd=agent.cwd,
+        cwd=target.cwd,
+        script=target.script,
         holder=f"held by {attachment.user}{since}" if attachment else "",
     )

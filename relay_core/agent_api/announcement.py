@@ -9,7 +9,7 @@ from typing import NewType
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.fitting import COMMON_FIELDS
-from relay_core.agent_api.values import Clean, as_is, count, items, mapping, port, seconds, text
+from relay_core.agent_api.values import Clean, as_is, count, items, mapping, path, port, seconds, text
 
 __all__ = ["AgentId", "AgentInfo", "Attachment", "State", "TargetInfo"]
 
@@ -65,6 +65,8 @@ class TargetInfo:
     """Number of ranks in its job."""
     pid: int | None = None
     script: str = ""
+    cwd: str = ""
+    """The directory in which it was started."""
     state: State = State.UNKNOWN
     detail: str = ""
     """Details of the state, e.g. the exception."""
@@ -87,6 +89,7 @@ class TargetInfo:
             "world": self.world,
             "pid": self.pid,
             "script": self.script or None,
+            "cwd": self.cwd or None,
             "state": self.state.value or None,
             "detail": self.detail or None,
             "since": self.since,
@@ -108,6 +111,7 @@ class TargetInfo:
             world=count(fields.get("world")),
             pid=count(fields.get("pid")),
             script=text(fields.get("script"), clean),
+            cwd=path(fields.get("cwd"), clean),
             state=State(text(fields.get("state"))),
             detail=text(fields.get("detail"), clean),
             since=seconds(fields.get("since")),

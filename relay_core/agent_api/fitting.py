@@ -21,8 +21,8 @@ __all__ = ["COMMON_FIELDS", "MAX_ANNOUNCEMENT", "fit"]
 
 MAX_ANNOUNCEMENT = 31 * 1024
 """Bytes of JSON; a frame holds 32 KiB, and a WELCOME has other fields as well."""
-COMMON_FIELDS = ("world", "script", "state")
-EXPENDABLE = ("since", "until", "pid", "held_since", "detail", "world", "script", "state", "holder", "rank")
+COMMON_FIELDS = ("world", "script", "cwd", "state")
+EXPENDABLE = ("since", "until", "pid", "held_since", "detail", "cwd", "world", "script", "state", "holder", "rank")
 """Fields of targets, from the least important one."""
 MAX_SHORT_TEXT = 64
 """Characters of a text in step 1."""
@@ -86,7 +86,11 @@ def _most(fits: Callable[[int], bool], count: int) -> int:
 
 
 def _short(fields: Mapping[str, object]) -> Fields:
-    return {name: value[:MAX_SHORT_TEXT] if isinstance(value, str) else value for name, value in fields.items()}
+    return {name: _short_text(name, value) if isinstance(value, str) else value for name, value in fields.items()}
+
+
+def _short_text(name: str, value: str) -> str:
+    return value if name == "cwd" else value[:MAX_SHORT_TEXT]  # the beginning of a path is another path
 
 
 def _size(fields: Mapping[str, object]) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from relay_core.values import is_port
 
-__all__ = ["MAX_NAME", "Clean", "as_is", "count", "items", "mapping", "port", "seconds", "short_name", "text"]
+__all__ = ["MAX_NAME", "Clean", "as_is", "count", "items", "mapping", "path", "port", "seconds", "short_name", "text"]
 
 MAX_NAME = 64
 """Characters of a user or an owner: names are part of announcements, refusals and log lines."""
@@ -27,6 +27,11 @@ def as_is(value: str) -> str:
 def text(value: object, clean: Clean = as_is) -> str:
     """Return a text, or "" if it is missing."""
     return clean(value) if isinstance(value, str) else ""
+
+
+def path(value: object, clean: Clean = as_is) -> str:
+    """Return a path, or "" if it is missing or `clean` would change it: a changed path is another one."""
+    return value if isinstance(value, str) and clean(value) == value else ""
 
 
 def short_name(name: str) -> str:

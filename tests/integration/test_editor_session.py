@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from relay_core.auth.sas import SasKeyCredential
 from tests.support import secrets
 from tests.support.debuggee import LINE, debuggee, stopped_at_breakpoint
 from tests.support.ports import free_port
+from tests.support.programs import REPOSITORY, Program, environment
 from tests.support.relay import LocalRelay
+from tests.support.run_job import access, running_client
 from tests.support.tunnel import QUICK, running_agent, tunnelled_to
 
 KEY = os.urandom(32)
@@ -190,3 +193,78 @@ async def test_stop_ends_the_job_if_the_user_allows_it(relay: LocalRelay, tmp_pa
             await editor.wait_for_event("stopped", within=60)
             await editor.request("terminate", within=60)
         assert (0, []) == (await job.finish())[:2]
+
+
+JOB = """\
+import os, sys
+os.chdir("elsewhere")
+sys.path.insert(0, ROOT)
+import relay_agent
+relay_agent.start_remote_debugging("myhc", PORT, wait=60)
+print("done")
+"""
+"""A job that changes its directory before it waits for a debugger, as hydra does."""
+
+
+@contextlib.asynccontextmanager
+async def changed_directory(relay: LocalRelay, node: Path) -> AsyncIterator[tuple[Program, int]]:
+    """Run the job in the directory `node`, with a client; yield the job and its local port."""
+    port = free_port()
+    (node / "elsewhere").mkdir(parents=True)
+    (node / "train.py").write_text(JOB.replace("ROOT", repr(str(REPOSITORY))).replace("PORT", str(port)))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "train.py"),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=node,
+        env=environment(**access(relay, node, "listen")),
+    )
+    try:
+        job = Program(process)
+        await job.line("waiting up to")
+        async with running_client(relay, node, "--ports", str(port)):
+            yield job, port
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+async def test_the_directory_of_the_job_is_the_one_that_it_was_started_in(
+    relay: LocalRelay, tmp_path: Path, is_given: bool
+) -> None:
+    """`"."`, and missing mappings if the editor's folder has the script, lead there though the job is elsewhere."""
+    local = tmp_path / "laptop"
+    local.mkdir()
+    (local / "train.py").touch()
+    async with (
+        changed_directory(relay, tmp_path / "node") as (job, port),
+        await DapClient.connect("127.0.0.1", port) as editor,
+    ):
+        mappings = [{"localRoot": str(local), "remoteRoot": "."}]
+        arguments = {"pathMappings": mappings} if is_given else {"workspaceFolder": str(local)}
+        found = await editor.attach({str(local / "train.py"): [{"line": 6}]}, within=60, **arguments)
+        assert [True] == [each["verified"] for each in found[str(local / "train.py")]]
+        stopped = await editor.wait_for_event("stopped", within=60)
+        await editor.request("continue", {"threadId": stopped["body"]["threadId"]}, within=60)
+        if not is_given:
+            assert f'"localRoot": "{local}", "remoteRoot": "."' in await output(editor, "has no pathMappings")
+        await editor.request("disconnect", within=60)
+        await job.finish()
+
+
+async def test_a_wrong_mapping_is_explained(relay: LocalRelay, tmp_path: Path) -> None:
+    """Breakpoints that are not set come with the directory of the job, and with the mapping to write."""
+    async with (
+        changed_directory(relay, tmp_path / "node") as (job, port),
+        await DapClient.connect("127.0.0.1", port) as editor,
+    ):
+        mappings = [{"localRoot": "/home/me", "remoteRoot": "/wrong"}]
+        found = await editor.attach({"/home/me/train.py": [{"line": 6}]}, within=60, pathMappings=mappings)
+        assert [False] == [each["verified"] for each in found["/home/me/train.py"]]
+        mapping = f'{{"localRoot": "/home/me", "remoteRoot": "{tmp_path / "node"}"}}'
+        assert mapping in await output(editor, "breakpoints in /home/me/train.py are not set")
+        await editor.request("disconnect", within=60)
+        await job.finish()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from relay_client.dap.client import DapClient
+from relay_core.net.tasks import cancel_and_wait
 
 __all__ = ["Follower"]
 
@@ -34,6 +35,10 @@ class Follower:
         while (event := await parent.wait_for_event("debugpyAttach", "terminated", within=60))["event"] != "terminated":
             self._sessions.append(asyncio.create_task(self._attend(event["body"])))
         await asyncio.gather(*self._sessions)
+
+    async def leave(self) -> None:
+        """End the sessions that are still open, such as that of multiprocessing's resource tracker."""
+        await cancel_and_wait(*self._sessions)
 
     async def _attend(self, child: dict[str, Any]) -> None:
         port = child["connect"]["port"]

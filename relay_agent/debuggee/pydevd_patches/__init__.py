@@ -10,11 +10,11 @@ import functools
 import os
 from pathlib import Path
 
-from relay_agent.debuggee.pydevd_patches import child_wait, sending, waking
+from relay_agent.debuggee.pydevd_patches import child_wait, following, sending, waking
 from relay_agent.prefetch import pydevd
 from relay_agent.python_path import in_front
 
-__all__ = ["follow_into_children", "install"]
+__all__ = ["follow_into_children", "follow_on_demand", "install"]
 
 
 @functools.cache
@@ -23,6 +23,7 @@ def install() -> None:
     sending.install()
     waking.install()
     child_wait.install()
+    following.install()
     pydevd.install()
 
 
@@ -36,3 +37,8 @@ def follow_into_children(port: int | None) -> None:
     if port is not None:
         os.environ[child_wait.PORT_VARIABLE] = str(port)
     os.environ["PYTHONPATH"] = in_front(Path(__file__).with_name("child_plugin"), os.environ.get("PYTHONPATH"))
+
+
+def follow_on_demand(port: int | None) -> None:
+    """Let an editor that attaches decide whether child processes are followed; `port` as for `follow_into_children`."""
+    following.prepare(lambda: follow_into_children(port))

@@ -23,6 +23,7 @@ TARGETS = st.builds(
     world=COUNTS,
     pid=COUNTS,
     script=TEXTS,
+    cwd=TEXTS,
     state=st.sampled_from(State),
     detail=TEXTS,
     since=SECONDS,

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.debuggee.pydevd_patches import child_wait, follow_into_children, sending, waking
+from relay_agent.debuggee.pydevd_patches import child_wait, follow_into_children, following, sending, waking
 from relay_agent.prefetch import pydevd
 
 
-@pytest.mark.parametrize("install", [pydevd.install, sending.install, waking.install, child_wait.install])
+@pytest.mark.parametrize(
+    "install", [pydevd.install, sending.install, waking.install, child_wait.install, following.install]
+)
 def test_pydevd_of_another_make(monkeypatch, install):
     """Without the modules in which something is replaced nothing is, and nobody is told: debugging goes on as ever."""
     monkeypatch.setitem(sys.modules, "_pydevd_bundle", None)

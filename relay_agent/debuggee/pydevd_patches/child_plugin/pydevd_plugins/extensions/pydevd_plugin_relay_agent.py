@@ -5,6 +5,7 @@ pydevd imports it.
 """
 
 import contextlib
+import sys
 
 from _pydevd_bundle.pydevd_extension_api import DebuggerEventHandler
 
@@ -16,6 +17,8 @@ class Fixes(DebuggerEventHandler):  # type: ignore[misc] # pydevd has no types
 
     def on_debugger_modules_loaded(self, **_: object) -> None:
         """Patch the pydevd of this process."""
+        # debugpy warns of every module that is called pydev* and is not its own; pydevd needs this one no longer.
+        sys.modules.pop(__name__, None)
         with contextlib.suppress(ImportError):  # the child's interpreter does not have relay_agent: no patches
             from relay_agent.debuggee import pydevd_patches  # noqa: PLC0415 - it may be missing
 

@@ -1,0 +1,63 @@
+"""How an editor attaches: its mappings and children, who holds the job, and breakpoints that were not set."""
+
+from __future__ import annotations
+
+from relay_client.editor.breakpoints import UnsetBreakpoints
+from relay_client.editor.job import JobView
+from relay_client.editor.mappings import FindRoot, map_paths
+from relay_core.dap.messages import Arguments, Request, Response
+from relay_core.dap.prefetch import arguments_of
+
+__all__ = ["Attaching"]
+
+FOLLOWS_CHILDREN = "supportsStartDebuggingRequest"
+"""The capability of an editor that opens a session for each child process that the debugger offers."""
+HELD = "already being debugged"
+"""Part of the message of debugpy if another debugger is attached."""
+
+
+class Attaching:
+    """The `attach` and the breakpoints of one editor.
+
+    Args:
+        find_root: Finds the job's script on this machine.
+    """
+
+    def __init__(self, find_root: FindRoot) -> None:
+        self._find_root = find_root
+        self._request: Request | None = None
+        self._breakpoints = UnsetBreakpoints()
+
+    def __repr__(self) -> str:
+        return f"<Attaching {'child' if self.is_child else 'process'}>"
+
+    @property
+    def is_child(self) -> bool:
+        """True if the debugger is that of a child process, whose end its agent does not announce."""
+        return self._request is not None and "subProcessId" in arguments_of(self._request)
+
+    def requested(self, request: Request, initialize: Arguments, view: JobView) -> tuple[Request, str]:
+        """Return an `attach` as the debugger is to receive it, and a line for the editor or ""."""
+        self._request = request
+        arguments, line = map_paths(arguments_of(request), view, self._find_root)
+        if "subProcess" not in arguments and initialize.get(FOLLOWS_CHILDREN) is True:
+            arguments = {**arguments, "subProcess": True}
+        changed = arguments != arguments_of(request)
+        return ({**request, "arguments": arguments} if changed else request), line
+
+    def breakpoints_requested(self, request: Request) -> None:
+        """Note a `setBreakpoints`."""
+        self._breakpoints.requested(request)
+
+    def refusal(self, response: Response, view: JobView) -> tuple[Request, str] | None:
+        """Return the `attach` that a response refuses because of another debugger, and the reason; else None."""
+        request = self._request
+        if request is None or response["request_seq"] != request["seq"] or response.get("success") is not False:
+            return None
+        if HELD not in response.get("message", ""):
+            return None
+        return request, f"{view.name} is {view.holder or 'held by another debugger'}"
+
+    def line_about(self, response: Response, view: JobView) -> str:
+        """Return a line about breakpoints that were not set, or ""."""
+        return self._breakpoints.answered(response, view)

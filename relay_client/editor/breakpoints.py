@@ -1,0 +1,76 @@
+"""Breakpoints that the debugger could not set: one line for each file, with what to change in launch.json."""
+
+from __future__ import annotations
+
+import ntpath
+import posixpath
+from collections.abc import Mapping
+
+from relay_client.editor.job import JobView
+from relay_client.editor.mappings import mapping_text
+from relay_core.dap.messages import Request, Response
+from relay_core.dap.prefetch import arguments_of
+
+__all__ = ["UnsetBreakpoints"]
+
+MISSING = "does not exist"
+"""Part of the message of debugpy for a file that it does not find on the node."""
+EXCLUDED = "excluded by filters"
+"""Part of its message for code that is not the user's own."""
+
+
+class UnsetBreakpoints:
+    """The breakpoints of one editor's session."""
+
+    def __init__(self) -> None:
+        self._files: dict[int, str] = {}
+        """The file of each `setBreakpoints`, by its number, until it is answered."""
+        self._shown: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<UnsetBreakpoints pending={len(self._files)} shown={len(self._shown)}>"
+
+    def requested(self, request: Request) -> None:
+        """Note a `setBreakpoints`."""
+        arguments = arguments_of(request)
+        source = arguments.get("source")
+        path = source.get("path") if isinstance(source, Mapping) else None
+        if isinstance(path, str) and arguments.get("breakpoints"):
+            self._files[request["seq"]] = path
+
+    def answered(self, response: Response, view: JobView) -> str:
+        """Return a line about the breakpoints of a file that were not set, once for each file; "" without any."""
+        path = self._files.pop(response["request_seq"], None)
+        if path is None or path in self._shown:
+            return ""
+        found = (response.get("body") or {}).get("breakpoints")
+        messages = [_message(each) for each in found] if isinstance(found, list) else []
+        line = next((line for message in messages if (line := _line(message, path, view))), "")
+        if line:
+            self._shown.add(path)
+        return line
+
+
+def _message(breakpoint_: object) -> str:
+    if not isinstance(breakpoint_, Mapping) or breakpoint_.get("verified") is not False:
+        return ""
+    message = breakpoint_.get("message")
+    return message if isinstance(message, str) else ""
+
+
+def _line(message: str, path: str, view: JobView) -> str:
+    if EXCLUDED in message:
+        return f'breakpoints in {path} are not set: it is not your own code. To debug it: "justMyCode": false'
+    if MISSING not in message:
+        return ""
+    node = f" on {view.host}" if view.host else ""
+    if not view.cwd:
+        return (
+            f"breakpoints in {path} are not set: the file is not found{node}. hint: check pathMappings in launch.json"
+        )
+    folder, name = ntpath.split(path) if "\\" in path else posixpath.split(path)
+    local = folder if name == view.script else "${workspaceFolder}"
+    return (
+        f"breakpoints in {path} are not set: the file is not found{node}. The job was started in {view.cwd}. "
+        f"hint: in launch.json, {mapping_text(local, view.cwd)}"
+    )

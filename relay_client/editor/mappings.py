@@ -1,0 +1,66 @@
+"""The `pathMappings` of an editor's `attach`: which directory of the laptop is which one on the node.
+
+missing                     set, if the job's script is in the editor's folder (or in relay-client's directory)
+a relative `remoteRoot`     becomes absolute: it is meant from the directory in which the job was started, and
+                            debugpy would take the one that the job is in now
+anything else               passes unchanged
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from relay_client.editor.job import JobView
+from relay_core.dap.messages import Arguments
+
+__all__ = ["FindRoot", "Mapped", "map_paths", "mapping_text"]
+
+FindRoot = Callable[[str, str], str]
+"""Returns the local directory with a script, given the editor's folder and the script's name; "" if it is in none."""
+_ABSOLUTE = re.compile(r"/|~|\\\\|[A-Za-z]:[\\/]")
+"""The beginning of an absolute path on any system."""
+
+
+class Mapped(NamedTuple):
+    """Arguments of `attach`, and what the user has to know about them."""
+
+    arguments: Arguments
+    line: str = ""
+
+
+def map_paths(arguments: Arguments, view: JobView, find_root: FindRoot) -> Mapped:
+    """Return the arguments with mappings that fit the job."""
+    if not view.cwd:
+        return Mapped(arguments)
+    mappings = arguments.get("pathMappings")
+    if isinstance(mappings, list) and mappings:
+        return Mapped({**arguments, "pathMappings": [_absolute(mapping, view.cwd) for mapping in mappings]})
+    if arguments.get("localRoot") and arguments.get("remoteRoot"):
+        return Mapped(_absolute(arguments, view.cwd))
+    folder = arguments.get("workspaceFolder")
+    local = find_root(folder if isinstance(folder, str) else "", view.script)
+    if not local or local == view.cwd:
+        return Mapped(arguments)
+    line = (
+        f"the attach configuration has no pathMappings: {local} is taken for {view.cwd} on {view.host}, where the job "
+        f"was started. To set them: {mapping_text(local, '.')}"
+    )
+    return Mapped({**arguments, "pathMappings": [{"localRoot": local, "remoteRoot": view.cwd}]}, line)
+
+
+def mapping_text(local: str, remote: str) -> str:
+    """Return the line of launch.json that maps a local directory to one of the node."""
+    return f'"pathMappings": {json.dumps([{"localRoot": local, "remoteRoot": remote}], ensure_ascii=False)}'
+
+
+def _absolute(mapping: object, cwd: str) -> dict[str, object]:
+    """Return a mapping with an absolute `remoteRoot`."""
+    fields: dict[str, object] = dict(mapping) if isinstance(mapping, Mapping) else {}
+    remote = fields.get("remoteRoot")
+    if isinstance(remote, str) and remote and not _ABSOLUTE.match(remote):
+        fields["remoteRoot"] = posixpath.normpath(posixpath.join(cwd, remote))
+    return fields

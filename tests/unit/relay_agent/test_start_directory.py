@@ -1,0 +1,38 @@
+"""Facts about the directory that a program was started in, as real programs see it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.jobs import ROOT
+
+PROGRAM = f"""\
+import os, sys
+sys.path.insert(0, {str(ROOT)!r})
+HEAD
+from relay_agent.start_directory import start_directory
+os.chdir("/")
+print(start_directory())
+"""
+
+
+def started(directory: Path, *command: str, head: str = "") -> str:
+    """Return what a program prints that was started in `directory`."""
+    (directory / "src").mkdir(exist_ok=True)
+    (directory / "src" / "program.py").write_text(PROGRAM.replace("HEAD", head))
+    done = subprocess.run([sys.executable, *command], cwd=directory, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("path", ["src/program.py", "./src/program.py", "src/../src/program.py"])
+def test_a_change_before_the_import_does_not_matter(tmp_path: Path, path: str) -> None:
+    """The relative path of the script on the command line reveals the directory."""
+    assert str(tmp_path) == started(tmp_path, "-u", path, "--flag", head="os.chdir('/')")
+
+
+@pytest.mark.parametrize("command", [("-m", "src.program"), ("{}/src/program.py",)])
+def test_other_programs_reveal_it_until_they_change_it(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """For modules and absolute paths it is the directory at the import of the package."""
+    assert str(tmp_path) == started(tmp_path, *(part.format(tmp_path) for part in command))

@@ -1,0 +1,44 @@
+"""Facts about how an editor attaches; the whole layer is tested in test_session.py."""
+
+from typing import Any
+
+import pytest
+
+from relay_client.editor.attaching import Attaching
+from relay_client.editor.job import JobView
+
+JOB = JobView(5678, "myhc", host="node", cwd="/mnt/job", script="train.py")
+CAPABLE = {"supportsStartDebuggingRequest": True}
+
+
+def attached(arguments: dict[str, Any], initialize: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments that the debugger receives."""
+    request = {"seq": 2, "type": "request", "command": "attach", "arguments": arguments}
+    changed, _line = Attaching(lambda _folder, _script: "").requested(request, initialize, JOB)
+    return changed["arguments"]
+
+
+def test_children_are_followed_by_editors_that_can() -> None:
+    """An editor that opens sessions for children, and does not mention them, follows them."""
+    assert {"subProcess": True} == attached({}, CAPABLE)
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_the_editors_own_choice_counts(value: bool) -> None:
+    """`subProcess` passes unchanged."""
+    assert {"subProcess": value} == attached({"subProcess": value}, CAPABLE)
+
+
+@pytest.mark.parametrize("initialize", [{}, {"supportsStartDebuggingRequest": False}])
+def test_other_editors_are_not_offered_children(initialize: dict[str, Any]) -> None:
+    """A child would wait in vain for an editor that ignores it."""
+    assert {} == attached({}, initialize)
+
+
+def test_repr() -> None:
+    """The repr shows if it is a child."""
+    attaching = Attaching(lambda _folder, _script: "")
+    assert "<Attaching process>" == repr(attaching)
+    request = {"seq": 2, "type": "request", "command": "attach", "arguments": {"subProcessId": 17}}
+    attaching.requested(request, {}, JOB)
+    assert "<Attaching child>" == repr(attaching)

@@ -1,0 +1,74 @@
+"""Facts about the line that is shown for breakpoints that were not set."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from relay_client.editor.breakpoints import UnsetBreakpoints
+from relay_client.editor.job import JobView
+
+JOB = JobView(5678, "myhc", host="node", cwd="/mnt/job", script="train.py")
+MISSING = {"verified": False, "message": "Breakpoint in file that does not exist."}
+EXCLUDED = {"verified": False, "message": 'Breakpoint in file excluded by filters.\nNote: ... "justMyCode" ...'}
+LAZY = {"verified": False, "message": "Waiting for code to be loaded to verify breakpoint."}
+
+
+def line(path: str, *found: dict[str, Any], view: JobView = JOB, breakpoints: UnsetBreakpoints | None = None) -> str:
+    """Return the line for one file."""
+    breakpoints = breakpoints or UnsetBreakpoints()
+    arguments = {"source": {"path": path}, "breakpoints": [{"line": 1} for _ in found]}
+    breakpoints.requested({"seq": 7, "type": "request", "command": "setBreakpoints", "arguments": arguments})
+    return breakpoints.answered({"type": "response", "request_seq": 7, "body": {"breakpoints": list(found)}}, view)
+
+
+def test_a_file_that_the_node_does_not_have() -> None:
+    """The directory of the job's script is known on both sides: the line has the mapping to write."""
+    assert (
+        "breakpoints in /home/me/job/train.py are not set: the file is not found on node. The job was started in "
+        '/mnt/job. hint: in launch.json, "pathMappings": [{"localRoot": "/home/me/job", "remoteRoot": "/mnt/job"}]'
+    ) == line("/home/me/job/train.py", MISSING)
+
+
+def test_another_file() -> None:
+    """Of another file only the directory on the node is known."""
+    assert '"localRoot": "${workspaceFolder}", "remoteRoot": "/mnt/job"' in line("/home/me/job/models/net.py", MISSING)
+
+
+def test_a_path_of_windows() -> None:
+    """The folder of a path with backslashes is found, too."""
+    assert '"localRoot": "C:\\\\job", "remoteRoot": "/mnt/job"' in line("C:\\job\\train.py", MISSING)
+
+
+def test_a_job_whose_directory_is_unknown() -> None:
+    """The line names the setting."""
+    assert (
+        "breakpoints in /home/me/job/train.py are not set: the file is not found. "
+        "hint: check pathMappings in launch.json"
+    ) == line("/home/me/job/train.py", MISSING, view=JobView(5678))
+
+
+def test_code_of_others() -> None:
+    """What `justMyCode` excludes is not a matter of mappings."""
+    assert 'breakpoints in /a/b.py are not set: it is not your own code. To debug it: "justMyCode": false' == line(
+        "/a/b.py", EXCLUDED
+    )
+
+
+@pytest.mark.parametrize("found", [{"verified": True}, LAZY, {"verified": False}])
+def test_other_breakpoints(found: dict[str, Any]) -> None:
+    """Breakpoints that are set, or will be once the code is loaded, need no line."""
+    assert "" == line("/home/me/job/train.py", found)
+
+
+def test_each_file_is_named_once() -> None:
+    """Further breakpoints in the same file are not reported again; another file is."""
+    breakpoints = UnsetBreakpoints()
+    shown = [line(path, {"verified": True}, MISSING, breakpoints=breakpoints) for path in ("/a.py", "/a.py", "/b.py")]
+    assert [True, False, True] == [bool(text) for text in shown]
+    assert "<UnsetBreakpoints pending=0 shown=2>" == repr(breakpoints)
+
+
+def test_the_view_may_lack_a_host() -> None:
+    """An unknown host is left out."""
+    assert "is not found. The job" in line("/a.py", MISSING, view=replace(JOB, host=""))
