@@ -9,6 +9,7 @@ import pytest
 from relay_client.dap.client import DapClient, RequestFailed
 from tests.support.debuggee import LINE, PROGRAM, Stopped, stopped_at_breakpoint
 from tests.support.follower import Follower
+from tests.support.listening import listening_editor
 from tests.support.ports import free_port
 from tests.support.programs import run
 from tests.support.relay import HC, LocalRelay
@@ -172,3 +173,20 @@ def write_pool(directory: Path) -> Path:
     path = directory / "pool.py"
     path.write_text(POOL)
     return path
+
+
+@METHODS
+async def test_pool_of_a_listening_editor(relay: LocalRelay, tmp_path: Path, method: str) -> None:
+    """Workers of a job that has connected to a listening editor are debugged through the same connection."""
+    script, port = write_pool(tmp_path), free_port()
+    async with (
+        running_job(relay, script, "--port", str(port), "--follow-children", arguments=[method]) as job,
+        listening_editor(port, script, IN_WORK) as editor,
+        running_client(relay, tmp_path, "--ports", str(port)),
+    ):
+        await editor.attached
+        follower = Follower(script, IN_WORK)
+        await follower.follow(editor.client)
+        finished = await job.finish()
+        assert (0, RESULT) == (finished.status, finished.stdout)
+    assert 4 == follower.stops
