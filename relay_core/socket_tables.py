@@ -1,7 +1,7 @@
 """Which user owns a TCP socket of this machine, as the kernel lists it in `/proc/net/tcp` and `/proc/net/tcp6`.
 
 A loopback port is reachable for every user of a machine. Here programs that open or dial one learn who is at the other
-end. This module reads the kernel's tables and nothing else: it has no clock and opens no socket.
+end. A single connection is looked up in the kernel instead (`socket_diag`), where that is possible.
 
     sl  local_address rem_address   st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode
      0: 0100007F:162E 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000  0     31337 ...
@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
+
+from relay_core import socket_diag
 
 __all__ = ["ROOT", "OwnerUnknown", "SocketTables", "TableRow", "own_user", "parse_table"]
 
@@ -66,6 +68,8 @@ class SocketTables:
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory or PROC_NET
+        self._can_look_up = directory is None
+        """False if single connections cannot be looked up in the kernel, or the tables are not this machine's."""
 
     def __repr__(self) -> str:
         return f"<SocketTables {self._directory}>"
@@ -114,6 +118,10 @@ class SocketTables:
             OwnerUnknown: the tables cannot be read, or list not even this end.
         """
         own, peer = _plain(own), _plain(peer)
+        if (found := self._look_up(peer, own)) is not None:
+            return found.uid if found.inode else None
+        if self._look_up(own, peer) is not None:  # the kernel knows this end, and the other one is gone
+            return None
         is_listed = False
         for _ in range(MAX_READS):
             connected = {(row.local, row.remote): row for row in self._read(own[1]) if not row.is_listening}
@@ -123,6 +131,14 @@ class SocketTables:
         if not is_listed:
             raise OwnerUnknown
         return None
+
+    def _look_up(self, local: Address, remote: Address) -> socket_diag.DiagSocket | None:
+        """Return one end of a connection; None if the kernel does not show it, or cannot be asked."""
+        try:
+            return socket_diag.find_connection(local, remote) if self._can_look_up else None
+        except OSError:
+            self._can_look_up = False
+            return None
 
     def _read(self, port: int) -> list[TableRow]:
         rows: list[TableRow] = []

@@ -19,11 +19,13 @@ import psutil
 
 from tests.bench.figures.capacity import capacity
 from tests.bench.figures.discovery import discovery
+from tests.bench.figures.ending import ending
 from tests.bench.figures.footprint import footprint
 from tests.bench.figures.interactive import interactive
 from tests.bench.figures.opening import opening
 from tests.bench.figures.outage import outage
 from tests.bench.figures.overhead import overhead
+from tests.bench.figures.ownership import ownership
 from tests.bench.figures.resuming import resuming
 from tests.bench.figures.stepping import stepping
 from tests.bench.figures.throughput import throughput
@@ -39,8 +41,11 @@ class Figure(Protocol):
     def __call__(self, stage: Stage, *, quick: bool) -> Awaitable[list[Row]]: ...
 
 
-LOOPBACK: list[Figure] = [opening, stepping, interactive, throughput, resuming, outage, footprint, capacity, overhead]
-WITH_DELAYS: list[Figure] = [opening, stepping, throughput, resuming, outage, discovery]
+LOOPBACK: list[Figure] = [
+    *(opening, stepping, interactive, throughput, resuming),
+    *(outage, ending, ownership, footprint, capacity, overhead),
+]
+WITH_DELAYS: list[Figure] = [opening, stepping, throughput, resuming, outage, ending, discovery]
 PROFILES = {"loopback": LOOPBACK, "Azure-like delays": WITH_DELAYS}
 
 

@@ -83,6 +83,32 @@ def test_connections_of_a_port() -> None:
             assert not SocketTables().has_connection(port)
 
 
+@pytest.fixture(params=["looked up", "in the table"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """How a connection is found: each way is the only one."""
+    if request.param == "in the table":
+        monkeypatch.delattr(socket, "AF_NETLINK")
+    else:
+        monkeypatch.setattr("relay_core.socket_tables.PROC_NET", tmp_path)
+    return str(request.param)
+
+
+@needs_tables
+@pytest.mark.usefixtures("way")
+def test_a_connection_is_found_in_either_way() -> None:
+    """The owner is known if either the kernel answers queries or its tables can be read."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
+        client.connect(server.getsockname())
+        tables = SocketTables()
+        assert tables.peer_owner(client.getsockname(), client.getpeername()) is None
+        connection, peer = server.accept()
+        with connection:
+            assert own_user() == tables.peer_owner(client.getsockname(), client.getpeername())
+            assert own_user() == tables.peer_owner(connection.getsockname(), peer)
+            client.close()
+            assert tables.peer_owner(connection.getsockname(), peer) is None
+
+
 @needs_tables
 def test_a_connection_that_is_not_accepted_belongs_to_nobody() -> None:
     """A connection in a listener's queue has no owner: the kernel shows it with the uid 0 or the listener's."""
