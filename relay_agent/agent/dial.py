@@ -80,7 +80,8 @@ async def serve_stream(
         layers.append(GreetingGuard(asyncio.get_running_loop().time()))
     if prefetch:
         layers.append(PrefetchLayer())
-    await carry_bytes(local, stream, layers, traffic=traffic, first=first)
+    name = "debugpy's adapter" if is_dap else "the connection to the port"
+    await carry_bytes(local, stream, layers, traffic=traffic, first=first, local_name=name)
 
 
 async def _first_bytes(stream: ByteStream, *, patience: float) -> bytes:

@@ -52,7 +52,7 @@ class Wire(StreamOwner):
 
     def reset(self, stream_id: int, code: ResetCode, text: str) -> None:
         self.was_reset = True
-        self._later(self.far_end.break_off, ConnectionLost("the other end was aborted"))
+        self._later(self.far_end.break_off, ConnectionLost(f"the other end was aborted: {text}"))
 
     def forget(self, stream_id: int) -> None:
         pass

@@ -24,6 +24,8 @@ from relay_core.net.streams.stream import PeerStream
 
 __all__ = ["Bridge", "Traffic", "carry_bytes"]
 
+LOCAL_NAME = "the local connection"
+
 logger = logging.getLogger(__name__)
 
 
@@ -44,6 +46,7 @@ async def carry_bytes(
     *,
     traffic: Traffic | None = None,
     first: bytes = b"",
+    local_name: str = LOCAL_NAME,
 ) -> None:
     """Carry bytes until both directions have ended; close both sides in any case.
 
@@ -53,16 +56,17 @@ async def carry_bytes(
         layers: The layers between them; the first one is next to the local program.
         traffic: Receives the byte counts, also if this raises.
         first: Bytes of the peer that the caller has already read from the stream.
+        local_name: What the local connection is called if it fails; the peer gets this as the reason.
 
     Raises:
         ConnectionLost: the stream broke (the local connection is then reset, so that the program sees an error), or the
             local connection failed (the stream is then aborted).
     """
     try:
-        await Bridge(local, peer, layers, traffic=traffic).run(first)
+        await Bridge(local, peer, layers, traffic=traffic, local_name=local_name).run(first)
         await peer.close()
-    except BaseException:
-        peer.abort()
+    except BaseException as error:
+        peer.abort(error.sentence if isinstance(error, ConnectionLost) else "")
         local.abort()  # `close` would wait until the program has read everything, which may never happen
         raise
     finally:
@@ -77,13 +81,21 @@ class Bridge:
         peer: The stream to the peer.
         layers: As in `carry_bytes`.
         traffic: Receives the byte counts.
+        local_name: As in `carry_bytes`.
     """
 
     def __init__(
-        self, local: LocalEndpoint, peer: PeerStream, layers: Iterable[Layer] = (), *, traffic: Traffic | None = None
+        self,
+        local: LocalEndpoint,
+        peer: PeerStream,
+        layers: Iterable[Layer] = (),
+        *,
+        traffic: Traffic | None = None,
+        local_name: str = LOCAL_NAME,
     ) -> None:
         self.traffic = traffic or Traffic()
         self._local = local
+        self._local_name = local_name
         self._peer = peer
         self._layers = LayerStack(layers)
         self._loop = asyncio.get_running_loop()
@@ -145,7 +157,7 @@ class Bridge:
     def local_lost(self, error: Exception | None) -> None:
         """End with an error, because the local connection is closed in both directions."""
         why = getattr(error, "strerror", None) or type(error).__name__ if error else "it was closed"
-        self._finish(ConnectionLost(f"the local connection failed: {why}"))
+        self._finish(ConnectionLost(f"{self._local_name} failed: {why}"))
 
     def local_writing_paused(self) -> None:
         """Stop reading from the peer until the local program catches up."""

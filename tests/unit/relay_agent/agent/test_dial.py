@@ -186,8 +186,11 @@ async def test_a_dead_target_is_explained() -> None:
         await ours.read()
 
 
-async def test_a_target_that_breaks_breaks_its_stream() -> None:
-    """A target that resets its connection is not taken for an orderly end."""
+@pytest.mark.parametrize(
+    ("first", "name"), [(INITIALIZE, "debugpy's adapter"), (b"x", "the connection to the port")], ids=["adapter", "raw"]
+)
+async def test_a_target_that_breaks_breaks_its_stream(first: bytes, name: str) -> None:
+    """If a target resets its connection, as a killed adapter does, the client gets the reason instead of EOF."""
 
     async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -196,10 +199,12 @@ async def test_a_target_that_breaks_breaks_its_stream() -> None:
 
     ours, theirs = stream_pair()
     async with local_server(reset) as (port, _):
-        await ours.write(b"x")
+        await ours.write(first)
         with pytest.raises(ConnectionLost):
             await serve_stream(PortTarget(1, port), theirs, Traffic())
     assert theirs.aborted
+    with pytest.raises(ConnectionLost, match=f"aborted: {name} failed: Connection reset by peer"):
+        await read_all(ours)
 
 
 async def test_an_editor_may_come_before_the_debugger() -> None:
