@@ -48,10 +48,10 @@ SPREAD_PER_RANK = 0.002
 lock. A debugger that was attached waits for the next agent, so it is no longer than necessary."""
 MAX_SPREAD = 0.5
 SHORT_LIFE = 10.0
-"""Seconds; an agent that lives shorter is replaced later each time, in case that its own failure ends it."""
+"""Seconds; an agent that lives shorter may have failed on its own."""
+PROMPT_RESTARTS = 8
+"""Agents with such a life, in succession, that are replaced without delay; the next ones later and later."""
 MAX_RESTART_DELAY = 15.0
-MAX_DOUBLINGS = 16
-"""More than lead from the shortest delay to the longest one."""
 MAX_ERROR = 200
 """Characters of an uncaught exception."""
 
@@ -179,7 +179,7 @@ class NodeClient:
     def _max_delay(self, short: int) -> float:
         """Return the longest delay before the next agent, after so many agents in succession that lived shortly."""
         spread = min(MAX_SPREAD, SPREAD_PER_RANK * (self._target.get("world") or 1))
-        return float(min(MAX_RESTART_DELAY, spread * 2 ** min(short, MAX_DOUBLINGS)))
+        return min(MAX_RESTART_DELAY, spread + 0.1 * max(0, short - PROMPT_RESTARTS) ** 2)
 
     def _serve(self, directory: NodeDirectory) -> bool:
         """Register with one agent, and handle its messages until it exits; return whether it has listened."""

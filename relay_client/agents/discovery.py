@@ -22,6 +22,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 from relay_core.errors import NoListener, Rejected, RelayDebugError, RelayUnreachable
 from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENERS_HEADER
@@ -48,6 +49,10 @@ LATE_PROBES = 2
 """Probes of each later attempt, which repeats every few seconds until the session expires, maybe for many agents."""
 MAX_MISSES = 40
 """Misses of one agent that lead to searches for others; of prompt attempts, as many as fit into 10 s."""
+SLOW_ATTEMPT = 1.0
+"""Seconds after which an attempt to resume is unusually slow: with Azure's latencies it takes 0.6 s."""
+UNKNOWN_WEIGHT = 4
+"""Misses that an answer of an unknown agent counts as: one search finds it, unless it is unusable."""
 MAX_UNUSABLE = 8
 """Listeners that refuse or break the handshake among which a search still finds the last usable agent."""
 
@@ -108,7 +113,7 @@ class Discovery:
         self._failed_resumes: Counter[str] = Counter()
         """Consecutive failed attempts to resume, by agent."""
         self._misses: Counter[str] = Counter()
-        """Probes that have not reached a known agent, or have reached an unknown one, since it was last reached."""
+        """By agent: attempts that have missed a known one, or reached an unknown one, since it was last reached."""
         self._dials = asyncio.Semaphore(MAX_DIALS)
         self._last_logged = ""
         self._has_found = False
@@ -209,7 +214,9 @@ class Discovery:
         if self._failed_resumes[agent] < THOROUGH_RESUMES:
             probes = SearchEffort(RESUME_ROUNDS).max_misses(len(self._known()))
         try:
-            websocket = await self._probe_for(agent, probes)
+            async with TaskSet() as tasks:
+                tasks.spawn(self._search_meanwhile(agent), name="look for a successor")
+                websocket = await self._probe_for(agent, probes)
         except NoListener:
             self._missed(agent, 1)
             raise
@@ -228,10 +235,25 @@ class Discovery:
         self._failed_resumes.pop(agent, None)
         self._misses.pop(agent, None)
 
-    def _missed(self, agent: str, probes: int) -> None:
-        """Request a search, unless that agent was the reason for many: it may never be replaced, or be unusable."""
-        self._misses[agent] += probes
-        if self._misses[agent] <= MAX_MISSES:
+    def _missed(self, agent: str, weight: int) -> None:
+        """Count misses and request a search, up to a limit: an agent may never be replaced, or be unusable."""
+        self._misses[agent] += weight
+        self._request_search(agent)
+
+    async def _search_meanwhile(self, agent: str) -> NoReturn:
+        """Request searches beside an attempt to resume, until cancelled.
+
+        At once, if the agent was missed before: its successor is then found as early as the agent would be. Later in
+        any case: the relay may have announced the attempt to a listener that was killed, and that takes 10 s to fail.
+        """
+        self._request_search(agent)
+        while True:
+            await asyncio.sleep(SLOW_ATTEMPT)
+            self._missed(agent, 1)
+
+    def _request_search(self, agent: str) -> None:
+        """Request a search if an agent was missed since it was last reached."""
+        if 0 < self._misses[agent] <= MAX_MISSES:
             self._on_missed()
 
     async def _probe_for(self, agent: str, probes: int) -> WebSocket | None:
@@ -282,7 +304,7 @@ class Discovery:
                 agent = refusing_agent(rejected.reason)
                 self.at_random = self.at_random or agent is None or is_excluded(agent)
                 if agent is not None and agent not in self._known():
-                    self._missed(agent, 1)
+                    self._missed(agent, UNKNOWN_WEIGHT)
                 return None
 
 

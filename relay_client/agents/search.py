@@ -22,6 +22,8 @@ RETRY_DELAYS = (0.5, 1.0, 2.0, 3.0, 5.0)
 """Seconds between searches while somebody waits for an agent; the last one repeats."""
 BACKGROUND_INTERVAL = 30.0
 """Seconds between searches while nobody waits, plus or minus a fifth so that many clients do not synchronise."""
+START_INTERVAL = 0.2
+"""Seconds between two searches that are started because an agent was missed."""
 THOROUGH = SearchEffort(8)
 """While somebody waits; see relay_client.agents.discovery."""
 BACKGROUND = SearchEffort(1)
@@ -43,7 +45,8 @@ class AgentSearch:
         self._discovery = discovery
         self._tasks = tasks
         self._running: asyncio.Task[RelayDebugError | None] | None = None
-        self._started: asyncio.Task[None] | None = None
+        self._started_at = -START_INTERVAL
+        """When `start` last started a search, in the loop's time."""
         self._demands: list[_Demand] = []
         self._changed = asyncio.Event()
 
@@ -107,23 +110,29 @@ class AgentSearch:
         raise AssertionError("unreachable")
 
     def start(self) -> None:
-        """Search for all agents once, in the background, unless that is being done."""
-        if self._started is None or self._started.done():
-            self._started = self._tasks.spawn(self._search_once(BACKGROUND), name="look for agents once")
+        """Search for all agents once, in the background, unless such a search was started a moment ago.
+
+        It does not join a search that is running: one of its probes may wait for a listener that was killed.
+        """
+        now = asyncio.get_running_loop().time()
+        if now - self._started_at >= START_INTERVAL:
+            self._started_at = now
+            self._tasks.spawn(self._search_apart(), name="look for agents once")
 
     async def repeat(self) -> NoReturn:
         """Search for all agents now, and again at intervals, until cancelled."""
         effort = THOROUGH
         while True:
-            await self._search_once(effort)
+            try:
+                await self.find(lambda: None, effort)
+            except RelayDebugError as error:
+                logger.debug("searched for agents: %s", error)
             effort = BACKGROUND
             await asyncio.sleep(BACKGROUND_INTERVAL * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load
 
-    async def _search_once(self, effort: SearchEffort) -> None:
-        try:
-            await self.find(lambda: None, effort)
-        except RelayDebugError as error:
-            logger.debug("searched for agents: %s", error)
+    async def _search_apart(self) -> None:
+        error = await self._discovery.search(lambda: BACKGROUND)
+        logger.debug("searched for agents: %s", error)
 
     def _join_search(self) -> asyncio.Task[RelayDebugError | None]:
         if self._running is None or self._running.done():

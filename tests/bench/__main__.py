@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import psutil
 
 from tests.bench.figures.capacity import capacity
+from tests.bench.figures.death import death
 from tests.bench.figures.discovery import discovery
 from tests.bench.figures.ending import ending
 from tests.bench.figures.footprint import footprint
@@ -43,9 +44,9 @@ class Figure(Protocol):
 
 LOOPBACK: list[Figure] = [
     *(opening, stepping, interactive, throughput, resuming),
-    *(outage, ending, ownership, footprint, capacity, overhead),
+    *(outage, death, ending, ownership, footprint, capacity, overhead),
 ]
-WITH_DELAYS: list[Figure] = [opening, stepping, throughput, resuming, outage, ending, discovery]
+WITH_DELAYS: list[Figure] = [opening, stepping, throughput, resuming, outage, death, ending, discovery]
 PROFILES = {"loopback": LOOPBACK, "Azure-like delays": WITH_DELAYS}
 
 

@@ -293,6 +293,26 @@ async def test_a_lost_agent_is_looked_for_under_another_name(selects: bool) -> N
     assert requests
 
 
+async def test_a_successor_is_looked_for_while_an_attempt_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relay may offer an attempt to a listener that was killed: the search does not wait for that."""
+    monkeypatch.setattr("relay_client.agents.discovery.SLOW_ATTEMPT", 0.01)
+    hanging, searched = asyncio.Event(), asyncio.Event()
+
+    async def connect(_headers: Mapping[str, str]) -> Connection:
+        await hanging.wait()
+        raise RelayUnreachable("did not answer within 10 s")
+
+    relay = Relay([], selects=True)
+    discovery = Discovery(
+        connect, relay.begin, lambda: {"dead": None}, client_id="me", path="myhc", on_missed=searched.set
+    )
+    resuming = asyncio.ensure_future(discovery.dial_agent("dead"))
+    await asyncio.wait_for(searched.wait(), 30)
+    hanging.set()
+    with pytest.raises(RelayUnreachable):
+        await resuming
+
+
 async def test_an_error_of_the_relay_ends_a_resume() -> None:
     """An error of the relay is raised as it is, and does not count against the agent."""
     relay = Relay(names(2), selects=True)
