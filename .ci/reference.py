@@ -1,4 +1,4 @@
-"""Writes docs/reference/{commands,settings,environment}.md from the code; `--check` only compares, and exits with 1.
+"""Writes the pages of docs/reference that come from the code; `--check` only compares, and exits with 1.
 
 python .ci/reference.py
 """
@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from relay_agent.cli import make_parser as agent_parser
+from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS, Internal
+from relay_agent.debugpy_internals.table import FEATURES
 from relay_agent.settings.arguments import add_debug_arguments
 from relay_agent.settings.environment import ACCESS_VARIABLES
 from relay_agent.settings.table import SETTINGS
@@ -210,6 +212,41 @@ def environment_page() -> str:
     )
 
 
+DEBUGPY_PAGE = """\
+# Private functions of debugpy
+
+{note}
+relay-debug makes debugpy faster, safer and able to stop and start again. For that it uses functions that debugpy and
+pydevd, its part inside the job, do not document. All of them are in the table. They were checked with every release of
+debugpy from {first} to {last}.
+
+With a debugpy in which one of them is missing, or fails, debugging works all the same: the feature that needs it is
+switched off, debugpy's own function is called, and the job's stderr has one line with what is lost. Each row is tested
+that way, with a debugpy in which the name has changed (`tests/unit/relay_agent/debugpy_internals/test_feature.py`).
+
+{features}
+What is not here is public: `debugpy.listen`, `connect`, `configure`, `is_client_connected`, `breakpoint` and
+`trigger_exception_handler`. debugpy's adapter runs unchanged; only `socket.accept` of the standard library is replaced
+in it, so that its ports serve one user (`relay_agent.debuggee.adapter_guard`).
+"""
+
+
+def debugpy_page() -> str:
+    """Return the page about the private functions of debugpy that are used."""
+    rows = [
+        (f"{feature.without}" if first else "", f"`{internal.name.replace(':', '.')}`", internal.use, internal.why)
+        for feature in FEATURES
+        for first, internal in _with_first(feature.internals)
+    ]
+    titles = ("without it", "function or attribute", "is", "why")
+    first, last = CHECKED_VERSIONS
+    return DEBUGPY_PAGE.format(note=NOTE, first=first, last=last, features=_table(titles, rows))
+
+
+def _with_first(internals: Sequence[Internal]) -> Iterator[tuple[bool, Internal]]:
+    return ((number == 0, internal) for number, internal in enumerate(internals))
+
+
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return ""
@@ -217,7 +254,12 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
 
 
-PAGES = {"commands.md": commands_page, "settings.md": settings_page, "environment.md": environment_page}
+PAGES = {
+    "commands.md": commands_page,
+    "settings.md": settings_page,
+    "environment.md": environment_page,
+    "debugpy.md": debugpy_page,
+}
 
 
 def stale_pages() -> list[str]:

@@ -21,6 +21,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from relay_agent.debuggee import debugpy_start, fork_guard, pydevd_patches, tracing
+from relay_agent.debugpy_internals.table import BREAK_HERE, CHILDREN, FORKING, STATE
 from relay_core.errors import ConfigurationError, RelayDebugError
 
 __all__ = ["TRANSITIONS", "Debugger", "Event", "State", "debugger", "pydevd_debugger"]
@@ -151,7 +152,9 @@ class Debugger:
 
     @property
     def state(self) -> State:
-        """The current state: the stored one, corrected by pydevd's."""
+        """The current state: the stored one, corrected by pydevd's if that can be read."""
+        if STATE.is_off:
+            return self._state
         observed = Event.GONE if pydevd_debugger() is None else Event.FOUND
         return TRANSITIONS[self._state].get(observed, self._state)
 
@@ -161,8 +164,11 @@ class Debugger:
 
     def is_attached(self) -> bool:
         """Whether a debugger is attached, has sent its breakpoints, and will hit them."""
-        pydevd = pydevd_debugger()
-        return pydevd is not None and not self._is_starting and bool(pydevd.is_attached())
+        if self._is_starting or "pydevd" not in sys.modules or "debugpy" not in sys.modules:
+            return False
+        import debugpy  # noqa: PLC0415 - as above
+
+        return bool(debugpy.is_client_connected())
 
     @property
     def _is_starting(self) -> bool:
@@ -221,29 +227,37 @@ class Debugger:
     def release(self) -> None:
         """Restore full speed in all threads after the debugger has detached; `arm` makes the process debuggable again.
 
-        Has no effect on a debugpy that the job has started.
+        Has no effect on a debugpy that the job has started, or with a version of debugpy that cannot be released.
 
         Raises:
-            RelayDebugError: a debugger is attached, or this version of debugpy cannot be released.
+            RelayDebugError: a debugger is attached.
         """
         with self._lock:
             if self.state in {State.RELEASED, State.CLEARED, State.FOREIGN} or "pydevd" not in sys.modules:
                 return
             self._wait_for_detach()
             self._store_state()
-            tracing.stop_tracing()
-            self._move(Event.RELEASE)
+            if tracing.stop_tracing():
+                self._move(Event.RELEASE)
 
     def break_at(self, frame: FrameType) -> None:
         """Stop at the next line of `frame`, if a debugger is attached.
 
         `debugpy.breakpoint()` stops in its caller, which here would be a function of this library.
         """
-        if self.is_attached():
-            pydevd: Any = sys.modules["pydevd"]
-            pydevd.settrace(
-                suspend=True, trace_only_current_thread=True, patch_multiprocessing=False, stop_at_frame=frame
-            )
+        if not self.is_attached():
+            return
+        if BREAK_HERE.is_available():
+            import pydevd  # noqa: PLC0415 - an attached debugger has imported it, and below
+
+            with BREAK_HERE.guarded():
+                pydevd.settrace(
+                    suspend=True, trace_only_current_thread=True, patch_multiprocessing=False, stop_at_frame=frame
+                )
+                return
+        import debugpy  # noqa: PLC0415
+
+        debugpy.breakpoint()
 
     def wait_for_attach(self, seconds: float, hopeless: threading.Event) -> bool:
         """Wait for a debugger, until `seconds` have passed or `hopeless` is set, and return whether one is attached.
@@ -285,15 +299,20 @@ class Debugger:
         fork_guard.install(then=self._forked)
         self._move(Event.START)
         try:
-            yield debugpy_start.load(follow_children=follow_children)
+            debugpy = debugpy_start.load(follow_children=follow_children)
+            FORKING.is_available()  # looked up here, and not in each child
+            yield debugpy
             if self._state is State.RESTARTING:
                 tracing.start_tracing()
             else:
                 tracing.reach_threads()
-            follow = pydevd_patches.follow_into_children if follow_children else pydevd_patches.follow_on_demand
-            follow(self._port if success is Event.LISTENS else None)
+            if CHILDREN.is_available():
+                follow = pydevd_patches.follow_into_children if follow_children else pydevd_patches.follow_on_demand
+                follow(self._port if success is Event.LISTENS else None)
             self._move(success)
-        except (ImportError, ValueError, RuntimeError, OSError) as error:
+        except RelayDebugError:
+            raise
+        except Exception as error:
             raise RelayDebugError(f"debugpy did not start: {error}") from error
         finally:
             if self._is_starting:

@@ -1,23 +1,24 @@
-"""Starting debugpy: its configuration, the environment of its adapter, and workarounds for its private API.
+"""Starting debugpy: its configuration, the environment of its adapter, and workarounds for its private functions.
 
 It uses debugpy's internals (`debugpy.server.api`, `pydevd`). The states of the debugger are in `debugger`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import sys
 import threading
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 from relay_agent.debuggee import pydevd_patches
+from relay_agent.debugpy_internals.table import DIALLING, JOB_PORT, RESTART, STATE, STOPPED_THREADS
 
 __all__ = ["connect", "find_adapter_port", "listen", "load"]
 
-GUARDED_ADAPTER = Path(__file__).with_name("guarded_adapter") / "__main__.py"
+ADAPTER_GUARD = Path(__file__).with_name("adapter_guard")
+"""The directory of the `sitecustomize` that lets the adapter's ports serve this user only."""
 _KEPT_VARIABLES = {"PYTHONHOME"}
 """Variables that the adapter needs although their prefix is excluded."""
 _EXCLUDED_PREFIXES = ("PYTHON", "RELAY_", "AZRELAY_", "DEBUGPY_ADAPTER_ENDPOINTS")
@@ -37,11 +38,12 @@ def load(*, follow_children: bool) -> ModuleType:
     import debugpy  # noqa: PLC0415 - in debug runs only, here and below
     from debugpy.server import api  # noqa: PLC0415
 
-    environment = _adapter_environment() | {"GUARDED_DEBUGPY_ADAPTER": str(Path(debugpy.__file__).with_name("adapter"))}
-    debugpy.configure(subProcess=follow_children, pythonEnv=environment)
-    # Reset what an adapter that has ended, or the parent of a forked child, has left:
-    api.listen.called = False
-    sys.modules["pydevd"].SetupHolder.setup = None  # imported by debugpy.server.api
+    debugpy.configure(subProcess=follow_children, pythonEnv=_adapter_environment())
+    if STATE.is_available() and RESTART.is_available():
+        # Reset what an adapter that has ended, or the parent of a forked child, has left:
+        with RESTART.guarded():
+            api.listen.called = False
+            sys.modules["pydevd"].SetupHolder.setup = None  # imported by debugpy.server.api
     _resume_threads()
     pydevd_patches.install()  # before pydevd has a connection
     return debugpy
@@ -53,11 +55,13 @@ def _resume_threads() -> None:
     pydevd lets them run on, but leaves them marked as stopped, so that they would stop for the next debugger at once,
     and without an event.
     """
-    with contextlib.suppress(ImportError, AttributeError):  # pydevd's internals may change
-        from _pydevd_bundle.pydevd_additional_thread_info import set_additional_thread_info  # noqa: PLC0415 - as above
-        from _pydevd_bundle.pydevd_constants import STATE_SUSPEND  # noqa: PLC0415
-        from _pydevd_bundle.pydevd_thread_lifecycle import internal_run_thread  # noqa: PLC0415
+    if not STOPPED_THREADS.is_available():
+        return
+    from _pydevd_bundle.pydevd_additional_thread_info import set_additional_thread_info  # noqa: PLC0415 - as above
+    from _pydevd_bundle.pydevd_constants import STATE_SUSPEND  # noqa: PLC0415
+    from _pydevd_bundle.pydevd_thread_lifecycle import internal_run_thread  # noqa: PLC0415
 
+    with STOPPED_THREADS.guarded():
         for thread in threading.enumerate():
             info = getattr(thread, "additional_info", None)
             if info is not None and info.pydev_state == STATE_SUSPEND:
@@ -66,22 +70,20 @@ def _resume_threads() -> None:
 
 def listen(debugpy: ModuleType) -> int:
     """Make debugpy listen on a free port of 127.0.0.1 that serves this user only, and return the port."""
-    api = sys.modules["debugpy.server.api"]
-    adapter = api.adapter
-    api.adapter = SimpleNamespace(__file__=str(GUARDED_ADAPTER))  # type: ignore[attr-defined] # its directory is started
-    try:
-        return int(debugpy.listen(("127.0.0.1", 0))[1])
-    finally:
-        api.adapter = adapter  # type: ignore[attr-defined]
+    return int(debugpy.listen(("127.0.0.1", 0))[1])
 
 
 def connect(debugpy: ModuleType, port: int) -> None:
     """Call `debugpy.connect` without its wait for the editor's configurationDone, which has no time limit."""
+    address = ("127.0.0.1", port)
+    if not DIALLING.is_available():
+        debugpy.connect(address)
+        return
     api = sys.modules["debugpy.server.api"]
     settrace = api._settrace  # noqa: SLF001 - `debugpy.listen` calls it with the same argument
     api._settrace = functools.partial(settrace, wait_for_ready_to_run=False)  # type: ignore[attr-defined] # noqa: SLF001
     try:
-        debugpy.connect(("127.0.0.1", port))
+        debugpy.connect(address)
     finally:
         api._settrace = settrace  # type: ignore[attr-defined] # noqa: SLF001
 
@@ -92,16 +94,18 @@ def find_adapter_port() -> int | None:
     debugpy keeps it only in the command line of its adapter. For port 0 the actual port stays unknown.
     """
     api = sys.modules.get("debugpy.server.api")
-    adapter = getattr(api, "_adapter_process", None)
-    command = list(getattr(adapter, "args", ()))
+    if api is None or not JOB_PORT.is_available():
+        return None
+    command = list(getattr(api._adapter_process, "args", ()))  # noqa: SLF001 - nothing public has the port
     if "--port" not in command[:-1]:
         return None
     return int(command[command.index("--port") + 1]) or None
 
 
 def _adapter_environment() -> dict[str, str]:
-    return {
+    kept = {
         name: value
         for name, value in os.environ.items()
         if name in _KEPT_VARIABLES or not name.startswith(_EXCLUDED_PREFIXES)
     }
+    return {**kept, "PYTHONPATH": str(ADAPTER_GUARD)}

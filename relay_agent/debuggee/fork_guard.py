@@ -6,12 +6,14 @@ and wait for a debugger that cannot reach it; this is a known cause of hanging d
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import sys
 import threading
 from collections.abc import Callable
+from typing import Any
+
+from relay_agent.debugpy_internals.table import FORKING
 
 __all__ = ["install"]
 
@@ -35,9 +37,10 @@ def _forget_debugger() -> None:
     threading.settrace(None)
     if sys.version_info >= (3, 12):
         _free_monitoring()
-    constants = sys.modules.get("_pydevd_bundle.pydevd_constants")
-    with contextlib.suppress(AttributeError):  # pydevd's internals may change; the child is untraced anyway
-        constants.GlobalDebuggerHolder.global_dbg = None  # type: ignore[union-attr] # None has no attributes
+    constants: Any = sys.modules.get("_pydevd_bundle.pydevd_constants")
+    if constants is not None and FORKING.is_available():
+        with FORKING.guarded():
+            constants.GlobalDebuggerHolder.global_dbg = None
     threading.current_thread().additional_info = None  # type: ignore[attr-defined] # where pydevd keeps its state
 
 

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from relay_agent.debuggee.debugger import debugger, pydevd_debugger
+from relay_agent.debugpy_internals.table import POST_MORTEM
 from relay_agent.stderr import write_line
 
 __all__ = ["Hold", "hold_on_crash", "install", "tracebacks"]
@@ -141,8 +142,9 @@ def _stop_at(error: Exception) -> None:
 
     if hasattr(debugpy, "trigger_exception_handler"):  # since 1.8.22
         debugpy.trigger_exception_handler(error, as_uncaught=False)
-    elif error.__traceback__ is not None and debugger.is_attached():
-        _stop_with_older_debugpy(error, error.__traceback__)
+    elif error.__traceback__ is not None and debugger.is_attached() and POST_MORTEM.is_available():
+        with POST_MORTEM.guarded():
+            _stop_with_older_debugpy(error, error.__traceback__)
 
 
 def _stop_with_older_debugpy(error: Exception, traceback: TracebackType) -> None:

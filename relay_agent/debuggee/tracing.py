@@ -12,15 +12,17 @@ off as a whole.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any
 
+from relay_agent.debugpy_internals.table import REACHING, RELEASE, UNCAUGHT
 from relay_core.errors import RelayDebugError
 
 __all__ = ["reach_threads", "start_tracing", "stop_tracing", "trace_program"]
@@ -36,13 +38,22 @@ _callbacks: list[object] = []
 """C callbacks, which must outlive their call."""
 
 
-def stop_tracing() -> None:
-    """Stop tracing in every thread, and in threads that start later.
+def stop_tracing() -> bool:
+    """Stop tracing in every thread, and in threads that start later; return whether that was possible.
 
-    Raises:
-        RelayDebugError: pydevd's internals are not as expected; nothing has been changed.
+    If it was not, this process stays traced, as it would under debugpy alone.
     """
-    pydevd = _Pydevd.find()
+    if not RELEASE.is_available():
+        return False
+    with RELEASE.guarded():
+        _stop_tracing(_Pydevd.find())
+        return True
+    with contextlib.suppress(Exception):  # a part may have been done
+        _start_tracing(_Pydevd.find())
+    return False
+
+
+def _stop_tracing(pydevd: _Pydevd) -> None:
     if pydevd.debugger is not None:
         with pydevd.debugger._main_lock:  # noqa: SLF001 - held while pydevd processes a disconnect
             pass
@@ -63,15 +74,22 @@ def start_tracing() -> None:
     """Resume tracing in every thread, including functions that are already running, and in threads that start later.
 
     Raises:
-        RelayDebugError: pydevd's internals are not as expected.
+        RelayDebugError: pydevd's internals are not as expected, although they were when tracing was switched off.
     """
-    pydevd = _Pydevd.find()
+    try:
+        _start_tracing(_Pydevd.find())
+    except Exception as error:
+        RELEASE.switch_off(error)
+        raise RelayDebugError(f"tracing cannot be switched on again: {error}", hint="run the job again") from error
+    reach_threads()
+
+
+def _start_tracing(pydevd: _Pydevd) -> None:
     debugger = pydevd.debugger
     pydevd.monkey.enable_trace_thread_modules()
     debugger.patch_threads()
     debugger.enable_tracing(debugger.trace_dispatch, apply_to_all_threads=True)
     debugger.set_tracing_for_untraced_contexts()
-    reach_threads()
 
 
 def reach_threads() -> None:
@@ -80,16 +98,22 @@ def reach_threads() -> None:
     Without its C library, which exists for x86 only, pydevd traces the calling thread and later ones. On Python 3.10
     and 3.11 this function adds only the main thread, when that next runs Python code.
     """
-    try:
-        pydevd = _Pydevd.find()
-    except RelayDebugError:  # pydevd's internals are not as expected, so only its own threads stay traced
+    if REACHING.is_available():
+        with REACHING.guarded():
+            _reach_threads()
+
+
+def _reach_threads() -> None:
+    import pydevd_tracing  # noqa: PLC0415 - in debug runs only, as below
+    from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING, get_global_debugger  # noqa: PLC0415
+
+    if PYDEVD_USE_SYS_MONITORING or pydevd_tracing._load_python_helper_lib() is not None:  # noqa: SLF001 - None if missing
         return
-    if pydevd.uses_monitoring or pydevd.tracing._load_python_helper_lib() is not None:  # noqa: SLF001 - None if missing
-        return
+    debugger = get_global_debugger()
     if sys.version_info >= (3, 12):
-        threading.settrace_all_threads(pydevd.debugger.trace_dispatch)
+        threading.settrace_all_threads(debugger.trace_dispatch)
     elif threading.current_thread() is not threading.main_thread():
-        _call_in_main_thread(pydevd.debugger.enable_tracing)
+        _call_in_main_thread(debugger.enable_tracing)
 
 
 def trace_program() -> None:
@@ -99,12 +123,14 @@ def trace_program() -> None:
     for that frame once per thread, at the first traced call (`fix_top_level_trace_and_get_trace_func`). In a thread
     that waits for its debugger in a startup hook, it finds a frame that ends before the program begins.
     """
-    try:
-        pydevd = _Pydevd.find()
-    except RelayDebugError:  # pydevd's internals are not as expected: exceptions may not be reported
+    if not UNCAUGHT.is_available():
         return
-    if pydevd.debugger is not None and not pydevd.uses_monitoring and sys.gettrace() is not None:
-        _settrace(functools.partial(_trace_from_program, pydevd.debugger.trace_dispatch))
+    from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING, get_global_debugger  # noqa: PLC0415 - as above
+
+    with UNCAUGHT.guarded():
+        debugger = get_global_debugger()
+        if debugger is not None and not PYDEVD_USE_SYS_MONITORING and sys.gettrace() is not None:
+            _settrace(functools.partial(_trace_from_program, debugger.trace_dispatch))
 
 
 def _trace_from_program(dispatch: Any, frame: FrameType, event: str, arg: object) -> Any:
@@ -130,7 +156,7 @@ def _call_in_main_thread(call: Callable[[], object]) -> None:
 
 @dataclass(frozen=True)
 class _Pydevd:
-    """The internals of pydevd that this module uses, all looked up before anything is changed."""
+    """The internals of pydevd that this module uses, looked up before anything is changed."""
 
     debugger: Any
     """None after its adapter has ended."""
@@ -141,36 +167,23 @@ class _Pydevd:
 
     @classmethod
     def find(cls) -> _Pydevd:
-        try:
-            import pydevd  # noqa: PLC0415 - in debug runs only, here and below
-            import pydevd_tracing  # noqa: PLC0415
-            from _pydev_bundle import pydev_monkey  # noqa: PLC0415
-            from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING  # noqa: PLC0415
-            from _pydevd_frame_eval.pydevd_frame_eval_main import stop_frame_eval  # noqa: PLC0415
+        import pydevd  # noqa: PLC0415 - in debug runs only, as below
+        import pydevd_tracing  # noqa: PLC0415
+        from _pydev_bundle import pydev_monkey  # noqa: PLC0415
+        from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING  # noqa: PLC0415
+        from _pydevd_frame_eval.pydevd_frame_eval_main import stop_frame_eval  # noqa: PLC0415
 
-            found = cls(
-                debugger=pydevd.get_global_debugger(),
-                monkey=pydev_monkey,
-                tracing=pydevd_tracing,
-                uses_monitoring=bool(PYDEVD_USE_SYS_MONITORING),
-                stop_frame_eval=stop_frame_eval,
-            )
-            for owner, names in found._needed():
-                for name in names:
-                    getattr(owner, name)
-        except (ImportError, AttributeError) as error:
-            raise RelayDebugError(
-                f"this version of debugpy cannot be released and armed again: {error}",
-                hint="tracing stays on; install a version of debugpy that this version of relay-debug supports",
-            ) from error
-        return found
-
-    def _needed(self) -> Iterable[tuple[Any, list[str]]]:
-        if self.debugger is not None:
-            yield self.debugger, ["enable_tracing", "patch_threads", "set_tracing_for_untraced_contexts"]
-            yield self.debugger, ["trace_dispatch", "_main_lock"]
-        yield self.monkey, ["disable_trace_thread_modules", "enable_trace_thread_modules"]
-        yield self.tracing, ["set_trace_to_threads", "_load_python_helper_lib"]
+        debugger = pydevd.get_global_debugger()
+        if debugger is not None:
+            for name in ("_main_lock", "trace_dispatch"):  # which only instances have
+                getattr(debugger, name)
+        return cls(
+            debugger=debugger,
+            monkey=pydev_monkey,
+            tracing=pydevd_tracing,
+            uses_monitoring=bool(PYDEVD_USE_SYS_MONITORING),
+            stop_frame_eval=stop_frame_eval,
+        )
 
 
 if sys.version_info >= (3, 12):

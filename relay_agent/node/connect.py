@@ -27,6 +27,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from relay_agent.debugpy_internals.table import UNATTACHED_AGENT
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.python_path import in_front
 from relay_core.errors import ConfigurationError, RelayUnreachable
@@ -131,8 +132,11 @@ def _start(directory: NodeDirectory, lock: int) -> None:
 
 def _unpatched_by_pydevd() -> contextlib.AbstractContextManager[Any]:
     """Prevent an active debugger from attaching to the agent as a child process."""
-    monkey = sys.modules.get("_pydev_bundle.pydev_monkey")
-    return monkey.skip_subprocess_arg_patch() if monkey is not None else contextlib.nullcontext()
+    monkey: Any = sys.modules.get("_pydev_bundle.pydev_monkey")
+    if monkey is not None and UNATTACHED_AGENT.is_available():
+        with UNATTACHED_AGENT.guarded():
+            return monkey.skip_subprocess_arg_patch()  # type: ignore[no-any-return] # pydevd has no types
+    return contextlib.nullcontext()
 
 
 def _environment() -> dict[str, str]:

@@ -21,6 +21,7 @@ SLOW = 0.1
 steps again."""
 LARGE = 64 * 1024
 """Bytes of a response. VS Code's requests have responses of about 3 KiB; larger ones are sent only when requested."""
+ABANDONED = "relay-agent has stopped prefetching; step again to see this"
 COSTLY_LIMIT = 3
 """A request whose response is slow or large this many times in a row is no longer prefetched."""
 
@@ -105,6 +106,17 @@ class PrefetchEngine:
             else:
                 stop.remaining.clear()  # the process has resumed
             return self._output(stop, now)
+
+    def abandon(self) -> list[Event]:
+        """Send no more requests, and return events with a failure for each request that is waiting for its response."""
+        with self._lock:
+            self._set, self._stop = [], None
+            pending, self._pending = self._pending, {}
+            for seq, each in pending.items():
+                failure: Response = {"seq": 0, "type": "response", "request_seq": seq, "success": False}
+                each.stop.responses.append({**failure, "command": each.request["command"], "message": ABANDONED})
+            stops = {id(each.stop): each.stop for each in pending.values()}
+            return [event for stop in stops.values() if (event := self._next_event(stop))]
 
     def _output(self, stop: _StopState, now: float) -> PrefetchOutput:
         requests = self._next_requests(stop, now) if stop is self._stop else []

@@ -8,38 +8,42 @@ prefetch events, which the adapter passes on.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from relay_agent.prefetch.engine import PrefetchEngine, PrefetchOutput
+from relay_agent.debugpy_internals.table import PREFETCH
+from relay_agent.prefetch.engine import FIRST_SEQ, PrefetchEngine, PrefetchOutput
 from relay_core.dap import prefetch
-from relay_core.dap.messages import Request
+from relay_core.dap.messages import Event, Request
 
 __all__ = ["PydevdPrefetcher", "install"]
 
 
 def install() -> None:
     """Patch pydevd in this process and its forked children; this affects connections made from now on."""
-    try:
-        from _pydevd_bundle.pydevd_comm import WriterThread  # noqa: PLC0415 - in debug runs only, as below
-        from _pydevd_bundle.pydevd_process_net_command_json import PyDevJsonCommandProcessor  # noqa: PLC0415
-
-        process, add = PyDevJsonCommandProcessor.process_net_command_json, WriterThread.add_command
-    except (ImportError, AttributeError):  # pydevd's internals have changed; the agent prefetches instead
+    if not PREFETCH.is_available():  # the agent prefetches instead
         return
+    from _pydevd_bundle.pydevd_comm import WriterThread  # noqa: PLC0415 - in debug runs only, as below
+    from _pydevd_bundle.pydevd_process_net_command_json import PyDevJsonCommandProcessor  # noqa: PLC0415
+
+    process, add = PyDevJsonCommandProcessor.process_net_command_json, WriterThread.add_command
     prefetchers: weakref.WeakKeyDictionary[Any, PydevdPrefetcher] = weakref.WeakKeyDictionary()
     """The prefetcher of each connection, by pydevd's thread that writes to the adapter."""
 
     def process_command(processor: Any, debugger: Any, contents: bytes | str, *arguments: Any, **named: Any) -> None:
         """Replacement of `process_net_command_json`, for requests of the adapter and prefetch requests."""
-        prefetcher = prefetchers.get(debugger.writer)
-        if prefetcher is None:
-            prefetcher = prefetchers[debugger.writer] = PydevdPrefetcher(debugger)
-        prefetcher.request_received(contents)
+        if not PREFETCH.is_off:
+            with PREFETCH.guarded():
+                prefetcher = prefetchers.get(debugger.writer)
+                if prefetcher is None:
+                    prefetcher = prefetchers[debugger.writer] = PydevdPrefetcher(debugger, add)
+                prefetcher.request_received(contents)
         process(processor, debugger, contents, *arguments, **named)
 
     def add_command(writer: Any, command: Any) -> None:
@@ -63,12 +67,16 @@ class PydevdPrefetcher:
     """Required by pydevd's writer; not a message id."""
     as_dict = None
 
-    def __init__(self, debugger: Any) -> None:
+    def __init__(self, debugger: Any, add: Callable[[Any, Any], None]) -> None:
         self._debugger = weakref.ref(debugger)
         self._sending = threading.Lock()
         """Held while messages are replaced, so that their order is that of pydevd."""
         self._held: list[Any] = []
         """Events that wait for the response to a prefetch request, from `continued` on."""
+        self._add = add
+        """pydevd's own `add_command`."""
+        self._make: Callable[[Event], Any] = str
+        """Makes a message of an event, as soon as the first message has shown how."""
         self._engine = PrefetchEngine()
         self._after = 0
         """Sequence number of the editor's last request that resumed the process, if the agent sends it."""
@@ -79,6 +87,10 @@ class PydevdPrefetcher:
 
     def request_received(self, contents: bytes | str) -> None:
         """Handle a request before pydevd processes it."""
+        with self._fail_safe():
+            self._handle_request(contents)
+
+    def _handle_request(self, contents: bytes | str) -> None:
         try:
             message = json.loads(contents)
         except ValueError:
@@ -103,15 +115,22 @@ class PydevdPrefetcher:
         adapter passes no events on while it waits for a response. An editor drops at `continued` what it has
         requested, so events wait here as well.
         """
-        with self._sending:
-            if self._must_wait(command.as_dict):
-                self._held.append(command)
-                return []
-            instead = self._replace(command)
-            if self._held and not self._engine.is_waiting:
-                held, self._held = self._held, []
-                instead += [replacement for each in held for replacement in self._replace(each)]
-            return instead
+        messages: list[Any] = []
+        if not PREFETCH.is_off:
+            with self._fail_safe(), self._sending:
+                self._replace_in_order(command, messages)
+        if PREFETCH.is_off and not messages and not _is_prefetch_response(command):  # which the adapter does not expect
+            return [command]
+        return messages
+
+    def _replace_in_order(self, command: Any, messages: list[Any]) -> None:
+        if self._must_wait(command.as_dict):
+            self._held.append(command)
+            return
+        messages += self._replacements(command)
+        while self._held and not self._engine.is_waiting:
+            messages += self._replacements(self._held[0])
+            del self._held[0]
 
     def _must_wait(self, message: Any) -> bool:
         """Whether a message is an event that waits for the response to a prefetch request."""
@@ -129,8 +148,9 @@ class PydevdPrefetcher:
             debugger.writer.add_command(command)
         self._engine.end_stop()  # one of them may be `stopped`
 
-    def _replace(self, command: Any) -> list[Any]:
+    def _replacements(self, command: Any) -> list[Any]:
         message, make = command.as_dict, type(command)
+        self._make = lambda event: make(command.id, 0, event, is_json=True)
         match message:
             case {"event": "stopped", "body": {"threadId": int(thread)}}:
                 output = self._engine.begin_stop(thread, self._after, time.monotonic())
@@ -141,13 +161,10 @@ class PydevdPrefetcher:
             case {"type": "response"} if self._engine.has_requested(message):
                 size = len(command._as_bytes)  # noqa: SLF001 - the bytes that pydevd would send
                 output = self._engine.response_received(message, size, time.monotonic())
-                events = [make(command.id, 0, output.event, is_json=True)] if output.event else []
+                events = [self._make(output.event)] if output.event else []
                 return [*events, *self._enqueue(output)]
             case {"type": "response", "command": "configurationDone"}:
-                return [
-                    command,
-                    make(command.id, 0, {"type": "event", "event": prefetch.IN_PROCESS}, is_json=True),
-                ]
+                return [command, self._make({"seq": 0, "type": "event", "event": prefetch.IN_PROCESS})]
         return [command]
 
     def _enqueue(self, output: PrefetchOutput) -> list[PydevdPrefetcher]:
@@ -157,7 +174,31 @@ class PydevdPrefetcher:
 
     def send(self, _connection: object = None) -> None:
         """Process all queued requests as if the adapter had sent them; wait if another thread is doing that."""
-        debugger: Any = self._debugger()
-        with self._processing:
-            while self._queue:
+        with self._fail_safe(), self._processing:
+            debugger: Any = self._debugger()
+            while self._queue and not PREFETCH.is_off:
                 debugger.reader.process_net_command_json(debugger, json.dumps(self._queue.popleft()))
+
+    @contextlib.contextmanager
+    def _fail_safe(self) -> Iterator[None]:
+        """Switch prefetch off if the block raises; the client then gets failures instead of what it waits for."""
+        with PREFETCH.guarded():
+            yield
+        if PREFETCH.is_off:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        held, self._held = self._held, []
+        failures: list[Any] = []
+        with contextlib.suppress(Exception):  # whatever has failed may fail again
+            failures = [self._make(event) for event in self._engine.abandon()]
+        debugger: Any = self._debugger()
+        for message in [*failures, *held]:
+            self._add(debugger.writer, message)
+
+
+def _is_prefetch_response(command: Any) -> bool:
+    match getattr(command, "as_dict", None):
+        case {"type": "response", "request_seq": int(number)}:
+            return number > FIRST_SEQ
+    return False

@@ -8,15 +8,18 @@ later, too.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
+from relay_agent.debugpy_internals.table import CHILD_WAIT
 from relay_agent.stderr import write_line
 from relay_core.socket_tables import OwnerUnknown, SocketTables
 
-__all__ = ["PORT_VARIABLE", "install"]
+__all__ = ["PORT_VARIABLE", "install", "loaded_pydevds"]
 
 PORT_VARIABLE = "RELAY_DEBUG_ADAPTER_PORT"
 """Set for children: the port of debugpy's adapter for editors; not set if the job itself has connected to an editor."""
@@ -35,17 +38,25 @@ MISSES = 4
 
 def install() -> None:
     """Patch `PyDB.wait_for_ready_to_run` in this process and its forked children."""
-    try:
-        import pydevd  # noqa: PLC0415 - in debug runs only
-
-        # In a process that is started with pydevd's file as its program, both have the class.
-        programs = [pydevd, sys.modules.get("__main__")]
-        classes = {module.PyDB for module in programs if hasattr(module, "PyDB")}
-        waits = {each: each.wait_for_ready_to_run for each in classes}
-    except (ImportError, AttributeError):  # pydevd's internals may change; then it stays unpatched
+    if not CHILD_WAIT.is_available():
         return
-    for each in waits:
-        each.wait_for_ready_to_run = _wait
+    for each in {module.PyDB for module in loaded_pydevds()}:
+        each.wait_for_ready_to_run = functools.partialmethod(_wait_or, each.wait_for_ready_to_run)
+
+
+def loaded_pydevds() -> list[Any]:
+    """Return pydevd, in a process that was started with its file as the program also as that program."""
+    import pydevd  # noqa: PLC0415 - in debug runs only
+
+    return [module for module in (pydevd, sys.modules.get("__main__")) if hasattr(module, "PyDB")]
+
+
+def _wait_or(debugger: Any, wait: Callable[[Any], None]) -> None:
+    """Wait with a limit, or as pydevd does."""
+    with CHILD_WAIT.guarded():
+        _wait(debugger)
+        return
+    wait(debugger)
 
 
 def _wait(debugger: Any) -> None:

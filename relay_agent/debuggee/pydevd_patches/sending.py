@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from relay_agent.debugpy_internals.table import SENDING
 from relay_core.dap.prefetch import PREFETCH_EVENT
 
 __all__ = ["MAX_BODY", "install", "shortened"]
@@ -26,23 +27,31 @@ KEPT_OUTPUT = 2_000_000
 
 def install() -> None:
     """Patch `NetCommand.send` in this process and its forked children."""
+    if not SENDING.is_available():
+        return
     import socket  # noqa: PLC0415 - the slowest import here, and needed in debug runs only
 
-    try:
-        from _pydevd_bundle.pydevd_net_command import NetCommand  # noqa: PLC0415 - in debug runs only
+    from _pydevd_bundle.pydevd_net_command import NetCommand  # noqa: PLC0415 - in debug runs only
 
-        send = NetCommand.send
-    except (ImportError, AttributeError):  # pydevd's internals may change; then it stays unpatched
-        return
+    send = NetCommand.send
 
-    def send_limited(command: Any, connection: Any) -> None:
+    def send_limited(command: Any, connection: Any, *arguments: Any) -> None:
         """Send; called in pydevd's own thread, because a developer could step into it in the job's threads."""
+        if not SENDING.is_off:
+            with SENDING.guarded():
+                prepare(connection)
+                command = limited(command)
+        send(command, connection, *arguments)
+
+    def prepare(connection: Any) -> None:
         with contextlib.suppress(AttributeError, OSError):  # closed, or not a socket: only the delay remains
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        size = len(getattr(command, "_as_bytes", b""))
+
+    def limited(command: Any) -> Any:
+        size = len(command._as_bytes)  # noqa: SLF001 - the bytes that pydevd would send
         if size > MAX_BODY and isinstance(command.as_dict, dict):
-            command = NetCommand(command.id, command.seq, shortened(command.as_dict, size), is_json=True)
-        send(command, connection)
+            return NetCommand(command.id, command.seq, shortened(command.as_dict, size), is_json=True)
+        return command
 
     NetCommand.send = send_limited
 

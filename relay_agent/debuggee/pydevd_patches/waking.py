@@ -10,39 +10,43 @@ from __future__ import annotations
 
 from typing import Any
 
+from relay_agent.debugpy_internals.table import WAKING
+
 __all__ = ["install"]
 
 
 def install() -> None:
     """Patch pydevd in this process and its forked children so that it wakes the thread that is to resume."""
-    try:
-        import pydevd  # noqa: PLC0415 - in debug runs only, as the rest
-        from _pydevd_bundle import pydevd_thread_lifecycle as lifecycle  # noqa: PLC0415
-        from _pydevd_bundle.pydevd_comm import InternalThreadCommand  # noqa: PLC0415
-        from _pydevd_bundle.pydevd_constants import get_global_debugger, get_thread_id  # noqa: PLC0415
-
-        resume, do_it = lifecycle.internal_run_thread, InternalThreadCommand.do_it
-        commands_and_event = pydevd.PyDB.get_internal_queue_and_event
-    except (ImportError, AttributeError):  # pydevd's internals may change; then it stays unpatched
+    if not WAKING.is_available():
         return
+    import pydevd  # noqa: PLC0415 - in debug runs only, as the rest
+    from _pydevd_bundle import pydevd_thread_lifecycle as lifecycle  # noqa: PLC0415
+    from _pydevd_bundle.pydevd_comm import InternalThreadCommand  # noqa: PLC0415
+    from _pydevd_bundle.pydevd_constants import get_global_debugger, get_thread_id  # noqa: PLC0415
+
+    resume, do_it = lifecycle.internal_run_thread, InternalThreadCommand.do_it
+    commands_and_event = pydevd.PyDB.get_internal_queue_and_event
 
     def resume_and_wake(thread: Any, *arguments: Any, **named: Any) -> None:
         """Resume a thread, and wake it."""
         resume(thread, *arguments, **named)
-        if debugger := get_global_debugger():
-            wake(debugger, get_thread_id(thread))
+        with WAKING.guarded():
+            if debugger := get_global_debugger():
+                wake(debugger, get_thread_id(thread))
 
-    def do_it_and_wake(command: Any, debugger: Any) -> None:
+    def do_it_and_wake(command: Any, debugger: Any, *arguments: Any) -> None:
         """Execute a command in its stopped thread, which then checks at once for the next one, or for a resume."""
         try:
-            do_it(command, debugger)
+            do_it(command, debugger, *arguments)
         finally:
-            if command.thread_id != "*":
-                wake(debugger, command.thread_id)
+            with WAKING.guarded():
+                if command.thread_id != "*":
+                    wake(debugger, command.thread_id)
 
     def wake(debugger: Any, thread_id: str) -> None:
-        _commands, event = commands_and_event(debugger, thread_id)
-        event.set()
+        if not WAKING.is_off:
+            _commands, event = commands_and_event(debugger, thread_id)
+            event.set()
 
     lifecycle.internal_run_thread = resume_and_wake
     InternalThreadCommand.do_it = do_it_and_wake

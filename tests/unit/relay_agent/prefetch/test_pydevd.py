@@ -128,7 +128,7 @@ class Debugger:
     def __init__(self) -> None:
         self.reader = SimpleNamespace(process_net_command_json=self._process)
         self.writer = SimpleNamespace(add_command=lambda command: self.sent.extend(self.prefetcher.replace(command)))
-        self.prefetcher = PydevdPrefetcher(self)
+        self.prefetcher = PydevdPrefetcher(self, lambda _writer, _message: None)
         self.sent: list[object] = []
         self.done: list[str] = []
         self.begins, self.may_end = threading.Event(), threading.Event()
@@ -157,7 +157,7 @@ RESUMING = json.dumps({"type": "request", "command": "next", "arguments": {PREFE
 
 def test_prefetch_set_belongs_to_one_debugger():
     """The next debugger, which sends no prefetch set, gets no prefetch events."""
-    prefetcher = PydevdPrefetcher(Debugger())
+    prefetcher = PydevdPrefetcher(Debugger(), lambda _writer, _message: None)
     prefetcher.request_received(RESUMING)
     prefetcher.request_received('{"type": "request", "command": "initialize"}')
     stop = Command(1, 2, A_STOP, is_json=True)
@@ -170,7 +170,7 @@ def test_prefetch_requests_are_processed_before_the_next_request():
     The editor may have sent the same requests before, and the client may be waiting for their responses.
     """
     debugger = Debugger()
-    prefetcher = PydevdPrefetcher(debugger)
+    prefetcher = PydevdPrefetcher(debugger, lambda _writer, _message: None)
     prefetcher.request_received(RESUMING)
     _, queued = prefetcher.replace(Command(1, 2, copy.deepcopy(A_STOP), is_json=True))
 
@@ -194,7 +194,7 @@ def test_change_ends_the_stop():
     """After a request that may change something, no more requests are sent for the stop."""
     debugger = Debugger()
     debugger.may_end.set()
-    prefetcher = PydevdPrefetcher(debugger)
+    prefetcher = PydevdPrefetcher(debugger, lambda _writer, _message: None)
     for change in (None, '{"type": "request", "command": "evaluate"}'):
         prefetcher.request_received(RESUMING)
         (stop, _) = prefetcher.replace(Command(1, 2, copy.deepcopy(A_STOP), is_json=True))
@@ -266,4 +266,4 @@ def test_events_do_not_wait_for_a_process_that_resumes():
 
 def test_invalid_json():
     """Reporting it is left to pydevd."""
-    PydevdPrefetcher(Debugger()).request_received(b"{")
+    PydevdPrefetcher(Debugger(), lambda _writer, _message: None).request_received(b"{")

@@ -1,0 +1,119 @@
+"""A feature that depends on private functions of debugpy, and is switched off when this debugpy does not have them.
+
+A version of debugpy may rename or change its private functions at any time. Nothing of that may end a debug session:
+before a feature is used its functions are looked up, and an error in it, too, switches it off for good. Then debugpy's
+own functions are called as if relay-debug had not replaced them, and a line in the job's stderr states what is missing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from dataclasses import dataclass
+
+from relay_agent.stderr import write_line
+
+__all__ = ["CHECKED_VERSIONS", "Feature", "Internal"]
+
+CHECKED_VERSIONS = ("1.8.14", "1.8.22")
+"""The oldest and the newest version of debugpy that all features were checked with, and all between them."""
+
+
+@dataclass(frozen=True)
+class Internal:
+    """A private function or attribute of debugpy.
+
+    Attributes:
+        name: Its place, as `module:Class.attribute`.
+        use: What is done with it: "replaced", "called", "set" or "read".
+        why: The reason, for the documentation.
+        of_instance: Whether only instances have it, so that it cannot be looked up in advance.
+    """
+
+    name: str
+    use: str
+    why: str
+    of_instance: bool = False
+
+    @property
+    def attribute(self) -> str:
+        """The last part of its name."""
+        return self.name.rpartition("." if "." in self.name.partition(":")[2] else ":")[2]
+
+    def look_up(self) -> object:
+        """Return it, or its class if only instances have it.
+
+        Raises:
+            ImportError: debugpy has no such module.
+            AttributeError: the module or class has no such attribute.
+        """
+        module, _, path = self.name.partition(":")
+        found: object = importlib.import_module(module)
+        names = path.split(".")
+        for name in names[:-1] if self.of_instance else names:
+            found = getattr(found, name)
+        return found
+
+
+class Feature:
+    """What relay-debug does with a few private functions of debugpy; on or off as a whole.
+
+    Args:
+        without: What the user notices if it is off.
+        internals: The functions.
+    """
+
+    def __init__(self, without: str, *internals: Internal) -> None:
+        self.without = without
+        self.internals = internals
+        self.is_off = False
+        """True from the first failure on; forked children inherit it."""
+        self._was_checked = False
+        self._failure_logged = threading.Lock()
+        """Acquired by the thread that logs the failure, and never released."""
+
+    def __repr__(self) -> str:
+        return f"<Feature {'off' if self.is_off else 'on'}: {self.without}>"
+
+    def is_available(self) -> bool:
+        """True if this debugpy has all the functions, which is checked once, and none of them has failed."""
+        if not (self._was_checked or self.is_off):
+            with self.guarded():
+                for internal in self.internals:
+                    internal.look_up()
+            self._was_checked = True
+        return not self.is_off
+
+    def guarded(self) -> _Guard:
+        """Return a context manager that switches the feature off if its block raises, and continues behind it."""
+        return _Guard(self)
+
+    def switch_off(self, reason: object) -> None:
+        """Never use the functions again, and log that once."""
+        self.is_off = True
+        if self._failure_logged.acquire(blocking=False):
+            first, last = CHECKED_VERSIONS
+            version = getattr(sys.modules.get("debugpy"), "__version__", "of an unknown version")
+            write_line(
+                f"{self.without}: debugpy {version} is not as expected ({_describe(reason)}); "
+                f"relay-debug was checked with {first} to {last}"
+            )
+
+
+class _Guard:
+    def __init__(self, feature: Feature) -> None:
+        self._feature = feature
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self._feature.switch_off(error)
+        return True
+
+
+def _describe(reason: object) -> str:
+    return f"{type(reason).__name__}: {reason}" if isinstance(reason, Exception) else str(reason)

@@ -1,0 +1,213 @@
+"""Table of debugpy's private functions that relay-debug uses, by feature.
+
+`docs/reference/debugpy.md` is generated from it. A use that is not in this table is a mistake: with another debugpy it
+could end sessions, without a line in any log.
+"""
+
+from __future__ import annotations
+
+from relay_agent.debugpy_internals.feature import Feature, Internal
+
+__all__ = [
+    "BREAK_HERE",
+    "CHILDREN",
+    "CHILD_WAIT",
+    "DIALLING",
+    "FEATURES",
+    "FORKING",
+    "HIDDEN_THREADS",
+    "JOB_PORT",
+    "OUTPUT",
+    "POST_MORTEM",
+    "PREFETCH",
+    "REACHING",
+    "RELEASE",
+    "RESTART",
+    "SENDING",
+    "STATE",
+    "STOPPED_THREADS",
+    "UNATTACHED_AGENT",
+    "UNCAUGHT",
+    "WAKING",
+]
+
+_COMM = "_pydevd_bundle.pydevd_comm"
+_MESSAGE = Internal("_pydevd_bundle.pydevd_net_command:NetCommand", "called", "makes a message for the adapter")
+_BYTES = Internal("_pydevd_bundle.pydevd_net_command:NetCommand._as_bytes", "read", "size of a message", True)
+_DICT = Internal("_pydevd_bundle.pydevd_net_command:NetCommand.as_dict", "read", "content of a message")
+_DEBUGGER = Internal("pydevd:get_global_debugger", "called", "finds the debugger of the process")
+_WRITER = Internal("pydevd:PyDB.writer", "read", "the connection to the adapter", True)
+_LOCK = Internal("pydevd:PyDB._main_lock", "called", "is held while pydevd processes a request", True)
+_ENABLE = Internal("pydevd:PyDB.enable_tracing", "called", "traces a thread")
+
+SENDING = Feature(
+    "each response takes up to 40 ms longer, and one of 16 MiB or more makes the session hang",
+    Internal("_pydevd_bundle.pydevd_net_command:NetCommand.send", "replaced", "sets TCP_NODELAY, and limits the size"),
+    _MESSAGE,
+    _BYTES,
+    _DICT,
+)
+WAKING = Feature(
+    "a step in a job with several threads may take 0.2 s longer",
+    Internal("_pydevd_bundle.pydevd_thread_lifecycle:internal_run_thread", "replaced", "wakes the resumed thread"),
+    Internal(f"{_COMM}:InternalThreadCommand.do_it", "replaced", "lets a thread read its next command at once"),
+    Internal(f"{_COMM}:InternalThreadCommand.thread_id", "read", "the thread of a command", True),
+    Internal("pydevd:PyDB.get_internal_queue_and_event", "called", "finds what a stopped thread waits for"),
+    Internal("_pydevd_bundle.pydevd_constants:get_thread_id", "called", "pydevd's id of a thread"),
+    Internal("_pydevd_bundle.pydevd_constants:get_global_debugger", "called", "finds the debugger of the process"),
+)
+PREFETCH = Feature(
+    "a step takes a few milliseconds longer, because the responses to the editor's requests are not prefetched",
+    Internal(
+        "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor.process_net_command_json",
+        "replaced",
+        "receives the prefetch set, and processes prefetch requests",
+    ),
+    Internal(f"{_COMM}:WriterThread.add_command", "replaced", "adds responses to `stopped`, and takes them out"),
+    Internal(f"{_COMM}:ReaderThread.process_net_command_json", "called", "processes prefetch requests", True),
+    Internal("pydevd:PyDB.reader", "read", "the thread that processes requests", True),
+    Internal("_pydevd_bundle.pydevd_net_command:NetCommand.send", "called", "is what pydevd does with each message"),
+    _WRITER,
+    _MESSAGE,
+    _BYTES,
+    _DICT,
+)
+RESTART = Feature(
+    "a process whose debugger has ended, or whose parent was debugged, cannot be debugged again",
+    Internal("debugpy.server.api:listen.called", "set", "allows `debugpy.listen` to be called again"),
+    Internal("pydevd:SetupHolder.setup", "set", "removes the settings of the debugger before"),
+)
+STOPPED_THREADS = Feature(
+    "threads that stood at a breakpoint when debugpy's adapter was killed stop for the next debugger without an event",
+    Internal("_pydevd_bundle.pydevd_additional_thread_info:set_additional_thread_info", "called", "state of a thread"),
+    Internal(
+        "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.pydev_state",
+        "read",
+        "whether it is stopped",
+        True,
+    ),
+    Internal("_pydevd_bundle.pydevd_constants:STATE_SUSPEND", "read", "the value of a stopped thread"),
+    Internal("_pydevd_bundle.pydevd_thread_lifecycle:internal_run_thread", "called", "marks it as running"),
+)
+DIALLING = Feature(
+    "a job that connects to a listening editor reports that only when the editor has sent its breakpoints",
+    Internal("debugpy.server.api:_settrace", "replaced", "connects without a wait that has no time limit"),
+)
+JOB_PORT = Feature(
+    "the port of a debugger that the job has started itself is unknown",
+    Internal("debugpy.server.api:_adapter_process", "read", "the adapter's command line has the port"),
+)
+STATE = Feature(
+    "a debugger that the job has started itself is not found, and one that has ended cannot be started again",
+    _DEBUGGER,
+)
+BREAK_HERE = Feature(
+    "`relay_agent.breakpoint()` stops one frame too deep, in relay_agent",
+    Internal("pydevd:settrace", "called", "stops in a given frame"),
+)
+RELEASE = Feature(
+    "the job stays as slow as with a debugger after that has detached",
+    _DEBUGGER,
+    _LOCK,
+    _ENABLE,
+    Internal("pydevd:PyDB.patch_threads", "called", "traces threads that start later"),
+    Internal("pydevd:PyDB.set_tracing_for_untraced_contexts", "called", "traces the other running threads"),
+    Internal("pydevd:PyDB.trace_dispatch", "read", "the trace function", True),
+    Internal("_pydev_bundle.pydev_monkey:disable_trace_thread_modules", "called", "leaves later threads untraced"),
+    Internal("_pydev_bundle.pydev_monkey:enable_trace_thread_modules", "called", "undoes that"),
+    Internal("pydevd_tracing:set_trace_to_threads", "called", "replaces the trace function of other threads"),
+    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing there is"),
+    Internal("_pydevd_frame_eval.pydevd_frame_eval_main:stop_frame_eval", "called", "ends the compiled tracing"),
+)
+REACHING = Feature(
+    "on processors other than x86, threads that were running before the debugger attached do not stop",
+    _DEBUGGER,
+    _ENABLE,
+    Internal("pydevd:PyDB.trace_dispatch", "read", "the trace function", True),
+    Internal("pydevd_tracing:_load_python_helper_lib", "called", "shows whether pydevd reaches other threads itself"),
+    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing there is"),
+)
+UNCAUGHT = Feature(
+    "up to Python 3.11, a job that has waited under `relay-agent run` does not stop at uncaught exceptions",
+    Internal("_pydevd_bundle.pydevd_constants:get_global_debugger", "called", "finds the debugger of the process"),
+    Internal("pydevd:PyDB.trace_dispatch", "read", "the trace function", True),
+    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing there is"),
+)
+CHILD_WAIT = Feature(
+    "a child process that is offered to an editor waits for it without limit",
+    Internal("pydevd:PyDB.wait_for_ready_to_run", "replaced", "waits for a limited time"),
+    Internal("pydevd:PyDB.ready_to_run", "set", "whether the editor has sent its breakpoints", True),
+    Internal("pydevd:PyDB.pydb_disposed", "read", "whether the debugger has ended", True),
+    Internal("pydevd:PyDB.process_internal_commands", "called", "what pydevd does while it waits"),
+)
+FORKING = Feature(
+    "a forked child keeps its parent's debugger, and may wait for it at a breakpoint",
+    Internal("_pydevd_bundle.pydevd_constants:GlobalDebuggerHolder.global_dbg", "set", "forgets the debugger"),
+    Internal("threading:Thread.additional_info", "set", "removes pydevd's state of the thread", True),
+)
+CHILDREN = Feature(
+    "processes that a followed job starts are debugged without the improvements of this table",
+    Internal("_pydevd_bundle.pydevd_extension_api:DebuggerEventHandler", "called", "base class of the extension"),
+    Internal(
+        "_pydevd_bundle.pydevd_extension_api:DebuggerEventHandler.on_debugger_modules_loaded",
+        "replaced",
+        "prepares pydevd in each child process",
+    ),
+)
+POST_MORTEM = Feature(
+    "a crash is announced and held, but the debugger does not stop at the raising line",
+    _DEBUGGER,
+    Internal("pydevd:PyDB.break_on_uncaught_exceptions", "read", "shows whether it has stopped already", True),
+    Internal("pydevd:PyDB.set_additional_thread_info", "called", "pydevd's state of the thread", True),
+    Internal("pydevd:PyDB.do_stop_on_unhandled_exception", "called", "stops at the exception (before 1.8.22)"),
+    _ENABLE,
+    Internal("pydevd:PyDB.disable_tracing", "called", "keeps the debugger from stopping in relay_agent"),
+    Internal(
+        "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.is_tracing", "set", "likewise", True
+    ),
+)
+UNATTACHED_AGENT = Feature(
+    "an agent that is started while a debugger is attached appears in the editor as a child process",
+    Internal("_pydev_bundle.pydev_monkey:skip_subprocess_arg_patch", "called", "starts the agent without a debugger"),
+)
+OUTPUT = Feature(
+    "a developer can step from relay-agent's messages into debugpy",
+    Internal("_pydevd_bundle.pydevd_io:IORedirector._redirect_to", "read", "the job's own stderr", True),
+)
+HIDDEN_THREADS = Feature(
+    "relay-agent's thread is listed in the editor, and stops with the job",
+    Internal(
+        "_pydevd_bundle.pydevd_daemon_thread:PyDBDaemonThread.is_pydev_daemon_thread",
+        "set",
+        "hides relay-agent's threads from pydevd",
+        True,
+    ),
+    Internal(
+        "_pydevd_bundle.pydevd_daemon_thread:PyDBDaemonThread.pydev_do_not_trace",
+        "set",
+        "keeps them running while the job is stopped",
+        True,
+    ),
+)
+FEATURES = (
+    SENDING,
+    WAKING,
+    PREFETCH,
+    RELEASE,
+    REACHING,
+    RESTART,
+    STOPPED_THREADS,
+    STATE,
+    DIALLING,
+    JOB_PORT,
+    BREAK_HERE,
+    UNCAUGHT,
+    CHILD_WAIT,
+    FORKING,
+    CHILDREN,
+    POST_MORTEM,
+    UNATTACHED_AGENT,
+    OUTPUT,
+    HIDDEN_THREADS,
+)
+"""All features, in the order of the documentation."""

@@ -1,0 +1,51 @@
+"""A debugpy in which one private name is another one, as a later version might have it: consistently, in all its files.
+
+The files are changed while they are imported. Compiled modules cannot be, so pydevd does without them.
+"""
+
+import importlib.machinery
+import os
+import re
+import sys
+import types
+from collections.abc import Sequence
+from pathlib import Path
+
+SUFFIX = "_of_a_later_version"
+SHARED_NAMES = {
+    "settrace": r"(?<=def )settrace(?=\()|(?<=pydevd\.)settrace\b",
+    "called": r"(?<=listen\.)called\b",
+    "send": r"(?<=def )send(?=\(self, (?:sock|\*args))|(?<=cmd\.)send\b",
+}
+"""Patterns for names that others have too, as `sys.settrace` does."""
+
+
+def rename(name: str) -> None:
+    """Rename a function, class or attribute of debugpy in this process; nothing of debugpy may be imported before."""
+    os.environ.update(PYDEVD_USE_CYTHON="NO", PYDEVD_USE_FRAME_EVAL="NO")
+    sys.meta_path.insert(0, _Finder(re.compile(SHARED_NAMES.get(name, rf"\b{name}\b")), name + SUFFIX))
+
+
+class _Finder:
+    def __init__(self, pattern: re.Pattern[str], new: str) -> None:
+        self._pattern, self._new = pattern, new
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            return spec
+        origin = spec.loader.path
+        if "/debugpy/" in origin and self._pattern.search(source := Path(origin).read_text(encoding="utf-8")):
+            spec.loader = _Loader(fullname, origin, self._pattern.sub(self._new, source))
+        return spec
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    def __init__(self, fullname: str, path: str, source: str) -> None:
+        super().__init__(fullname, path)
+        self._source = source
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        return compile(self._source, self.path, "exec", dont_inherit=True)

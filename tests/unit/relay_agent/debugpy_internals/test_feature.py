@@ -1,0 +1,161 @@
+"""Facts about a debugpy without one of the private functions that relay-debug uses."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay_agent.debugpy_internals import table
+from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS, Feature
+from relay_client.dap.client import DapClient
+from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
+from tests.support.jobs import ROOT, job
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+CODE = """
+    import os, runpy, threading
+    from tests.support.renamed_debugpy import rename
+    rename(sys.argv[2])
+    from relay_agent.debuggee.debugger import debugger
+    from relay_agent.node.connect import _unpatched_by_pydevd
+    for _ in range(int(sys.argv[3])):
+        print(debugger.arm(), flush=True)
+        debugger.wait_for_attach(60, threading.Event())
+        runpy.run_path(sys.argv[1])
+        sys.stdin.readline()
+        debugger.release()
+    with _unpatched_by_pydevd():
+        pass
+"""
+PROGRAM = """\
+import os
+import sys
+from relay_agent.debuggee.debugger import debugger
+
+def work(number):
+    square = number * number
+    double = number + number
+    return square + double
+
+debugger.break_at(sys._getframe())
+child = os.fork()
+if not child:
+    os._exit(0)
+os.waitpid(child, 0)
+work(7)
+"""
+TEMPLATES = [RequestTemplate("stackTrace"), RequestTemplate("threads")]
+SET = {"after": 5, "questions": [template.as_json() for template in TEMPLATES]}
+"""What is prefetched, as if an editor had sent it at the stop before."""
+BREAKPOINT = 6
+"""The line of `square = ...`."""
+NOT_USED = {
+    table.DIALLING,
+    table.JOB_PORT,
+    table.POST_MORTEM,
+    table.CHILDREN,
+    table.UNCAUGHT,
+}
+"""Features that this job does not need."""
+NOT_NOTICED = {table.OUTPUT, table.HIDDEN_THREADS}
+"""Features whose absence cannot be seen from inside the process."""
+NOT_MISSED = {
+    (table.REACHING, "trace_dispatch"),  # not read where pydevd reaches all threads by itself
+    (table.FORKING, "additional_info"),  # set in any case
+    (table.STOPPED_THREADS, "pydev_state"),  # read if an adapter was killed
+    (table.CHILD_WAIT, "pydb_disposed"),  # read while it waits
+}
+"""What this job does not use of features that it uses."""
+ABOUT_LATER_SESSIONS = {table.RELEASE, table.RESTART, table.STATE}
+"""Features that matter when a debugger has left."""
+USES = {internal.attribute: internal for feature in table.FEATURES for internal in feature.internals}
+
+
+def features_with(name: str) -> list[Feature]:
+    return [feature for feature in table.FEATURES if any(name == use.attribute for use in feature.internals)]
+
+
+@pytest.mark.parametrize("name", USES)
+async def test_session_without(tmp_path: Path, name: str):
+    """A session stops, shows variables, steps and continues, as does the next one; what is missing is logged once."""
+    sessions = 2 if set(features_with(name)) & ABOUT_LATER_SESSIONS else 1
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    async with job(CODE, str(script), name, str(sessions)) as running:
+        for _ in range(sessions):
+            async with await DapClient.connect("127.0.0.1", int(await running.line())) as client:
+                await use(client, script)
+            assert running.process.stdin is not None
+            running.process.stdin.write(b"\n")
+        status, _, err = await running.finish()
+    assert 0 == status
+    for feature in features_with(name):
+        expected = 0 if feature in NOT_USED | NOT_NOTICED or (feature, name) in NOT_MISSED else 1
+        assert expected == err.count(f"relay-agent: {feature.without}: debugpy "), err
+
+
+IMPORT = re.compile(r"^ *from ((?:_pydev|pydevd|debugpy\.server)[\w.]*) import ([\w, ]+)", re.MULTILINE)
+SOURCES = [path for path in (ROOT / "relay_agent").rglob("*.py") if "debugpy_internals" not in path.parts]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in SOURCES if IMPORT.search(path.read_text())], ids=lambda path: path.name
+)
+def test_table_is_complete(path: Path):
+    """What a source imports from pydevd is in the table, or is a module in which something of the table is."""
+    listed = {use.name for feature in table.FEATURES for use in feature.internals}
+    for module, names in IMPORT.findall(path.read_text()):
+        for name in names.split(","):
+            word = name.strip().partition(" ")[0]
+            assert [use for use in listed if f"{module}:{word}" in use or f"{module}.{word}:" in use], word
+
+
+def test_documented_versions():
+    """The oldest version that was checked is the oldest that pip may install."""
+    requirements = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert f"debugpy>={CHECKED_VERSIONS[0]}" in requirements
+
+
+async def use(client: DapClient, script: Path) -> None:
+    """Debug the program with one breakpoint."""
+    await client.attach({str(script): [{"line": BREAKPOINT}]}, within=30)
+    thread = {"threadId": (await client.wait_for_event("stopped", within=30))["body"]["threadId"]}
+    await client.request("continue", thread, within=30)
+    await client.wait_for_event("stopped", within=30)
+    assert {"number": "7"} == await variables(client, thread)
+    await client.request(
+        "next",
+        {**thread, PREFETCH_SET: {"after": 5, "questions": [template.as_json() for template in TEMPLATES]}},
+        within=30,
+    )
+    stopped = (await client.wait_for_event("stopped", within=30))["body"]
+    if PREFETCH_EVENT in stopped:
+        await all_answered(client, stopped[PREFETCH_EVENT])
+    assert {"number": "7", "square": "49"} == await variables(client, thread)
+    await client.request("continue", thread, within=30)
+    await client.request("disconnect", {"terminateDebuggee": False}, within=30)
+
+
+async def all_answered(client: DapClient, event: dict[str, Any]) -> None:
+    """Wait for the response, or a failure, to each request that is announced."""
+    asked, answered = set(), set()
+    while True:
+        asked |= {request["seq"] for request in event["asked"]}
+        answered |= {response["request_seq"] for response in event["answered"]}
+        if asked <= answered:
+            return
+        event = (await client.wait_for_event(PREFETCH_EVENT, within=30))["body"]
+
+
+async def variables(client: DapClient, thread: dict[str, int]) -> dict[str, str]:
+    top = (await client.request("stackTrace", {**thread, "levels": 1}, within=30))["stackFrames"][0]
+    scopes = (await client.request("scopes", {"frameId": top["id"]}, within=30))["scopes"]
+    reference = {"variablesReference": scopes[0]["variablesReference"]}
+    found = (await client.request("variables", reference, within=30))["variables"]
+    return {variable["name"]: variable["value"] for variable in found}
