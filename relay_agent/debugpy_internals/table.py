@@ -12,6 +12,7 @@ __all__ = [
     "BREAK_HERE",
     "CHILDREN",
     "CHILD_WAIT",
+    "CONTINUING",
     "DIALLING",
     "FEATURES",
     "FORKING",
@@ -55,6 +56,24 @@ WAKING = Feature(
     Internal("pydevd:PyDB.get_internal_queue_and_event", "called", "finds what a stopped thread waits for"),
     Internal("_pydevd_bundle.pydevd_constants:get_thread_id", "called", "pydevd's id of a thread"),
     Internal("_pydevd_bundle.pydevd_constants:get_global_debugger", "called", "finds the debugger of the process"),
+)
+CONTINUING = Feature(
+    "pressing Continue twice can make the debugger silent until the job ends (microsoft/debugpy#2048)",
+    Internal(
+        "pydevd:ThreadsSuspendedSingleNotification.add_on_resumed_callback",
+        "replaced",
+        "responds to `continue` at once if nothing is stopped",
+    ),
+    Internal(
+        "pydevd:ThreadsSuspendedSingleNotification.send_suspend_notification",
+        "replaced",
+        "responds to `continue` before the next stop is reported",
+    ),
+    Internal("pydevd:ThreadsSuspendedSingleNotification._callbacks", "set", "what waits for the threads to resume"),
+    Internal("pydevd:ThreadsSuspendedSingleNotification._callbacks_lock", "called", "protects these"),
+    Internal("pydevd:AbstractSingleNotificationBehavior._lock", "called", "protects the two numbers below"),
+    Internal("pydevd:AbstractSingleNotificationBehavior._last_resume_notification_time", "read", "what has resumed"),
+    Internal("pydevd:AbstractSingleNotificationBehavior._last_suspend_notification_time", "read", "what has stopped"),
 )
 PREFETCH = Feature(
     "a step takes a few milliseconds longer, because the responses to the editor's requests are not prefetched",
@@ -192,6 +211,7 @@ HIDDEN_THREADS = Feature(
 FEATURES = (
     SENDING,
     WAKING,
+    CONTINUING,
     PREFETCH,
     RELEASE,
     REACHING,

@@ -11,7 +11,7 @@ import functools
 import os
 from pathlib import Path
 
-from relay_agent.debuggee.pydevd_patches import child_wait, following, sending, waking
+from relay_agent.debuggee.pydevd_patches import child_wait, continuing, following, sending, waking
 from relay_agent.prefetch import pydevd
 from relay_agent.python_path import in_front
 
@@ -23,6 +23,7 @@ def install() -> None:
     """Patch pydevd in this process and its forked children, once; the patches are never undone."""
     sending.install()
     waking.install()
+    continuing.install()
     child_wait.install()
     following.install()
     pydevd.install()

@@ -1,0 +1,62 @@
+"""Facts about `continue` in a job whose threads stop again and again."""
+
+import asyncio
+from pathlib import Path
+
+from relay_client.dap.client import DapClient
+from tests.support.jobs import job
+
+CODE = """
+    import runpy, threading
+    from relay_agent.debuggee.debugger import debugger
+    print(debugger.arm(), flush=True)
+    debugger.wait_for_attach(30, threading.Event())
+    runpy.run_path(sys.argv[1])
+"""
+PROGRAM = """\
+import threading
+import time
+
+def work():
+    number = 0
+    while True:
+        number += 1
+        square = number * number
+        time.sleep(0.001)
+
+for _ in range(6):
+    threading.Thread(target=work, daemon=True).start()
+while True:
+    time.sleep(0.01)
+"""
+BREAKPOINT = 8
+"""The line of `square = ...`."""
+STOPS = 100
+"""With pydevd alone the debugger is silent after 10 to 60 of them, as a rule."""
+
+
+async def test_pressing_continue_twice(tmp_path: Path):
+    """Each `continue` is answered, also one that is sent while the threads resume, and each stop is reported."""
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    async with (
+        job(CODE, str(script)) as running,
+        await DapClient.connect("127.0.0.1", int(await running.line())) as client,
+    ):
+        await client.attach({str(script): [{"line": BREAKPOINT}]}, within=30)
+        for _ in range(STOPS):
+            thread = {"threadId": (await client.wait_for_event("stopped", within=30))["body"]["threadId"]}
+            await asyncio.gather(*(client.request("continue", thread, within=30) for _ in range(2)))
+
+
+async def test_continue_of_a_running_job(tmp_path: Path):
+    """A `continue` is answered at once if nothing is stopped, and the debugger goes on answering."""
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    async with (
+        job(CODE, str(script)) as running,
+        await DapClient.connect("127.0.0.1", int(await running.line())) as client,
+    ):
+        await client.attach({}, within=30)
+        await client.request("continue", {"threadId": 1}, within=30)
+        assert (await client.request("threads", {}, within=30))["threads"]
