@@ -12,6 +12,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NODE_READY := tests/interop/node_modules/.ready
 EDITORS_READY := tests/editors/node_modules/.ready
+LOWEST_DEBUGPY := .debugpy-lowest-$(VERSION)
 PYTEST_FLAGS ?= -n 2 --dist loadgroup
 
 .PHONY: demo test test-unit test-lowest coverage lint soak fuzz bench extras mpi neovim test-pythons clean
@@ -19,7 +20,7 @@ PYTEST_FLAGS ?= -n 2 --dist loadgroup
 demo: $(READY)
 	$(BIN)/relay-client demo
 
-test: $(READY) $(NODE_READY)
+test: $(READY) $(NODE_READY) $(LOWEST_DEBUGPY)/.ready
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 test-unit: $(READY)
@@ -31,7 +32,7 @@ test-unit: $(READY)
 LOWEST := .venv-lowest-$(VERSION)
 LOWEST_TESTS ?= tests/unit tests/integration/test_hybrid_connection.py tests/integration/test_credentials.py \
 	tests/integration/test_new_role.py \
-	tests/integration/relay_server tests/integration/test_pdb.py
+	tests/integration/relay_server tests/integration/test_pdb.py tests/integration/test_debugpy_versions.py
 LOWEST_FLAGS := -W 'ignore:Use list:DeprecationWarning' \
 	--deselect tests/integration/test_credentials.py::test_an_az_that_is_of_no_help
 
@@ -43,6 +44,14 @@ $(LOWEST)/.ready: $(READY) .ci/lowest-versions
 	$(BIN)/python .ci/lowest-versions > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt -e '.[dev]'
 	touch $@
+
+# The oldest debugpy on its own, for the debug sessions with it in `make test`. Without a network these tests are skipped and
+# say so.
+$(LOWEST_DEBUGPY)/.ready: $(READY) .ci/lowest-versions
+	@rm -rf $(LOWEST_DEBUGPY)
+	@if $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(LOWEST_DEBUGPY) \
+	$$($(BIN)/python .ci/lowest-versions | grep ^debugpy=); then touch $@; \
+	else rm -rf $(LOWEST_DEBUGPY); echo "the oldest debugpy cannot be installed: its tests will be skipped"; fi
 
 # Unit and integration tests in one process each; what runs in jobs and as a command is not measured, because coverage and
 # pydevd both need the interpreter's trace function. The bound of each package is in pyproject.toml.
@@ -142,4 +151,4 @@ neovim:
 	else echo "neovim cannot be installed: its tests will be skipped"; fi
 
 clean:
-	rm -rf .venv-* .mpi .inference-server .azure-cli .code-server build dist tests/*/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv-* .debugpy-lowest-* .mpi .inference-server .azure-cli .code-server build dist tests/*/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -218,7 +218,7 @@ DEBUGPY_PAGE = """\
 {note}
 relay-debug makes debugpy faster, safer and able to stop and start again. For that it uses functions that debugpy and
 pydevd, its part inside the job, do not document. All of them are in the table. They were checked with every release of
-debugpy from {first} to {last}.
+debugpy from {first} to {last}; `make test` has debug sessions with the oldest one and with the newest.
 
 With a debugpy in which one of them is missing, or fails, debugging works all the same: the feature that needs it is
 switched off, debugpy's own function is called, and the job's stderr has one line with what is lost. Each row is tested
