@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from relay_agent.debuggee import pydevd_patches
+from relay_agent.debuggee.adapter_report import FILE_VARIABLE, report_through_file
 from relay_agent.debugpy_internals.table import DIALLING, JOB_PORT, RESTART, STATE, STOPPED_THREADS
 
 __all__ = ["connect", "find_adapter_port", "listen", "load"]
@@ -21,7 +22,7 @@ ADAPTER_GUARD = Path(__file__).with_name("adapter_guard")
 """The directory of the `sitecustomize` that lets the adapter's ports serve this user only."""
 _KEPT_VARIABLES = {"PYTHONHOME"}
 """Variables that the adapter needs although their prefix is excluded."""
-_EXCLUDED_PREFIXES = ("PYTHON", "RELAY_", "AZRELAY_", "DEBUGPY_ADAPTER_ENDPOINTS")
+_EXCLUDED_PREFIXES = ("PYTHON", "RELAY_", "AZRELAY_", FILE_VARIABLE)
 """Prefixes of variables that debugpy's adapter must not inherit, for example PYTHONWARNINGS=error, a PYTHONPATH with a
 sitecustomize, secrets, and the endpoints file of another debuggee."""
 
@@ -70,7 +71,9 @@ def _resume_threads() -> None:
 
 def listen(debugpy: ModuleType) -> int:
     """Make debugpy listen on a free port of 127.0.0.1 that serves this user only, and return the port."""
-    return int(debugpy.listen(("127.0.0.1", 0))[1])
+    with report_through_file() as path:  # another user could report false ports to debugpy's own port for that
+        debugpy.configure(pythonEnv={**_adapter_environment(), FILE_VARIABLE: path})
+        return int(debugpy.listen(("127.0.0.1", 0))[1])
 
 
 def connect(debugpy: ModuleType, port: int) -> None:

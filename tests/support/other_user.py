@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-__all__ = ["OTHER_UID", "connecting_stranger", "listening_stranger", "needs_second_user"]
+__all__ = ["OTHER_UID", "connecting_stranger", "listening_stranger", "lying_stranger", "needs_second_user"]
 
 OTHER_UID = 65534
 """`nobody`; it owns nothing and may do nothing."""
@@ -18,7 +18,7 @@ needs_second_user = pytest.mark.skipif(
 )
 
 _BECOME_OTHER = f"""
-import os, socket, sys
+import json, os, pathlib, socket, sys
 "".encode("idna")  # loads what socket needs: this user may not be able to read the interpreter's files
 os.setgroups([])
 os.setgid({OTHER_UID})
@@ -45,6 +45,26 @@ with socket.create_server((host, port)) as server:
         connection, _ = server.accept()
         print("accepted", connection.recv(1000).decode(), flush=True)
 """
+_LIE = """
+def endpoints_port(parent):
+    # Of debugpy's adapter, as its command line shows it to everybody.
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if int((process / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                words = (process / "cmdline").read_bytes().split(b"\\0")
+                if b"--for-server" in words:
+                    return int(words[words.index(b"--for-server") + 1])
+        except OSError:
+            pass
+
+print("looking", flush=True)
+while (found := endpoints_port(port)) is None:
+    pass
+with socket.create_connection((host, found), timeout=10) as connection:
+    false = {"host": "127.0.0.1", "port": 9}
+    connection.sendall(json.dumps({"client": false, "server": false}).encode())
+print("reported", flush=True)
+"""
 
 
 async def connecting_stranger(port: int, request: str, *, host: str = "127.0.0.1") -> str:
@@ -53,6 +73,19 @@ async def connecting_stranger(port: int, request: str, *, host: str = "127.0.0.1
         output, _ = await asyncio.wait_for(process.communicate(), 60)
         assert 0 == process.returncode
         return output.decode().strip()
+
+
+@contextlib.asynccontextmanager
+async def lying_stranger(job: int) -> AsyncIterator[asyncio.StreamReader]:
+    """As another user, report a false address of debugpy's adapter to a job; what is yielded then has `reported`.
+
+    Args:
+        job: Process id of the job, which starts debugpy within the block.
+    """
+    async with _stranger(_LIE, "127.0.0.1", str(job)) as process:
+        assert process.stdout is not None
+        assert b"looking\n" == await asyncio.wait_for(process.stdout.readline(), 30)
+        yield process.stdout
 
 
 @contextlib.asynccontextmanager

@@ -11,7 +11,7 @@ from relay_client.dap.client import DapClient
 from relay_core.errors import ConnectionLost
 from tests.support.jobs import job, run_job
 from tests.support.listening import listening_editor
-from tests.support.other_user import connecting_stranger, needs_second_user
+from tests.support.other_user import connecting_stranger, lying_stranger, needs_second_user
 from tests.support.ports import free_port
 from tests.support.streams import local_server
 
@@ -113,6 +113,28 @@ async def test_other_users_cannot_reach_the_debugger():
         await try_as_stranger()
         client = await DapClient.connect("127.0.0.1", port)  # still accepts its own user
         await client.close()
+
+
+@needs_second_user
+async def test_other_users_cannot_report_a_false_adapter():
+    """Another user who reports an address of the adapter first, before the adapter itself, is ignored."""
+    code = """
+        import threading
+        from relay_agent.debuggee.debugger import debugger
+        print("ready", flush=True)
+        sys.stdin.readline()
+        print(debugger.arm(), flush=True)
+        print(debugger.wait_for_attach(30, threading.Event()), flush=True)
+        sys.stdin.readline()
+    """
+    async with job(code) as running:
+        assert "ready" == await running.line()
+        async with lying_stranger(running.pid) as stranger:
+            running.process.stdin.write(b"\n")
+            assert b"reported\n" == await asyncio.wait_for(stranger.readline(), 30)
+            async with await DapClient.connect("127.0.0.1", int(await running.line())) as client:
+                await client.attach({})
+                assert "True" == await running.line()
 
 
 async def test_wait_has_an_end():

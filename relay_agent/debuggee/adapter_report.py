@@ -1,0 +1,69 @@
+"""Where debugpy's adapter listens, from a file that only this user can write.
+
+`debugpy.listen` opens a port of 127.0.0.1, to which its adapter reports its own ports, and then connects to what the
+first program that connects reports. Every user of the machine can read the port's number in the adapter's command
+line, and the kernel does not show who has connected once the connection is closed. If a variable names a file, the
+adapter writes the same report into it. So here `debugpy.listen` accepts a connection that carries the content of that
+file, and nothing that arrives at the port.
+
+What is replaced is `accept` of the standard library, for one thread: no change in debugpy can bring the port back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+__all__ = ["FILE_VARIABLE", "report_through_file"]
+
+FILE_VARIABLE = "DEBUGPY_ADAPTER_ENDPOINTS"
+"""debugpy's own variable for the path."""
+TIMEOUT = 30.0
+"""Seconds, if the listener has no time limit; debugpy's has the same."""
+POLL_INTERVAL = 0.005
+"""Seconds between two looks; the adapter takes 200 ms to start."""
+
+
+@contextlib.contextmanager
+def report_through_file() -> Iterator[str]:
+    """Yield the path for the adapter's environment; in the block, `accept` in this thread returns the report."""
+    accept, thread = socket.socket.accept, threading.get_ident()
+    with TemporaryDirectory(prefix="relay-debug-") as directory:
+        path = Path(directory) / "endpoints.json"
+
+        def accept_report(listener: socket.socket) -> tuple[socket.socket, Any]:
+            if threading.get_ident() != thread:
+                return accept(listener)
+            report = _read(path, listener.gettimeout() or TIMEOUT)
+            here, there = socket.socketpair()
+            with there:
+                there.sendall(report)
+            return here, ("", 0)
+
+        socket.socket.accept = accept_report  # type: ignore[method-assign,assignment] # see above
+        try:
+            yield str(path)
+        finally:
+            socket.socket.accept = accept  # type: ignore[method-assign] # likewise
+
+
+def _read(path: Path, within: float) -> bytes:
+    """Return the content of a file as soon as it is complete, which is a line.
+
+    Raises:
+        TimeoutError: it was not in time.
+    """
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        with contextlib.suppress(FileNotFoundError):
+            content = path.read_bytes()
+            if content.endswith(b"\n"):
+                return content
+        time.sleep(POLL_INTERVAL)
+    raise TimeoutError("debugpy's adapter has not reported its ports")
