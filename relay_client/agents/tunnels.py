@@ -143,6 +143,13 @@ class Tunnels:
         stream = tunnel.driver.open(destination.port, StreamMetadata(_user(), prefetch).encode())
         return stream, [PrefetchCacheLayer()] if prefetch else []
 
+    def leads_to_debugpy(self, destination: Destination) -> bool:
+        """True if prefetching is possible, and a destination is a process of a job that no other user debugs."""
+        claim = None if destination.is_forward else self.roster.owner(destination.port, time.time())
+        if claim is None or claim.target.pid is None or not (self._prefetch and claim.agent.prefetch):
+            return False
+        return claim.target.attachment is None or claim.target.attachment.user == _user()
+
     def open_request(self, agent_id: AgentId, request: Request) -> SessionStream:
         """Return a stream for a request to one agent.
 

@@ -66,7 +66,7 @@ def add_prefetch_option(parser: argparse.ArgumentParser, *, default: object) -> 
         dest="prefetch",
         action="store_false",
         default=default,
-        help="do not prefetch debugger state at stops",
+        help="leave every answer to debugpy: no prefetch at stops, no early responses while attaching",
     )
 
 

@@ -29,6 +29,7 @@ from relay_client.ports.local_port import LocalPort
 from relay_client.ports.local_roots import find_local_root
 from relay_client.ports.no_stream import NoStream
 from relay_client.ports.reverse_requests import ReverseRequestGuard
+from relay_client.prefetch.early_answers import EarlyAnswers
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.layers.early_bytes import EarlyBytes
 from relay_core.layers.layer import Layer
@@ -121,6 +122,7 @@ class _LocalConnection:
         self._record = record
         self._name = record.name
         self._endpoint = endpoint
+        self._answers = EarlyAnswers()
         self._early = EarlyBytes(self._connected)
         self._views = JobViews(tunnels, local.destination)
         self._loop = asyncio.get_running_loop()
@@ -150,15 +152,19 @@ class _LocalConnection:
         """Send an editor the reason for the end of its connection, and answer its last request."""
         if self._is_for_editors and not self._endpoint.is_gone:
             self._session.update(self._views.current(), self._loop.time())
-            self._endpoint.write(self._session.conclude(_end_reason(error), may_return=_may_return(error)))
+            self._write_end(_end_reason(error), may_return=_may_return(error))
             await first_completed(self._hold(), self._endpoint.ended.wait(), timeout=FAREWELL_TIMEOUT)
             await first_completed(self._endpoint.close(), timeout=FAREWELL_TIMEOUT)
 
     def conclude_now(self, reason: str) -> None:
         """Send an editor the reason for the end of its connection, which is closed next."""
         if self._is_for_editors:
-            self._endpoint.write(self._session.conclude(reason, may_return=False))
+            self._write_end(reason, may_return=False)
             self._endpoint.write_eof()
+
+    def _write_end(self, reason: str, *, may_return: bool) -> None:
+        last = self._session.conclude(reason, may_return=may_return)
+        self._endpoint.write(last if self._answers.is_finished else self._answers.without_known(last))
 
     @property
     def _is_for_editors(self) -> bool:
@@ -195,12 +201,13 @@ class _LocalConnection:
         all_layers = [*self._editor(), self._early, *guards, *layers]
         bridge = Bridge(self._endpoint, stream, all_layers, traffic=self._record.traffic)
         self._views.connected()
+        self._answers.is_debugpy = self._tunnels.leads_to_debugpy(self._local.destination)
         self._early.has_stream = self._session.has_stream = True
         self._session.wait_for("its debugger is starting", self._loop.time())
         try:
             await first_completed(bridge.run(), self._watch(bridge))
         finally:
-            self._early.has_stream = self._session.has_stream = False
+            self._answers.is_debugpy = self._early.has_stream = self._session.has_stream = False
 
     async def _hold(self) -> bool:
         """Keep the bytes of the local side, and show an editor why it waits; return True when it has disconnected."""
@@ -218,7 +225,9 @@ class _LocalConnection:
             await changed.wait()
 
     def _editor(self) -> list[Layer]:
-        return [self._session] if self._is_for_editors else []
+        if not self._is_for_editors:
+            return []
+        return [self._session] if self._answers.is_finished else [self._answers, self._session]
 
     def _connected(self) -> None:
         logger.info("%s: connected to the agent", self._name)

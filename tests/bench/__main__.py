@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import psutil
 
+from tests.bench.figures.attach import attach
 from tests.bench.figures.capacity import capacity
 from tests.bench.figures.death import death
 from tests.bench.figures.discovery import discovery
@@ -46,7 +47,7 @@ LOOPBACK: list[Figure] = [
     *(opening, stepping, interactive, throughput, resuming),
     *(outage, death, ending, ownership, footprint, capacity, overhead),
 ]
-WITH_DELAYS: list[Figure] = [opening, stepping, throughput, resuming, outage, death, ending, discovery]
+WITH_DELAYS: list[Figure] = [opening, attach, stepping, throughput, resuming, outage, death, ending, discovery]
 PROFILES = {"loopback": LOOPBACK, "Azure-like delays": WITH_DELAYS}
 
 

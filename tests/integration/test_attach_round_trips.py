@@ -1,0 +1,130 @@
+"""Facts about the messages between editor and node that follow each other until a job has stopped."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from relay_client.agents.tunnels import Tunnels
+from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.demo.chaos import ChaosProxy
+from relay_client.ports.forwarder import Forwarder
+from relay_core.hyco.address import Endpoint
+from tests.support.ports import free_port
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import running_job
+
+ONE_WAY = 0.5
+"""Seconds between client and relay: a round trip takes so much longer than anything else that waits can be counted."""
+LIMIT = 3
+"""Round trips."""
+SCRIPT = """\
+import time
+
+def work(number):
+    square = number * number
+    return square
+
+while True:
+    work(7)
+    time.sleep(0.01)
+"""
+LINE = 4
+T = TypeVar("T")
+
+
+class CountingEditor:
+    """An editor that counts, in each of its waits, the round trips that it has waited for."""
+
+    def __init__(self, client: DapClient, script: Path) -> None:
+        self.client = client
+        self.round_trips = 0
+        self._breakpoints = {"source": {"path": str(script)}, "breakpoints": [{"line": LINE}]}
+
+    async def wait(self, *awaited: Awaitable[T]) -> list[T]:
+        """Wait for messages that were requested together."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        results = await asyncio.gather(*awaited)
+        self.round_trips += round((loop.time() - started) / (2 * ONE_WAY))
+        return results
+
+    async def attach(self) -> None:
+        """Wait for the capabilities, and until breakpoints can be set."""
+        await self.wait(self.client.request("initialize", {"clientID": "vscode", "adapterID": "debugpy"}, within=60))
+        await self.client._send("attach", {"justMyCode": False})
+        await self.wait(self.client.wait_for_event("initialized", within=60))
+
+    async def as_vscode(self) -> None:
+        """Set all breakpoints at once, and then let the job continue."""
+        await self.attach()
+        await self.wait(
+            self.client.request("setBreakpoints", self._breakpoints, within=60),
+            self.client.request("setFunctionBreakpoints", {"breakpoints": []}, within=60),
+            self.client.request("setExceptionBreakpoints", {"filters": ["uncaught"]}, within=60),
+        )
+        await self._until_stopped()
+
+    async def one_by_one(self) -> None:
+        """The same, with one request after the other."""
+        await self.attach()
+        await self.wait(self.client.request("setBreakpoints", self._breakpoints, within=60))
+        await self.wait(self.client.request("setFunctionBreakpoints", {"breakpoints": []}, within=60))
+        await self.wait(self.client.request("setExceptionBreakpoints", {"filters": ["uncaught"]}, within=60))
+        await self._until_stopped()
+
+    async def _until_stopped(self) -> None:
+        await self.wait(self.client.request("configurationDone", within=60))
+        await self.wait(self.client.wait_for_event("stopped", within=60))
+
+
+@contextlib.asynccontextmanager
+async def far_job(relay: LocalRelay, script: Path, *, prefetch: bool = True) -> AsyncIterator[int]:
+    """Run a job whose debugger has started, behind a slow network; yields its local port."""
+    port = free_port()
+    script.write_text(SCRIPT)  # noqa: ASYNC240 - nothing else runs yet
+    async with (
+        running_job(relay, script, "--port", str(port)),
+        ChaosProxy("127.0.0.1", relay.server.port) as chaos,
+        Tunnels(Endpoint("localhost", chaos.port, HC), relay.sender, relay.tls, prefetch=prefetch) as tunnels,
+        Forwarder(tunnels, [port]),
+    ):
+        async with await DapClient.connect("127.0.0.1", port) as first:
+            await first.attach({}, within=60)
+            await first.request("disconnect", {"terminateDebuggee": False}, within=60)
+        chaos.up.latency = chaos.down.latency = ONE_WAY
+        yield port
+
+
+@pytest.mark.parametrize("attach", [CountingEditor.as_vscode, CountingEditor.one_by_one])
+async def test_at_most_three(
+    relay: LocalRelay, tmp_path: Path, attach: Callable[[CountingEditor], Awaitable[None]]
+) -> None:
+    """From `initialize` to `stopped` an editor waits for three round trips at most."""
+    script = tmp_path / "working.py"
+    async with far_job(relay, script) as port, await DapClient.connect("127.0.0.1", port) as client:
+        editor = CountingEditor(client, script)
+        await attach(editor)
+        assert editor.round_trips <= LIMIT
+
+
+async def test_without_prefetch(relay: LocalRelay, tmp_path: Path) -> None:
+    """`--no-prefetch` switches it off: debugpy answers every request."""
+    script = tmp_path / "working.py"
+    async with far_job(relay, script, prefetch=False) as port, await DapClient.connect("127.0.0.1", port) as client:
+        editor = CountingEditor(client, script)
+        await editor.one_by_one()
+        assert editor.round_trips > LIMIT
+
+
+async def test_job_that_somebody_else_debugs(relay: LocalRelay, tmp_path: Path) -> None:
+    """The reason reaches the editor as the response to `attach`, which nothing has answered before."""
+    script = tmp_path / "working.py"
+    async with far_job(relay, script) as port, await DapClient.connect("127.0.0.1", port) as client:
+        await CountingEditor(client, script).as_vscode()
+        async with await DapClient.connect("127.0.0.1", port) as second:
+            with pytest.raises(RequestFailed, match="held by|already being debugged"):
+                await second.attach({}, within=60)

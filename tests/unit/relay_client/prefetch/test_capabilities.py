@@ -1,0 +1,15 @@
+"""Facts about debugpy's response to `initialize`."""
+
+from pathlib import Path
+
+from relay_client.dap.client import DapClient
+from relay_client.prefetch.capabilities import DEBUGPY_CAPABILITIES
+from relay_client.prefetch.layer import DELAYED_STACKS
+from tests.support.debuggee import debuggee
+
+
+async def test_real_debugger(tmp_path: Path) -> None:
+    """The known body is that of the installed debugpy, without the capability that prefetch removes."""
+    async with debuggee(tmp_path) as (_, port, _script), await DapClient.connect("127.0.0.1", port) as client:
+        body = await client.request("initialize", {"clientID": "vscode", "adapterID": "debugpy"}, within=30)
+    assert {**DEBUGPY_CAPABILITIES, DELAYED_STACKS: True} == body
