@@ -5,6 +5,7 @@ VS Code reads relay-client's lines `starting`, `ready`, `failed` and `error: ...
 - A task of type `process` whose program is not found is waited for without end, one of type `shell` is not.
 - A failed task does not keep VS Code from attaching; an error in the Problems view does, also at every further F5 until
   the task starts again. So errors of one connection, which begin with its port, must not get there.
+- When the task ends, its errors leave the Problems view. `reveal: silent` without `close` shows the terminal with them.
 - A pattern for errors needs a file. There is none, so the message is taken for one.
 """
 

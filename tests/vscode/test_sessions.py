@@ -1,27 +1,22 @@
 """Facts about debug sessions in a real VS Code, through a real relay: what a user sees from F5 on."""
 
 import contextlib
-import json
-import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
+import psutil
 import pytest
 
 from relay_client.demo.chaos import ChaosProxy
 from tests.support.ports import consecutive_ports, free_port, until_closed
-from tests.support.programs import Program, program
+from tests.support.programs import Program, program, run
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access, running_client
 from tests.support.vscode.editor import Editor
-from tests.support.vscode.installation import ROOT
 from tests.support.vscode.jobs import waiting_job
 from tests.support.vscode.workspace import BREAKPOINT, SCRIPT, attach
 
 pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode"), pytest.mark.asyncio(loop_scope="module")]
-
-GUIDE = ROOT / "docs" / "guides" / "vscode.md"
 
 
 async def test_f5_stops_at_a_breakpoint(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
@@ -86,33 +81,63 @@ async def test_two_ranks_with_one_f5(editor: Editor, relay: LocalRelay, tmp_path
         await window.until_ended()
 
 
-async def test_f5_starts_relay_client(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
-    """F5 runs the task of docs/guides/vscode.md, waits until relay-client is ready, and stops at the breakpoint."""
-    port = free_port()
-    secrets = ["--connection-string-file", str(relay.connection_file(tmp_path, "send"))]
-    tasks = documented_tasks("--ports", str(port), *secrets, "--ca-file", str(relay.ca_file))
-    editor.workspace.write("tasks.json", tasks)
+async def test_f5_with_what_init_writes(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """With the files of `relay-client init vscode`, F5 starts one relay-client for all ranks, and uses it again."""
+    ports = consecutive_ports(2)
+    options = ("--debug-ranks", "all")
     async with (
-        editor.window(attach("rank 0", port, preLaunchTask="relay-client")) as window,
-        waiting_job(editor.workspace, relay, tmp_path, port),
+        editor.window() as window,
+        waiting_job(editor.workspace, relay, tmp_path, ports[0], *options, RANK="0", WORLD_SIZE="2"),
+        waiting_job(editor.workspace, relay, tmp_path / "other", ports[0], *options, RANK="1", WORLD_SIZE="2"),
     ):
+        await init_vscode(editor.workspace.folder, relay, ports, relay.connection_file(tmp_path, "send"))
+        await window.clear()
         try:
             await window.breakpoint(BREAKPOINT)
-            await window.press("F5")
+            await window.start("Relay: all ranks")
+            for rank in (0, 1):
+                await window.until_shown(window.call_stack, f"Relay: rank {rank} Paused On Breakpoint")
+            await window.press("Shift+F5")
+            await window.until_ended()
+            (started,) = clients_of(ports)
+            await window.start("Relay: rank 1")
             await window.until_stopped()
-            await window.until_shown(window.variables, "number = 0")
+            assert [started] == clients_of(ports)
+            await window.press("Shift+F5")
+            await window.until_ended()
         finally:
             await window.command("workbench.action.tasks.terminate", "relay-client")
-        await until_closed(port)
+        for port in ports:
+            await until_closed(port)
 
 
-def documented_tasks(*arguments: str) -> dict[str, Any]:
-    """Return the tasks.json of docs/guides/vscode.md, with the arguments of this test's relay-client."""
-    block = re.search(r"```jsonc\n// .vscode/tasks.json\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert block is not None
-    tasks = json.loads(block[1])
-    tasks["tasks"][0]["args"] = ["--hc", HC, *arguments]
-    return tasks
+async def test_f5_when_relay_client_cannot_start(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """F5 shows a box if the relay-client that it starts fails, and the reason in the terminal behind it."""
+    port, connection = free_port(), relay.connection_file(tmp_path, "send")
+    async with editor.window() as window, running_client(relay, tmp_path, "--ports", str(port)):
+        await init_vscode(editor.workspace.folder, relay, [port], connection)
+        await window.clear()
+        await window.press("F5")
+        await window.until_shown(window.dialog, "Error exists after running preLaunchTask 'relay-client'.")
+        await window.page.get_by_role("button", name="Abort").click()
+        reason = f"relay-client: error: port {port} on this machine is in use by another relay-client"
+        await window.until_shown(window.terminal, reason)
+        assert not [each for each in window.control.reports if each.what == "started"]
+
+
+async def init_vscode(folder: Path, relay: LocalRelay, ports: list[int], connection: Path) -> None:
+    """Let `relay-client init vscode` add its entries to the files of a project."""
+    finished = await run(
+        *("relay_client", "init", "vscode", "--hc", HC, "--ports", f"{ports[0]}-{ports[-1]}", "--write"),
+        *("--folder", str(folder), "--connection-string-file", str(connection), "--ca-file", str(relay.ca_file)),
+    )
+    assert 0 == finished.status, finished.stderr
+
+
+def clients_of(ports: list[int]) -> list[int]:
+    """Return the pids of the relay-clients for these ports."""
+    listed = psutil.process_iter(["cmdline"])
+    return [each.pid for each in listed if f"{ports[0]}-{ports[-1]}" in (each.info["cmdline"] or [])]
 
 
 @contextlib.asynccontextmanager

@@ -45,6 +45,7 @@ SETTINGS = {
     "git.enabled": False,
     "remote.autoForwardPorts": False,
     "security.workspace.trust.enabled": False,
+    "terminal.integrated.gpuAcceleration": "off",  # text in the page instead of pixels
     "telemetry.telemetryLevel": "off",
     "update.mode": "none",
     "workbench.enableExperiments": False,

@@ -50,6 +50,8 @@ class Window:
         self.current_line = page.locator(".debug-top-stack-frame-line")
         """The yellow line where the program stands."""
         self.notifications = page.locator(".notification-list-item-message")
+        self.terminal = page.locator(".terminal .xterm-rows > div")
+        """The lines of the terminal, wrapped."""
         self.dialog = page.locator(".monaco-dialog-box")
         self.toolbar = page.locator(".debug-toolbar")
         """Shown as long as there is a debug session."""
