@@ -26,7 +26,12 @@ HEAVY = {
 """What a job does not pay for by `import relay_agent`."""
 MAX_MODULES = 60
 """That `import relay_agent` loads, the standard library's included; it was 43 when this was written."""
-RUNS_WHEN_IMPORTED = ("relay_agent/inject/", "relay_agent/debuggee/pydevd_patches/child_plugin/", "__main__.py")
+RUNS_WHEN_IMPORTED = (
+    "relay_agent/inject/",
+    "relay_agent/debuggee/pydevd_patches/child_plugin/",
+    "relay_agent/debuggee/adapter_guard/",
+    "__main__.py",
+)
 """Interpreters and pydevd import these by name, each with a search path of its own."""
 
 IMPORT_EACH = """

@@ -39,6 +39,7 @@ def test_what_a_process_registers_as_is_what_clients_see():
         "run": "r1",
         "pid": 44,
         "script": "train.py",
+        "cwd": "/job",
         "state": "waiting",
         "detail": "train.py:5",
         "since": 100.0,
