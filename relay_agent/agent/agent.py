@@ -16,11 +16,12 @@ from relay_agent.agent.admission import Admission
 from relay_agent.agent.attachments import Attachments
 from relay_agent.agent.dial import serve_stream
 from relay_agent.agent.port_targets import PortTarget, PortTargets
+from relay_agent.agent.refusal_log import RefusalLog
 from relay_agent.agent.reverse import connect_to_editor
 from relay_agent.agent.succession import Succession
 from relay_agent.agent.targets import Target, TargetGone, TargetProvider
 from relay_core.agent_api.announcement import AgentInfo, State
-from relay_core.agent_api.fitting import fit
+from relay_core.agent_api.fitting import count_targets, fit
 from relay_core.agent_api.metadata import ClientStatus, StreamMetadata
 from relay_core.agent_api.requests import Failure, Listen, Request, parse_request
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -53,8 +54,6 @@ IN_CONTACT_INTERVAL = 0.2
 DRAIN_TIMEOUT = 1.5
 """Seconds for open connections to finish when the agent exits, so that debugpy's last events reach the editor. The job
 waits 2 s for its agent."""
-REPEAT_AFTER = 60.0
-"""Seconds after which the same reason for not serving a client is logged again."""
 
 logger = logging.getLogger(__name__)
 
@@ -116,9 +115,11 @@ class Agent:
             predecessors=self._succession.predecessors,
             prefetch=True,
         )
+        self._left_out = 0
+        """Targets that the announcement had no room for, as logged."""
         self._tunnels = AgentTunnels(
             TunnelIdentity(Role.AGENT, tunnel_key) if tunnel_key is not None else None,
-            info=fit(self._announcement().encode()),
+            info=self._fitted(),
             on_open=self._open,
             on_status=lambda status: self._provider.status_received(ClientStatus.parse(status)),
             settings=settings or tunnel_settings(grace=Grace().idle),
@@ -130,15 +131,14 @@ class Agent:
         """Clients whose first transport is being set up or in use: parallel probes must not start two sessions."""
         self._last_logged = ""
         """The last warning about the listener."""
-        self._unserved: dict[str, float] = {}
-        """The last reason why a client could not be served, and the time at which it may be logged again."""
+        self._refusals = RefusalLog()
 
     def __repr__(self) -> str:
         return f"<Agent {self._listener!r} {self._provider!r}>"
 
     def publish(self) -> None:
         """Send the current announcement to all clients."""
-        self._tunnels.send_status(fit(self._announcement().encode()))
+        self._tunnels.send_status(self._fitted())
 
     async def drain(self, target: Target, *, within: float) -> None:
         """Wait up to `within` seconds until the client of a target has received the end of its debugger."""
@@ -165,6 +165,7 @@ class Agent:
                 raise
             finally:
                 await self._drain_before_exit()
+                self._refusals.close()
                 await self._tunnels.close("the job or its agent has exited")
 
     async def _serve_connected(self, error: RelayDebugError) -> None:
@@ -198,17 +199,9 @@ class Agent:
                     transport, attached = await self._tunnels.shake_hands(await offer.accept(), within=limit)
                 await self._tunnels.run(transport, attached)
         except ConnectionLost as lost:
-            logger.info("cannot serve a client: %s", lost.sentence)
+            self._refusals.add(logging.INFO, lost.sentence)
         except RelayDebugError as error:
-            self._log_unserved(str(error))
-
-    def _log_unserved(self, text: str) -> None:
-        """Log why a client cannot be served; the same reason at most once a minute, because clients retry often."""
-        now = asyncio.get_running_loop().time()
-        level = logging.DEBUG if now < self._unserved.get(text, 0.0) else logging.WARNING
-        logger.log(level, "cannot serve a client: %s", text)
-        if level == logging.WARNING:
-            self._unserved = {text: now + REPEAT_AFTER}
+            self._refusals.add(logging.WARNING, str(error))
 
     def _rejection(self, header: TunnelHeader | None) -> tuple[int, str] | None:
         """Return status and text for a sender that cannot be served, else None."""
@@ -227,6 +220,20 @@ class Agent:
         return bool(self._tunnels.streams) or any(
             target.describe().state in held for target in self._provider.targets()
         )
+
+    def _fitted(self) -> dict[str, object]:
+        """Return the announcement as it is sent; log how many targets it has no room for, again when they double."""
+        info = self._announcement()
+        fields = fit(info.encode())
+        left_out = len(info.targets) - count_targets(fields)
+        if left_out > 2 * self._left_out:
+            logger.warning(
+                "%d of %d targets are not announced, those with the highest ports: there are too many with gaps "
+                "between their ports",
+                *(left_out, len(info.targets)),
+            )
+            self._left_out = left_out
+        return fields
 
     def _announcement(self) -> AgentInfo:
         targets = tuple(

@@ -8,7 +8,7 @@ from typing import NewType
 
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.ending import Ending
-from relay_core.agent_api.fitting import COMMON_FIELDS
+from relay_core.agent_api.fitting import COMMON_FIELDS, targets_of_runs
 from relay_core.agent_api.values import Clean, as_is, count, items, mapping, path, port, seconds, text
 
 __all__ = ["AgentId", "AgentInfo", "Attachment", "State", "TargetInfo"]
@@ -170,7 +170,8 @@ class AgentInfo:
             "node_rank": self.node_rank,
             "run": self.run or None,
             "targets": [target.encode() for target in self.targets],
-            "common": {},  # fields of all targets; see `relay_core.agent_api.fitting`
+            "common": {},  # fields of all targets, and targets in brief; see `relay_core.agent_api.fitting`
+            "runs": [],
             "forwards": list(self.forwards),
             "generation": self.generation,
             "predecessors": list(self.predecessors),
@@ -190,7 +191,8 @@ class AgentInfo:
         fields = mapping(value)
         targets: dict[int, TargetInfo] = {}
         common = {name: value for name, value in mapping(fields.get("common")).items() if name in COMMON_FIELDS}
-        for element in items(fields.get("targets")):
+        runs = list(targets_of_runs(fields.get("runs")))
+        for element in [*items(fields.get("targets")), *runs]:
             if (target := TargetInfo.parse({**common, **mapping(element)}, clean)) is not None:
                 targets.setdefault(target.port, target)
         forwards = (port(element) for element in items(fields.get("forwards")))
@@ -203,7 +205,7 @@ class AgentInfo:
             cwd=text(fields.get("cwd"), clean),
             node_rank=count(fields.get("node_rank")),
             run=text(fields.get("run"), clean),
-            targets=tuple(targets.values()),
+            targets=tuple(sorted(targets.values(), key=lambda each: each.port) if runs else targets.values()),
             forwards=tuple(sorted({number for number in forwards if number is not None})),
             endings=None if endings is None else tuple(ending for ending in found if ending is not None),
             generation=count(fields.get("generation")) or 0,

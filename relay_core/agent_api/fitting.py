@@ -3,33 +3,40 @@
     1. texts are shortened, and only the latest endings are kept
     2. what most targets have in common is sent once, in `common`
     3. details of each target are left out, in the order of `EXPENDABLE`
-    4. the targets with the highest ports, and forwards, are left out
+    4. at the same time, from `IN_RUNS` on, targets of which only port and rank are left are sent in `runs`
+    5. the targets with the highest ports, and forwards, are left out
 
-The result follows from the announcement alone. 1,000 targets need steps 1 to 3; all remain reachable, with
-rank and state.
+A run stands for targets with consecutive ports and ranks. It is an array of the first port, the number of targets if
+there are more of them or they have ranks, and the first rank if they have ranks.
+
+The result follows from the announcement alone. 1,000 targets need steps 1 to 3. With runs, any number of targets
+remains reachable, with rank and state, unless thousands of them have ports with gaps between them.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from relay_core.agent_api.values import items, mapping
+from relay_core.agent_api.values import count, items, mapping, port
+from relay_core.values import MAX_PORT
 
-__all__ = ["COMMON_FIELDS", "MAX_ANNOUNCEMENT", "fit"]
+__all__ = ["COMMON_FIELDS", "MAX_ANNOUNCEMENT", "count_targets", "fit", "targets_of_runs"]
 
 MAX_ANNOUNCEMENT = 31 * 1024
 """Bytes of JSON; a frame holds 32 KiB, and a WELCOME has other fields as well."""
 COMMON_FIELDS = ("world", "script", "cwd", "state")
 EXPENDABLE = ("since", "until", "pid", "held_since", "detail", "cwd", "world", "script", "state", "holder", "rank")
 """Fields of targets, from the least important one."""
+IN_RUNS = "detail"
+"""The field of `EXPENDABLE` before which runs are tried: those before it differ between all targets of a job."""
 MAX_SHORT_TEXT = 64
 """Characters of a text in step 1."""
 MAX_ENDINGS = 8
 """Endings in step 1."""
 MAX_FORWARDS = 256
-"""Forwards in step 4."""
+"""Forwards in step 5."""
 
 Fields = dict[str, object]
 
@@ -43,20 +50,65 @@ def fit(announcement: Mapping[str, object], limit: int = MAX_ANNOUNCEMENT) -> Fi
         rest["endings"] = [_short(mapping(ending)) for ending in items(rest["endings"])[-MAX_ENDINGS:]]
     targets = [_short(mapping(target)) for target in items(announcement.get("targets"))]
     common: Fields = {}
+    has_runs = False
 
-    def assembled(count: int | None = None) -> Fields:
-        return {**rest, "targets": targets[:count], "common": common}
+    def assembled(number: int | None = None) -> Fields:
+        kept, runs = _with_runs(targets[:number]) if has_runs else (targets[:number], [])
+        return {**rest, "targets": kept, "runs": runs, "common": common}
 
     if _size(assembled()) > limit:
         targets, common = _with_common(targets)
     for name in EXPENDABLE:
+        has_runs = has_runs or name == IN_RUNS
         if _size(assembled()) <= limit:
             return assembled()
         targets, common = [_without(target, name) for target in targets], _without(common, name)
     if _size(assembled()) > limit:
         rest |= {"endings": []} if "endings" in rest else {}
         rest["forwards"] = items(rest.get("forwards"))[:MAX_FORWARDS]
-    return assembled(_most(lambda count: _size(assembled(count)) <= limit, len(targets)))
+    return assembled(_most(lambda number: _size(assembled(number)) <= limit, len(targets)))
+
+
+def count_targets(announcement: Mapping[str, object]) -> int:
+    """Return the number of targets in an announcement."""
+    return len(items(announcement.get("targets"))) + sum(1 for _ in targets_of_runs(announcement.get("runs")))
+
+
+def targets_of_runs(runs: object) -> Iterator[Fields]:
+    """Yield the targets that `runs` stands for; no more than there are ports."""
+    left = MAX_PORT
+    for run in items(runs):
+        first, length, rank = [*items(run)[:3], *[None] * 3][:3]
+        first, length, rank = port(first), 1 if length is None else count(length), count(rank)
+        if first is None or length is None:
+            continue
+        length = min(length, MAX_PORT + 1 - first, left)
+        left -= length
+        for number in range(length):
+            yield {"port": first + number, **({} if rank is None else {"rank": rank + number})}
+
+
+def _with_runs(targets: list[Fields]) -> tuple[list[Fields], list[list[object]]]:
+    """Return the targets that have more than port and rank, and the runs of the others."""
+    kept: list[Fields] = []
+    found: list[tuple[int, int, int | None]] = []
+    for target in targets:
+        number, rank = port(target.get("port")), count(target.get("rank"))
+        if number is None or not target.keys() <= {"port", "rank"}:
+            kept.append(target)
+            continue
+        first, length, first_rank = found[-1] if found else (0, 0, None)
+        if number == first + length and rank == (None if first_rank is None else first_rank + length):
+            found[-1] = (first, length + 1, first_rank)
+        else:
+            found.append((number, 1, rank))
+    return kept, [_run(*run) for run in found]
+
+
+def _run(first: int, length: int, rank: int | None) -> list[object]:
+    if rank is not None:
+        return [first, length, rank]
+    return [first] if length == 1 else [first, length]
 
 
 def _with_common(targets: list[Fields]) -> tuple[list[Fields], Fields]:

@@ -31,3 +31,15 @@ async def test_an_agent_is_needed_while_a_process_is_held(state: State, needed: 
     credential = SasKeyCredential("listen", secrets.new_key())
     agent = Agent(Endpoint("localhost", 1, "myhc"), credential, {5678: TargetInState(5678, 5678, state=state)})
     assert needed is agent._is_needed()
+
+
+def test_targets_without_room_in_the_announcement(caplog: pytest.LogCaptureFixture) -> None:
+    """One line says how many targets are not announced."""
+    credential = SasKeyCredential("listen", secrets.new_key())
+    targets = {port: PortTarget(port, port) for port in range(10_001, 30_001, 2)}
+    agent = Agent(Endpoint("localhost", 1, "myhc"), credential, targets)
+    agent.publish()
+    (line,) = [record.getMessage() for record in caplog.records if "announced" in record.getMessage()]
+    left_out = int(line.split()[0])
+    assert line.startswith(f"{left_out} of 10000 targets are not announced, those with the highest ports")
+    assert 5000 < left_out < 10_000
