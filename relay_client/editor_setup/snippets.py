@@ -1,4 +1,7 @@
-"""Configurations for editors whose files are programs, or not documented: printed, for the user to paste."""
+"""Configurations for editors whose files are programs, or not documented: printed, for the user to paste.
+
+None has `subProcess`: children are offered to the editors that can follow them, and to others only if that is set.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def nvim(entries: Sequence[Entry], _folder: str) -> str:
         "    type = 'debugpy', request = 'attach', name = target.name,",
         f"    connect = {{ host = '{HOST}', port = target.port }},",
         "    pathMappings = { { localRoot = vim.fn.getcwd(), remoteRoot = '.' } },",
-        "    justMyCode = false, subProcess = true,",
+        "    justMyCode = false,",
         "  })",
         "end",
     ]
@@ -61,7 +64,6 @@ def zed(entries: Sequence[Entry], _folder: str) -> str:
             "connect": {"host": HOST, "port": entry.port},
             "pathMappings": [{"localRoot": "$ZED_WORKTREE_ROOT", "remoteRoot": "."}],
             "justMyCode": False,
-            "subProcess": True,
         }
         for entry in entries
     ]
@@ -80,7 +82,7 @@ def _dape_config(entry: Entry, folder: str) -> str:
   (add-to-list 'dape-configs
     '({symbol} modes (python-mode python-ts-mode) host "{HOST}" port {entry.port}
       :type "python" :request "attach" :connect (:host "{HOST}" :port {entry.port})
-      :justMyCode :json-false :subProcess t
+      :justMyCode :json-false
       :pathMappings [(:localRoot {_quoted(folder)} :remoteRoot ".")]))"""
 
 
