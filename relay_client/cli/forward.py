@@ -51,6 +51,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="fail if a port in --ports is in use, instead of treating its owner as a listening editor",
     )
+    parser.add_argument(
+        "--reuse", action="store_true", help="succeed at once if a running relay-client of yours has these ports open"
+    )
     add_prefetch_option(parser, default=True)
     add_allow_terminate_option(parser, default=False)
     parser.set_defaults(command=run)
@@ -87,16 +90,37 @@ def _forward(arguments: argparse.Namespace) -> int:
             hint="use another local port for the forward, as in 6006:16006",
         )
     ports = [*debuggers, *forwards]
-    return run_with_tunnels(
-        arguments,
-        lambda tunnels: forward(
+
+    async def run(tunnels: Tunnels) -> None:
+        if arguments.reuse and await _are_open(tunnels, ports):
+            return
+        await forward(
             tunnels,
             ports,
             may_reverse=not arguments.no_listen,
             trust_unknown=arguments.listen,
             allow_terminate=arguments.allow_terminate,
-        ),
-    )
+        )
+
+    return run_with_tunnels(arguments, run)
+
+
+async def _are_open(tunnels: Tunnels, ports: Sequence[LocalPort]) -> bool:
+    """Return whether another relay-client has opened these ports, and log that they are ready."""
+    from relay_client.control.client import client_that_forwards
+    from relay_client.control.server import namespace_of
+    from relay_client.control.state import Port
+
+    wanted = [
+        Port(local.port, local.destination.port, local.destination.is_forward, local.destination.node_rank)
+        for local in ports
+    ]
+    other = await client_that_forwards(namespace_of(tunnels.endpoint), tunnels.endpoint.path, wanted)
+    if other is None:
+        return False
+    opened = format_ranges(sorted(local.port for local in ports))
+    logger.info("ready: the relay-client with process id %d has port %s open", other.pid, opened)
+    return True
 
 
 async def forward(

@@ -6,18 +6,18 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Any
 
 from relay_client.control.codec import decode
 from relay_client.control.directory import Address, ControlDirectory, TcpAddress
-from relay_client.control.messages import Event, Request
+from relay_client.control.messages import Event, GetStatus, Request
 from relay_client.control.protocol import ClientProtocol, Received
-from relay_client.control.state import ClientId
+from relay_client.control.state import ClientId, Port
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError, Unauthorized
 
-__all__ = ["ControlClient", "running_clients"]
+__all__ = ["ControlClient", "client_that_forwards", "running_clients"]
 
 HELLO_TIMEOUT = 5.0
 """Seconds; a relay-client that does not answer in time is suspended or overloaded."""
@@ -140,6 +140,37 @@ async def running_clients(directory: ControlDirectory | None = None) -> list[Con
         raise ConfigurationError(str(error), hint="remove it, or set RELAY_CLIENT_DIR to one with mode 0700") from None
     found = await asyncio.gather(*(_try_to_connect(where, address) for address in addresses))
     return sorted((client for client in found if client is not None), key=lambda client: client.about.started)
+
+
+async def client_that_forwards(
+    namespace: str, hc: str, ports: Collection[Port], directory: ControlDirectory | None = None
+) -> ClientId | None:
+    """Return this user's running relay-client that has all these ports of a hybrid connection open; None without one.
+
+    Args:
+        namespace: Host and port of the relay, as in a `ClientId`.
+        hc: Name of the hybrid connection.
+        ports: The ports. One that an `attach` request has opened does not count, because `release` closes it.
+        directory: Where relay-clients are found, if not in the usual place.
+    """
+    clients = await running_clients(directory)
+    try:
+        for client in clients:
+            is_same = (client.about.namespace, client.about.hc) == (namespace, hc)
+            if is_same and set(ports) <= await _ports_of(client):
+                return client.about
+        return None
+    finally:
+        for client in clients:
+            await client.close()
+
+
+async def _ports_of(client: ControlClient) -> set[Port]:
+    try:
+        async with timeout(HELLO_TIMEOUT):
+            return set((await client.request(GetStatus())).ports)
+    except (*TIMEOUT_ERRORS, RelayDebugError):  # it is ending, or suspended
+        return set()
 
 
 async def _try_to_connect(directory: ControlDirectory, address: Address) -> ControlClient | None:

@@ -127,7 +127,7 @@ async def test_the_task_runs(relay: LocalRelay, env: dict[str, str], tmp_path: P
     assert 0 == shown.status
     (task,) = json.loads((tmp_path / ".vscode/tasks.json").read_text())["tasks"]
     assert ["--hc", "myhc", "--connection-string-file", "${workspaceFolder}/myhc.connection"] == task["args"][:4]
-    assert ["--ports", str(port), "--no-prefetch"] == task["args"][4:]
+    assert ["--ports", str(port), "--reuse", "--no-prefetch"] == task["args"][4:]
 
     def resolved(text: str) -> str:
         return text.replace("${workspaceFolder}", str(tmp_path)).replace("${userHome}", str(Path.home()))

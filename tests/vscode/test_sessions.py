@@ -114,7 +114,7 @@ async def test_f5_with_what_init_writes(editor: Editor, relay: LocalRelay, tmp_p
 async def test_f5_when_relay_client_cannot_start(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """F5 shows a box if the relay-client that it starts fails, and the reason in the terminal behind it."""
     port, connection = free_port(), relay.connection_file(tmp_path, "send")
-    async with editor.window() as window, running_client(relay, tmp_path, "--ports", str(port)):
+    async with editor.window() as window, running_client(relay, tmp_path, "--forward", str(port)):
         await init_vscode(editor.workspace.folder, relay, [port], connection)
         await window.clear()
         await window.press("F5")
@@ -123,6 +123,25 @@ async def test_f5_when_relay_client_cannot_start(editor: Editor, relay: LocalRel
         reason = f"relay-client: error: port {port} on this machine is in use by another relay-client"
         await window.until_shown(window.terminal, reason)
         assert not [each for each in window.control.reports if each.what == "started"]
+
+
+async def test_f5_uses_a_relay_client_that_is_running(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """F5 attaches through a relay-client that was started in a terminal, and starts no other."""
+    port, connection = free_port(), relay.connection_file(tmp_path, "send")
+    async with (
+        editor.window() as window,
+        waiting_job(editor.workspace, relay, tmp_path, port),
+        running_client(relay, tmp_path, "--ports", str(port)) as client,
+    ):
+        await init_vscode(editor.workspace.folder, relay, [port], connection)
+        await window.clear()
+        await window.breakpoint(BREAKPOINT)
+        await window.press("F5")
+        await window.until_stopped()
+        await window.until_shown(window.variables, "number = 0")
+        assert [client.process.pid] == clients_of([port])
+        await window.press("Shift+F5")
+        await window.until_ended()
 
 
 async def init_vscode(folder: Path, relay: LocalRelay, ports: list[int], connection: Path) -> None:
@@ -135,9 +154,9 @@ async def init_vscode(folder: Path, relay: LocalRelay, ports: list[int], connect
 
 
 def clients_of(ports: list[int]) -> list[int]:
-    """Return the pids of the relay-clients for these ports."""
-    listed = psutil.process_iter(["cmdline"])
-    return [each.pid for each in listed if f"{ports[0]}-{ports[-1]}" in (each.info["cmdline"] or [])]
+    """Return the pids of the relay-clients with a list of ports that begins with the first of these."""
+    started = [(each.pid, each.info["cmdline"] or []) for each in psutil.process_iter(["cmdline"])]
+    return [pid for pid, line in started if "--ports" in line and any(word.startswith(str(ports[0])) for word in line)]
 
 
 @contextlib.asynccontextmanager

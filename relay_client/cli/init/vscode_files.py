@@ -70,7 +70,7 @@ def _with_task(text: str, name: str, arguments: argparse.Namespace, entries: Seq
     task = access_arguments(settings, places)
     for variable, option in missing_secrets(settings, os.environ).items():
         logger.warning("%s is a secret and is not written: start VS Code with it, or use %s", variable, option)
-    task += ["--ports", format_ranges(entry.port for entry in entries), *_other_options(arguments)]
+    task += ["--ports", format_ranges(entry.port for entry in entries), "--reuse", *_other_options(arguments)]
     return tasks_json(text, _program(places), task, task_environ(settings, os.environ, places), name)
 
 
@@ -82,7 +82,7 @@ def _other_options(arguments: argparse.Namespace) -> list[str]:
     found: list[str] = []
     for action in parser._actions:  # noqa: SLF001 - argparse has no public way to list options
         value = getattr(arguments, action.dest)
-        if action.dest == "ports" or value == action.default:
+        if action.dest in {"ports", "reuse"} or value == action.default:
             continue
         values = value if isinstance(value, list) else [value]
         for each in values:
