@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NoReturn
 
 from relay_agent.agent.admission import Admission
 from relay_agent.agent.attachments import Attachments
@@ -37,7 +38,7 @@ from relay_core.net.session.secure_channel import NO_TUNNEL_KEY, TunnelIdentity
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.timers import keep_seconds, tunnel_settings
 from relay_core.net.streams.bridge import Traffic
-from relay_core.net.tasks import TaskSet
+from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader, misdirected
 from relay_core.tunnel.limits import Settings
@@ -271,7 +272,8 @@ class Agent:
         logger.info("port %s: connected", target)
         try:
             async with self._holders.holding(target, driver, user) as ended:
-                await serve_stream(target, stream, traffic, prefetch=prefetch, on_end=ended)
+                serving = serve_stream(target, stream, traffic, prefetch=prefetch, on_end=ended)
+                await first_completed(serving, _abort_after_end(target, stream))
         except ProtocolError as error:
             logger.warning("port %s: refused: %s", target, error)
         except TargetGone as gone:
@@ -334,3 +336,14 @@ class Agent:
         if text != self._last_logged:
             logger.warning("not listening, retrying: %s", text)
             self._last_logged = text
+
+
+async def _abort_after_end(target: Target, stream: SessionStream) -> NoReturn:
+    """Abort a stream whose target has ended without ending the stream.
+
+    Raises:
+        ConnectionLost: that has happened.
+    """
+    reason = await target.until_ended()
+    stream.abort(reason, code=ResetCode.GONE)
+    raise ConnectionLost(reason)

@@ -10,6 +10,7 @@ Invalid: 5678:10.0.0.4:5678 (an agent serves its own machine only), 5678:localho
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address
@@ -58,6 +59,11 @@ class PortTarget:
 
     def detached(self) -> None:
         """Do nothing: the program behind the port is not affected."""
+
+    async def until_ended(self) -> str:
+        """Wait without end: the agent does not know the program behind the port."""
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
 
     def describe(self) -> TargetInfo:
         """Return its announcement."""

@@ -51,6 +51,9 @@ class Target(Protocol):
     def detached(self) -> None:
         """Called when the last client has disconnected."""
 
+    async def until_ended(self) -> str:
+        """Return that its process has ended, as a sentence, some seconds later: by then debugpy has ended sessions."""
+
     def describe(self) -> TargetInfo:
         """Return its announcement, without the attachment."""
 

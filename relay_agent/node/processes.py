@@ -38,6 +38,9 @@ ARM_TIMEOUT = 30.0
 """Seconds for a process to start debugpy, which usually takes 0.3 s, but longer while C code holds the GIL."""
 MAX_ENDINGS = 64
 """Endings that are announced, of about 60 bytes each; an editor needs the one of its process within a second."""
+DEBUGGER_END_TIMEOUT = 3.0
+"""Seconds for debugpy's adapter to send the last output of a process that has exited, and to end the session; it needs
+less than one."""
 STACKS_TIMEOUT = 10.0
 """Seconds; `stacks_of` stops waiting earlier."""
 
@@ -67,6 +70,7 @@ class RegisteredProcess:
         self._writer = writer
         self._pending: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
+        self._has_exited = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<RegisteredProcess port {self.logical_port} pid {self.pid} {self.info.state.value}>"
@@ -166,7 +170,18 @@ class RegisteredProcess:
         for pending in self._pending.values():
             if not pending.done():
                 pending.set_exception(TargetGone(f"{self} has exited"))
+        self._has_exited.set()
         self._writer.close()
+
+    async def until_ended(self) -> str:
+        """Return that the process has exited, `DEBUGGER_END_TIMEOUT` seconds later.
+
+        debugpy's adapter is a process of its own. If the process is killed while a debugger attaches or steps, the
+        adapter does not always end the debugger's session.
+        """
+        await self._has_exited.wait()
+        await asyncio.sleep(DEBUGGER_END_TIMEOUT)
+        return f"{self} has exited"
 
     def send(self, message: Message) -> None:
         """Send the process a message, unless the connection is closed."""

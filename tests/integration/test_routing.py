@@ -150,6 +150,25 @@ async def test_a_killed_agent_loses_its_port_to_its_successor(relay: LocalRelay)
             assert "new" == await who_serves(port)
 
 
+async def test_a_connection_ends_after_its_process(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+    """A debug adapter that outlives its process without ending the session does not keep the editor waiting."""
+    port = free_port()
+    async with (
+        process(port, "served") as served,
+        agent(relay, Node(served)),
+        tunnels(relay) as client,
+        Forwarder(client, [port]),
+    ):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"who?\n")
+        assert b"served\n" == await reader.readline()
+        served.ended.set()
+        with contextlib.suppress(ConnectionError):
+            assert b"" == await asyncio.wait_for(reader.read(), 60)
+        writer.close()
+        await until(lambda: "lost: the process has exited" in caplog.text)
+
+
 async def test_two_claims_to_one_port(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
     """The earlier claim keeps the port, the user is told once, and so are both agents."""
     port = free_port()

@@ -34,6 +34,8 @@ class Process:
         self.dap_only = dap_only
         self.fields: dict[str, Any] = fields
         self.woken = 0
+        self.ended = asyncio.Event()
+        """Set by a test when the process has exited, while what it served goes on."""
         self._local = local
 
     async def locate(self) -> tuple[str, int]:
@@ -42,6 +44,10 @@ class Process:
 
     def detached(self) -> None:
         pass
+
+    async def until_ended(self) -> str:
+        await self.ended.wait()
+        return "the process has exited"
 
     def describe(self) -> TargetInfo:
         return TargetInfo.parse({"port": self.logical_port, **self.fields}) or TargetInfo(self.logical_port)

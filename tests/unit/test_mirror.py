@@ -58,7 +58,7 @@ COVERED_BY = {
     "tests/unit/relay_agent/test_api.py": "relay_agent/debuggee/ process",
     "tests/e2e/test_command_lines.py": "relay_core/program/ run relay_agent/cli/ common serve",
     "tests/integration/test_mpi_launchers.py": "relay_agent/ranks/ launchers",
-    "tests/unit/relay_agent/node/test_client.py": "relay_agent/node/ processes server relay_agent/cli/ node_agent",
+    "tests/unit/relay_agent/node/test_client.py": "relay_agent/node/ server relay_agent/cli/ node_agent",
     "tests/unit/relay_agent/stacks/test_in_process.py": "relay_agent/stacks/ local_values",
     "tests/e2e/test_live_table.py": "relay_client/ui/ live_table",
     "tests/e2e/test_demo.py": (
