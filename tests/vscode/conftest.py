@@ -13,9 +13,9 @@ from tests.support.vscode.installation import ROOT, NotInstalled, find_installat
 ARTEFACTS = ROOT / "build" / "vscode"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="package", loop_scope="package")
 async def editor(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Editor]:
-    """VS Code, started once for a module."""
+    """VS Code, started once for this folder."""
     try:
         installation = find_installation()
     except NotInstalled as missing:
@@ -24,8 +24,8 @@ async def editor(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Edit
         yield running
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="package")
 async def relay(tls_directory: Path) -> AsyncIterator[LocalRelay]:
-    """A running relay with one hybrid connection, in the module's event loop."""
+    """A running relay with one hybrid connection, in the event loop of this folder."""
     async with local_relay(tls_directory) as running:
         yield running

@@ -8,15 +8,15 @@ import psutil
 import pytest
 
 from relay_client.demo.chaos import ChaosProxy
-from tests.support.ports import consecutive_ports, free_port, until_closed
-from tests.support.programs import Program, program, run
+from tests.support.ports import consecutive_ports, free_port
+from tests.support.programs import Program, program
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access, running_client
 from tests.support.vscode.editor import Editor
 from tests.support.vscode.jobs import waiting_job
 from tests.support.vscode.workspace import BREAKPOINT, SCRIPT, attach
 
-pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode"), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode"), pytest.mark.asyncio(loop_scope="package")]
 
 
 async def test_f5_stops_at_a_breakpoint(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
@@ -81,82 +81,20 @@ async def test_two_ranks_with_one_f5(editor: Editor, relay: LocalRelay, tmp_path
         await window.until_ended()
 
 
-async def test_f5_with_what_init_writes(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
-    """With the files of `relay-client init vscode`, F5 starts one relay-client for all ranks, and uses it again."""
-    ports = consecutive_ports(2)
-    options = ("--debug-ranks", "all")
+async def test_a_complete_call_stack(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """Below a complete call stack VS Code offers no "Load More Stack Frames", at the breakpoint and after each step."""
+    port = free_port()
     async with (
-        editor.window() as window,
-        waiting_job(editor.workspace, relay, tmp_path, ports[0], *options, RANK="0", WORLD_SIZE="2"),
-        waiting_job(editor.workspace, relay, tmp_path / "other", ports[0], *options, RANK="1", WORLD_SIZE="2"),
-    ):
-        await init_vscode(editor.workspace.folder, relay, ports, relay.connection_file(tmp_path, "send"))
-        await window.clear()
-        try:
-            await window.breakpoint(BREAKPOINT)
-            await window.start("Relay: all ranks")
-            for rank in (0, 1):
-                await window.until_shown(window.call_stack, f"Relay: rank {rank} Paused On Breakpoint")
-            await window.press("Shift+F5")
-            await window.until_ended()
-            (started,) = clients_of(ports)
-            await window.start("Relay: rank 1")
-            await window.until_stopped()
-            assert [started] == clients_of(ports)
-            await window.press("Shift+F5")
-            await window.until_ended()
-        finally:
-            await window.command("workbench.action.tasks.terminate", "relay-client")
-        for port in ports:
-            await until_closed(port)
-
-
-async def test_f5_when_relay_client_cannot_start(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
-    """F5 shows a box if the relay-client that it starts fails, and the reason in the terminal behind it."""
-    port, connection = free_port(), relay.connection_file(tmp_path, "send")
-    async with editor.window() as window, running_client(relay, tmp_path, "--forward", str(port)):
-        await init_vscode(editor.workspace.folder, relay, [port], connection)
-        await window.clear()
-        await window.press("F5")
-        await window.until_shown(window.dialog, "Error exists after running preLaunchTask 'relay-client'.")
-        await window.page.get_by_role("button", name="Abort").click()
-        reason = f"relay-client: error: port {port} on this machine is in use by another relay-client"
-        await window.until_shown(window.terminal, reason)
-        assert not [each for each in window.control.reports if each.what == "started"]
-
-
-async def test_f5_uses_a_relay_client_that_is_running(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
-    """F5 attaches through a relay-client that was started in a terminal, and starts no other."""
-    port, connection = free_port(), relay.connection_file(tmp_path, "send")
-    async with (
-        editor.window() as window,
+        editor.window(attach("rank 0", port)) as window,
         waiting_job(editor.workspace, relay, tmp_path, port),
-        running_client(relay, tmp_path, "--ports", str(port)) as client,
+        running_client(relay, tmp_path, "--ports", str(port)),
     ):
-        await init_vscode(editor.workspace.folder, relay, [port], connection)
-        await window.clear()
         await window.breakpoint(BREAKPOINT)
         await window.press("F5")
-        await window.until_stopped()
-        await window.until_shown(window.variables, "number = 0")
-        assert [client.process.pid] == clients_of([port])
-        await window.press("Shift+F5")
-        await window.until_ended()
-
-
-async def init_vscode(folder: Path, relay: LocalRelay, ports: list[int], connection: Path) -> None:
-    """Let `relay-client init vscode` add its entries to the files of a project."""
-    finished = await run(
-        *("relay_client", "init", "vscode", "--hc", HC, "--ports", f"{ports[0]}-{ports[-1]}", "--write"),
-        *("--folder", str(folder), "--connection-string-file", str(connection), "--ca-file", str(relay.ca_file)),
-    )
-    assert 0 == finished.status, finished.stderr
-
-
-def clients_of(ports: list[int]) -> list[int]:
-    """Return the pids of the relay-clients with a list of ports that begins with the first of these."""
-    started = [(each.pid, each.info["cmdline"] or []) for each in psutil.process_iter(["cmdline"])]
-    return [pid for pid, line in started if "--ports" in line and any(word.startswith(str(ports[0])) for word in line)]
+        for line in range(BREAKPOINT, BREAKPOINT + 3):
+            await window.until_shown(window.call_stack, f"step {SCRIPT} {line}:1 <module>")
+            assert 2 == len(await window.lines(window.call_stack))
+            await window.press("F10")
 
 
 @contextlib.asynccontextmanager

@@ -83,10 +83,11 @@ class Editor:
         If the block fails, what the window shows is kept in a file, and the window is not used again.
 
         Args:
-            configurations: Of launch.json.
+            configurations: Of launch.json; without any, the files in .vscode stay as they are.
             more: Other keys of launch.json.
         """
-        self.workspace.write_launch(list(configurations), **more)
+        if configurations:
+            self.workspace.write_launch(list(configurations), **more)
         if self._window is None:
             self._window = await self._open()
         window = self._window

@@ -43,15 +43,14 @@ class Window:
         self.page = page
         self.control = control
         self.workspace = workspace
-        self.console = page.locator(".repl .monaco-list-row")
+        self.console = page.locator(".repl .monaco-list-row:visible")
         """The lines of the Debug Console that are in view."""
-        self.call_stack = page.locator(".debug-call-stack .monaco-list-row")
-        self.variables = page.locator(".debug-variables .monaco-list-row")
+        self.call_stack = page.locator(".debug-call-stack .monaco-list-row:visible")
+        self.variables = page.locator(".debug-variables .monaco-list-row:visible")
         self.current_line = page.locator(".debug-top-stack-frame-line")
         """The yellow line where the program stands."""
         self.notifications = page.locator(".notification-list-item-message")
-        self.terminal = page.locator(".terminal .xterm-rows > div")
-        """The lines of the terminal, wrapped."""
+        self.problems = page.locator(".markers-panel .monaco-list-row:visible")
         self.dialog = page.locator(".monaco-dialog-box")
         self.toolbar = page.locator(".debug-toolbar")
         """Shown as long as there is a debug session."""
@@ -62,10 +61,10 @@ class Window:
         await self.page.locator(".explorer-folders-view .monaco-list-row").first.wait_for()
 
     async def clear(self) -> None:
-        """Undo what a test has left, read launch.json again, and show the script."""
+        """Undo what a test has left, read launch.json and tasks.json again, and show the script."""
         for command in CLEARED_BY:
             await self.command(command)
-        await self.control.call("configured", launch=json.loads(self.workspace.launch_file.read_text()))
+        await self.control.call("configured", wanted=self.workspace.configured())
         self.control.reports.clear()
         await self.command(
             "workbench.view.debug"
@@ -77,13 +76,13 @@ class Window:
         await self.page.keyboard.press(key)
 
     async def open(self, name: str) -> None:
-        """Show a file of the project."""
+        """Show a file of the project, or another one by its path."""
         await self.control.call("open", path=str(self.workspace.folder / name))
-        await self.page.locator(f'.tab.active[data-resource-name="{name}"]').wait_for()
+        await self.page.locator(f'.tab.active[data-resource-name="{Path(name).name}"]').wait_for()
         await self.page.locator(".editor-instance .view-line").first.wait_for()
 
     async def breakpoint(self, line: int, name: str = SCRIPT) -> None:
-        """Set a breakpoint in a file of the project."""
+        """Set a breakpoint in a file of the project, or another one by its path."""
         await self.control.call("breakpoint", path=str(self.workspace.folder / name), line=line)
 
     async def start(self, name: str) -> None:

@@ -39,11 +39,6 @@ class Workspace:
         self.write_script(SCRIPT, PROGRAM)
         self.write_launch([])
 
-    @property
-    def launch_file(self) -> Path:
-        """Its launch.json."""
-        return self.folder / ".vscode" / "launch.json"
-
     def write_script(self, name: str, program: str) -> Path:
         """Write a script of the project."""
         path = self.folder / name
@@ -55,14 +50,24 @@ class Workspace:
         return Path(shutil.copytree(self.folder, to, ignore=shutil.ignore_patterns(".vscode")))
 
     def write_launch(self, configurations: list[dict[str, Any]], **more: Any) -> None:
-        """Write .vscode/launch.json."""
-        self.write("launch.json", {"version": "0.2.0", "configurations": configurations, **more})
+        """Write .vscode/launch.json, and no tasks.json."""
+        self.clear()
+        path = self.folder / ".vscode" / "launch.json"
+        path.parent.mkdir()
+        path.write_text(json.dumps({"version": "0.2.0", "configurations": configurations, **more}, indent=2))
 
-    def write(self, name: str, content: object) -> None:
-        """Write a file of .vscode."""
+    def clear(self) -> None:
+        """Remove .vscode."""
+        shutil.rmtree(self.folder / ".vscode", ignore_errors=True)
+
+    def configured(self) -> list[list[Any]]:
+        """Return launch configurations, compounds and tasks; the files must be without comments."""
+        launch, tasks = (self._read(name) for name in ("launch.json", "tasks.json"))
+        return [launch.get("configurations", []), launch.get("compounds", []), tasks.get("tasks", [])]
+
+    def _read(self, name: str) -> dict[str, Any]:
         path = self.folder / ".vscode" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(content, indent=2))
+        return dict(json.loads(path.read_text())) if path.exists() else {}
 
 
 def attach(name: str, port: int, **more: Any) -> dict[str, Any]:

@@ -19,20 +19,17 @@ const operations = {
   async start({ name }) {
     vscode.debug.startDebugging(vscode.workspace.workspaceFolders[0], name);
   },
-  async activate({ extension }) {
-    await vscode.extensions.getExtension(extension).activate();
-  },
   async command({ command, parameters }) {
     return vscode.commands.executeCommand(command, ...(parameters || []));
   },
-  // Returns once the editor has read launch.json as it is now.
-  async configured({ launch }) {
+  // Returns once the editor has read launch.json and tasks.json as they are now.
+  async configured({ wanted }) {
     const read = () => {
-      const { configurations = [], compounds = [] } = vscode.workspace.getConfiguration('launch');
-      return JSON.stringify([configurations, compounds]);
+      const launch = vscode.workspace.getConfiguration('launch');
+      const { tasks = [] } = vscode.workspace.getConfiguration('tasks');
+      return JSON.stringify([launch.configurations || [], launch.compounds || [], tasks]);
     };
-    const wanted = JSON.stringify([launch.configurations || [], launch.compounds || []]);
-    while (read() !== wanted) {
+    while (read() !== JSON.stringify(wanted)) {
       await new Promise((resolve) => {
         const changes = vscode.workspace.onDidChangeConfiguration(() => {
           changes.dispose();

@@ -1,0 +1,103 @@
+"""Facts about what a real VS Code shows of everything that only relay-client knows: docs/guides/editor.md."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from relay_client.dap.client import DapClient
+from tests.support.ports import free_port
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import running_client
+from tests.support.vscode.editor import Editor
+from tests.support.vscode.jobs import waiting_job
+from tests.support.vscode.workspace import BREAKPOINT, attach
+
+pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode"), pytest.mark.asyncio(loop_scope="package")]
+
+
+async def test_f5_before_the_job(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """After F5 without a job the Debug Console shows what is missing, and once the job is there it stops."""
+    port = free_port()
+    async with (
+        editor.window(attach("rank 0", port)) as window,
+        running_client(relay, tmp_path, "--ports", str(port)),
+    ):
+        await window.breakpoint(BREAKPOINT)
+        await window.command("workbench.panel.repl.view.focus")  # VS Code opens it only after the attach is answered
+        await window.press("F5")
+        await window.until_shown(window.console, f"relay-client: waiting for port {port} on '{HC}': ")
+        async with waiting_job(editor.workspace, relay, tmp_path, port):
+            await window.until_stopped()
+            await window.until_shown(window.variables, "number = 0")
+            await window.press("Shift+F5")
+            await window.until_ended()
+
+
+async def test_the_job_is_killed(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """When the job is killed at a breakpoint, the Debug Console shows the signal, and the session ends for good."""
+    port = free_port()
+    async with (
+        editor.window(attach("rank 0", port)) as window,
+        waiting_job(editor.workspace, relay, tmp_path, port) as job,
+        running_client(relay, tmp_path, "--ports", str(port)),
+    ):
+        await window.breakpoint(BREAKPOINT)
+        await window.press("F5")
+        await window.until_stopped()
+        job.process.kill()
+        await window.until_shown(window.console, "was killed (signal 9, SIGKILL; the usual reason is a lack of memory)")
+        await window.until_ended()
+        await window.until_shown(window.notifications, "was killed (signal 9, SIGKILL; ")
+
+
+async def test_the_relay_is_gone(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """The Debug Console shows that the connection is interrupted and back; a step pressed meanwhile is taken."""
+    port = free_port()
+    async with (
+        editor.window(attach("rank 0", port)) as window,
+        waiting_job(editor.workspace, relay, tmp_path, port),
+        running_client(relay, tmp_path, "--ports", str(port)),
+    ):
+        await window.breakpoint(BREAKPOINT)
+        await window.press("F5")
+        await window.until_shown(window.variables, "number = 0")
+        await relay.server.stop()
+        await window.until_shown(window.console, "is interrupted: ")
+        await window.press("F10")
+        await relay.server.start()
+        await window.until_shown(window.variables, "square = 0")
+        await window.until_shown(window.console, " is back after ")
+
+
+async def test_relay_client_is_stopped(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """When relay-client is ended at a breakpoint, the Debug Console shows it, and the job continues."""
+    port = free_port()
+    async with (
+        editor.window(attach("rank 0", port)) as window,
+        waiting_job(editor.workspace, relay, tmp_path, port) as job,
+        running_client(relay, tmp_path, "--ports", str(port)) as client,
+    ):
+        await window.breakpoint(BREAKPOINT)
+        await window.press("F5")
+        await window.until_stopped()
+        client.process.send_signal(signal.SIGTERM)
+        await window.until_shown(window.console, "relay-client was stopped; the job continues without a debugger")
+        await window.until_ended()
+        assert job.process.returncode is None
+
+
+async def test_a_rank_that_is_held(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """F5 on a rank that another debugger holds opens a dialog with the holder."""
+    port = free_port()
+    async with (
+        editor.window(attach("rank 0", port)) as window,
+        waiting_job(editor.workspace, relay, tmp_path, port),
+        running_client(relay, tmp_path, "--ports", str(port)),
+        await DapClient.connect("127.0.0.1", port) as other,
+    ):
+        await other.attach({}, within=60)
+        await window.press("F5")
+        await window.until_shown(window.dialog, " is held by ")
+        await window.press("Escape")
+        await window.dialog.wait_for(state="hidden")
