@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from relay_client.demo.chaos import ChaosProxy
