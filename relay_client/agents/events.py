@@ -144,7 +144,9 @@ def conflict_text(conflict: Conflict) -> str:
 
 
 def _where(target: TargetInfo, agent: AgentInfo) -> str:
-    return f"{target.label} on {agent.host}"
+    """Name a target, with its port if the node has another one of this name: each job has a rank 0."""
+    is_ambiguous = any(other.label == target.label and other.port != target.port for other in agent.targets)
+    return f"{target.label} on {agent.host}{f' (port {target.port})' if is_ambiguous else ''}"
 
 
 def _pid(target: TargetInfo) -> str:

@@ -69,18 +69,21 @@ async def _session_of_rank(
     from relay_client.agents.roster import Destination
     from relay_client.dap.client import DapClient
     from relay_client.pdb import DebugConnection
+    from relay_client.ports.rank_port import claims_of, single_claim
     from relay_client.ui.text import format_ranks
     from relay_core.agent_api.announcement import State
 
     async with await connect_to_relay() as tunnels:
         claims = await tunnels.search.wait_for(
-            lambda: [claim for claim in tunnels.reachable_targets() if claim.target.rank == rank] or None,
+            lambda: claims_of(tunnels, rank=rank) or None,
             lambda why: logger.info("waiting for %s: %s", format_ranks([rank]), why),
         )
-        target = claims[0].target
+        claim = single_claim(claims, hint="end the other jobs, or use relay-client --ports and an editor")
+        target = claim.target
 
         async def connect() -> DapClient:
             return DapClient(await tunnels.open(Destination(target.port)))
 
         async with await connect() as client:
-            yield DebugConnection(client, connect, crashed=target.state is State.CRASHED)
+            is_crashed = target.state is State.CRASHED
+            yield DebugConnection(client, connect, crashed=is_crashed, cwd=target.cwd or claim.agent.cwd)

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands, add_command, quiet_logging, run_with_tunnels
+from relay_core.errors import NoListener
 from relay_core.values import named
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the stacks."""
     from relay_client.cli.rank_ranges import parse_ranks
     from relay_client.stacks.collect import collect_stacks
+    from relay_client.stacks.groups import read_replies
     from relay_client.stacks.render import show_stacks, stacks_as_json
+    from relay_client.ui.text import format_ranks
 
     with named("--ranks"):
         ranks = None if arguments.ranks == "all" else set(parse_ranks(arguments.ranks))
@@ -48,6 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
         async with tunnels:
             await tunnels.discover_all()
             replies = await collect_stacks(tunnels, with_locals=arguments.locals)
+        processes = read_replies(replies, ranks)
+        if ranks is not None and not processes:
+            known = {process.rank for process in read_replies(replies) if process.rank is not None}
+            hint = f"there is {format_ranks(known)}" if known else "relay-client targets lists what is there"
+            raise NoListener(f"no process has {format_ranks(ranks)}", hint=hint)
         if arguments.json:
             print(stacks_as_json(replies, ranks=ranks, all_threads=arguments.all_threads))
             return

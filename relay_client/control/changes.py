@@ -61,7 +61,8 @@ def _how_ended(node: Node, target: Target) -> str | None:
 
 def _about(node: Node, target: Target, now: float) -> Event:
     """Return an event about a target that lacks its kind and the end of its text."""
-    text = f"{target.label} on {node.host}"
+    is_ambiguous = any(other.label == target.label and other.port != target.port for other in node.targets)
+    text = f"{target.label} on {node.host}{f' (port {target.port})' if is_ambiguous else ''}"
     return Event("", now, text, agent=node.agent, host=node.host, rank=target.rank, port=target.port)
 
 

@@ -37,6 +37,8 @@ class DebugConnection(NamedTuple):
     connect: Connect
     crashed: bool = False
     """Whether the job is held at an exception, where it stops once a debugger is attached."""
+    cwd: str = ""
+    """The directory that the job was started in, for relative file names in breakpoints; "" if unknown."""
 
 
 @contextlib.asynccontextmanager
@@ -58,7 +60,6 @@ def run_pdb(
     connection: AbstractAsyncContextManager[DebugConnection],
     *,
     title: str = "job",
-    cwd: str = "",
     stop: bool = True,
     breakpoints: Sequence[str] = (),
 ) -> int:
@@ -69,7 +70,6 @@ def run_pdb(
     Args:
         connection: Entered and exited in an asyncio loop in another thread.
         title: The job's name in the prompt, for example "rank 0".
-        cwd: The job's working directory, for relative file names in `breakpoints`; "" if unknown.
         stop: Pause the job at once; otherwise it runs until a breakpoint or Ctrl-C.
         breakpoints: Breakpoints to set before that, such as "train.py:12" or "train.py:12, epoch == 3".
 
@@ -82,7 +82,7 @@ def run_pdb(
     async def begin(debugger: Debugger) -> None:
         await debugger.begin(stop=stop, crashed=loop.crashed, breakpoints=list(breakpoints))
 
-    with contextlib.suppress(_Terminated), _termination_signals(), _LoopThread(connection, screen, cwd) as loop:
+    with contextlib.suppress(_Terminated), _termination_signals(), _LoopThread(connection, screen) as loop:
         session = loop.debugger.session
         prompt = _Prompt(loop, f"({title}) ")
         try:
@@ -155,11 +155,10 @@ class _Prompt:
 class _LoopThread:
     """A thread with an asyncio loop, in which the connection and the debugger run."""
 
-    def __init__(self, connection: AbstractAsyncContextManager[DebugConnection], screen: Screen, cwd: str) -> None:
+    def __init__(self, connection: AbstractAsyncContextManager[DebugConnection], screen: Screen) -> None:
         self.debugger: Debugger
         self._connection = connection
         self._screen = screen
-        self._cwd = cwd
         self._loop = asyncio.new_event_loop()
         self._exiting = asyncio.Event()
         self._connected: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -194,8 +193,8 @@ class _LoopThread:
     async def _run(self) -> None:
         """Keep the connection and the debugger open until the context manager exits."""
         async with (
-            self._connection as (client, connect, self.crashed),
-            Debugger(client, connect, self._screen, cwd=self._cwd) as self.debugger,
+            self._connection as (client, connect, self.crashed, cwd),
+            Debugger(client, connect, self._screen, cwd=cwd) as self.debugger,
         ):
             self._connected.set_result(None)
             await self._exiting.wait()

@@ -30,15 +30,19 @@ def claims_of(tunnels: Tunnels, *, rank: int | None = None, port: int | None = N
     ]
 
 
-def single_claim(claims: Sequence[Claim]) -> Claim:
+def single_claim(claims: Sequence[Claim], *, hint: str = "use --ports instead") -> Claim:
     """Return the only claim.
+
+    Args:
+        claims: At least one, all of the same rank.
+        hint: What a user can do if there are several.
 
     Raises:
         UsageError: several jobs have a target with this rank.
     """
     if len(claims) > 1:
         where = " and ".join(f"port {claim.target.port} ({claim.owner})" for claim in claims)
-        raise UsageError(f"{claims[0].target.label} exists in {len(claims)} jobs: {where}", hint="use --ports instead")
+        raise UsageError(f"{claims[0].target.label} exists in {len(claims)} jobs: {where}", hint=hint)
     return claims[0]
 
 

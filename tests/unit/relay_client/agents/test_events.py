@@ -109,3 +109,12 @@ def test_forwards_that_change() -> None:
     assert ["node-1 forwards 6006"] == [
         event.text for event in agent_events(NODE, replace(NODE, forwards=(6006,)), NOW)
     ]
+
+
+def test_targets_with_the_same_name() -> None:
+    """Each job has a rank 0: where a node has several, the lines contain the port."""
+    twin = replace(RANK, port=5701)
+    before, after = replace(NODE, targets=(RANK, twin)), replace(NODE, targets=(RANK, replace(twin, attachment=BOB)))
+    assert ["rank 3 on node-1 (port 5701) held by bob@laptop"] == [
+        event.text for event in agent_events(before, after, NOW)
+    ]
