@@ -62,8 +62,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Forward `--ports` and `--forward`.
 
-    The first line is `starting`, and the last before anything is forwarded `ready` or `failed`: a task of VS Code waits
-    for them, and takes the error between them as its reason; see `relay_client.editor_setup.vscode`.
+    The first line is `starting`, and the last before anything is forwarded `ready` or `failed`: tasks of editors wait
+    for them, and show the error between them; see `relay_client.editor_setup.vscode`.
     """
     logger.info("starting")
     try:

@@ -1,11 +1,12 @@
 """`.vscode/launch.json` and `.vscode/tasks.json`: F5 starts relay-client, waits until it is ready, and attaches.
 
-VS Code reads relay-client's lines `starting`, `ready`, `failed` and `error: ...`. What it does with them decides here:
+VS Code reads relay-client's lines `starting`, `ready` and `error: ...`. What it does with them decides here:
 
 - A task of type `process` whose program is not found is waited for without end, one of type `shell` is not.
 - A failed task does not keep VS Code from attaching; an error in the Problems view does, also at every further F5 until
   the task starts again. So errors of one connection, which begin with its port, must not get there.
-- When the task ends, its errors leave the Problems view. `reveal: silent` without `close` shows the terminal with them.
+- When a task ends whose end of the start was seen, its errors leave the Problems view, so `failed` is not such an end.
+  With `reveal: silent` and without `close`, the terminal is shown too.
 - A pattern for errors needs a file. There is none, so the message is taken for one.
 """
 
@@ -140,7 +141,6 @@ def _task(command: str, arguments: Sequence[str], environ: Mapping[str, str]) ->
             "background": {
                 "activeOnStart": True,
                 "beginsPattern": "^relay-client: starting",
-                # Not `failed` too: VS Code removes the problems of a task that exits after this line.
                 "endsPattern": "^relay-client: ready",
             },
         },
