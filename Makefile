@@ -2,6 +2,7 @@
 # make test    sets everything up and runs the tests;  make test-unit  runs those that need no other program
 # make lint    style, types, spelling, import layers, language, documentation
 # make bench   prints the figures of docs/benchmarks.md as a table and JSON
+# make vsix    packs the extension for VS Code
 # make soak    runs the long proofs;  make fuzz  sends hostile input to the parsers
 # PYTHON=python3.12 chooses another interpreter; each has its own virtual environment.
 
@@ -12,10 +13,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NODE_READY := tests/interop/node_modules/.ready
 EDITORS_READY := tests/editors/node_modules/.ready
+EXTENSION_READY := vscode/node_modules/.ready
+VSIX := build/relay-debug.vsix
 LOWEST_DEBUGPY := .debugpy-lowest-$(VERSION)
 PYTEST_FLAGS ?= -n 2 --dist loadgroup
 
-.PHONY: demo test test-unit test-lowest coverage lint soak fuzz bench extras mpi neovim test-pythons clean
+.PHONY: demo test test-unit test-lowest coverage lint soak fuzz bench extras mpi neovim vsix test-pythons clean
 
 demo: $(READY)
 	$(BIN)/relay-client demo
@@ -61,7 +64,7 @@ coverage: $(READY)
 	tests/unit tests/integration
 	$(BIN)/python .ci/coverage build/coverage.json
 
-lint: $(READY)
+lint: $(READY) $(EXTENSION_READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -69,6 +72,7 @@ lint: $(READY)
 	$(BIN)/codespell
 	$(BIN)/python .ci/language
 	$(BIN)/python .ci/reference.py --check
+	@if test -e $(EXTENSION_READY); then cd vscode && npm run --silent check; fi
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
 
 # 10,000 cuts over real sockets (a quarter of an hour; SOAK_CUTS=500 for less), then random walks of the core (hours).
@@ -89,7 +93,7 @@ bench: $(READY)
 
 # What some tests and samples need and nobody should have to download for the rest: torch, the Azure ML SDK, MPI, Azure
 # ML's inference server, the Azure CLI, a real VS Code in a browser, and what editors read and debug with.
-extras: $(READY) mpi .inference-server/.ready .azure-cli/.ready $(EDITORS_READY) $(VENV)/.vscode neovim
+extras: $(READY) mpi .inference-server/.ready .azure-cli/.ready $(EDITORS_READY) $(VENV)/.vscode neovim vsix
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' -e '.[ml]'
 
 # Three real MPI launchers for the tests of ranks, each in an environment of its own: all of them are called mpiexec. Without
@@ -150,5 +154,18 @@ neovim:
 	  { $(APT_INSTALL) neovim || { apt-get update -qq && $(APT_INSTALL) neovim; }; } >/dev/null 2>&1; then :; \
 	else echo "neovim cannot be installed: its tests will be skipped"; fi
 
+# The extension for VS Code, with the versions of vscode/package-lock.json.
+vsix: $(VSIX)
+
+$(VSIX): $(EXTENSION_READY) $(wildcard vscode/src/*.ts) vscode/package.json vscode/README.md
+	@mkdir -p build
+	@if test -e $(EXTENSION_READY); then cd vscode && npm run --silent check && npm run --silent pack -- --out ../$(VSIX); \
+	else echo "npm is missing: the extension is not packed, and its tests will be skipped"; fi
+
+$(EXTENSION_READY): vscode/package.json vscode/package-lock.json
+	@if command -v npm >/dev/null 2>&1; then \
+	  cd vscode && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/.ready; \
+	else echo "npm is missing: the types of the extension are not checked"; fi
+
 clean:
-	rm -rf .venv-* .debugpy-lowest-* .mpi .inference-server .azure-cli .code-server build dist tests/*/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv-* .debugpy-lowest-* .mpi .inference-server .azure-cli .code-server build dist tests/*/node_modules vscode/node_modules vscode/dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -67,14 +67,22 @@ class Editor:
         controls: Where its windows connect to.
         workspace: The folder that is shown.
         artefacts: A folder for what is kept of windows in which something failed.
+        client_directory: RELAY_CLIENT_DIR of its extensions and terminals.
     """
 
     def __init__(
-        self, url: str, browser: "Browser", controls: ControlServer, workspace: Workspace, artefacts: Path
+        self,
+        url: str,
+        browser: "Browser",
+        controls: ControlServer,
+        workspace: Workspace,
+        artefacts: Path,
+        client_directory: Path,
     ) -> None:
         self._url, self._browser, self._controls, self._artefacts = url, browser, controls, artefacts
         self._window: Window | None = None
         self.workspace = workspace
+        self.client_directory = client_directory
 
     @contextlib.asynccontextmanager
     async def window(self, *configurations: dict[str, Any], **more: Any) -> AsyncIterator[Window]:
@@ -137,7 +145,8 @@ async def running_editor(
         chromium = str(installation.chromium)
         browser = await playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
         try:
-            yield Editor(url, browser, controls, Workspace(directory / "project"), artefacts)
+            workspace = Workspace(directory / "project")
+            yield Editor(url, browser, controls, workspace, artefacts, _client_directory(directory))
         finally:
             await browser.close()
 
@@ -154,14 +163,20 @@ async def _server(
     files = ("--user-data-dir", directory / "data", "--extensions-dir", directory / "extensions")
     command = [str(part) for part in (installation.node, installation.code_server, *files)]
     command += ["--config", str(directory / "config.yaml")]
+    variables = environment(
+        RELAY_TESTS_CONTROL_PORT=str(control_port),
+        RELAY_CLIENT_DIR=str(_client_directory(directory)),
+        VSCODE_PROXY_URI="",
+        EXTENSIONS_GALLERY='{"serviceUrl": ""}',
+    )
     with (directory / "server.log").open("wb") as log:
         installing = [part for package in packages for part in ("--install-extension", str(package))]
-        assert not await (await _start([*command, *installing], log.fileno(), control_port)).wait(), _text(directory)
+        assert not await (await _start([*command, *installing], log.fileno(), variables)).wait(), _text(directory)
         port = free_port()
         address = ["--bind-addr", f"127.0.0.1:{port}", *SERVER_FLAGS]
         if installation.python_debugger:
             address += ["--enable-proposed-api", "ms-python.debugpy"]  # Microsoft's builds allow it in product.json
-        server = await _start([*command, *address], log.fileno(), control_port)
+        server = await _start([*command, *address], log.fileno(), variables)
         try:
             await asyncio.wait_for(_accepts(port), START_TIMEOUT)
             yield f"http://127.0.0.1:{port}"
@@ -173,11 +188,12 @@ def _text(directory: Path) -> str:
     return (directory / "server.log").read_text(errors="replace")
 
 
-async def _start(command: list[str], log: int, control_port: int) -> asyncio.subprocess.Process:
+def _client_directory(directory: Path) -> Path:
+    return directory / "relay-clients"
+
+
+async def _start(command: list[str], log: int, variables: dict[str, str]) -> asyncio.subprocess.Process:
     """Start a program in a group of its own, without a marketplace."""
-    variables = environment(
-        RELAY_TESTS_CONTROL_PORT=str(control_port), VSCODE_PROXY_URI="", EXTENSIONS_GALLERY='{"serviceUrl": ""}'
-    )
     return await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=variables, start_new_session=True
     )

@@ -22,6 +22,9 @@ const operations = {
   async command({ command, parameters }) {
     return vscode.commands.executeCommand(command, ...(parameters || []));
   },
+  async setting({ name }) {
+    return vscode.workspace.getConfiguration().get(name);
+  },
   // Returns once the editor has read launch.json and tasks.json as they are now.
   async configured({ wanted }) {
     const read = () => {

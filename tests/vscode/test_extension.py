@@ -1,0 +1,224 @@
+"""Facts about the extension of `vscode/` in a real VS Code: ranks without launch.json, and what its user sees."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import re
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from relay_core.compat import timeout
+from tests.support.ports import free_port
+from tests.support.programs import Program, program
+from tests.support.relay import HC, LocalRelay, local_relay
+from tests.support.run_job import access
+from tests.support.vscode.control import WITHIN
+from tests.support.vscode.editor import Editor, running_editor
+from tests.support.vscode.installation import ROOT, NotInstalled, find_installation
+from tests.support.vscode.jobs import waiting_job
+from tests.support.vscode.window import Window
+from tests.support.vscode.workspace import BREAKPOINT, SCRIPT
+
+pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode"), pytest.mark.asyncio(loop_scope="module")]
+
+EXTENSION = ROOT / "build" / "relay-debug.vsix"
+GPU = "terminal.integrated.gpuAcceleration"
+MAX_SIZE = 60_000
+"""Bytes of the package."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def editor(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Editor]:
+    """VS Code with the extension, started once for this file."""
+    try:
+        installation = find_installation()
+    except NotInstalled as missing:
+        pytest.skip(str(missing))
+    if not EXTENSION.exists():
+        pytest.skip("the extension is not packed: run make vsix")
+    directory = tmp_path_factory.mktemp("extension")
+    async with running_editor(installation, directory, ROOT / "build" / "vscode", extensions=[EXTENSION]) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def relay(tls_directory: Path) -> AsyncIterator[LocalRelay]:
+    """A running relay with one hybrid connection, in the event loop of this file."""
+    async with local_relay(tls_directory) as running:
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def client_of(editor: Editor, relay: LocalRelay, directory: Path, *options: str) -> AsyncIterator[Program]:
+    """Run a relay-client that the extension finds."""
+    env = {**access(relay, directory, "send"), "RELAY_CLIENT_DIR": str(editor.client_directory)}
+    async with program("relay_client", "--hc", HC, *options, env=env) as client:
+        await client.line("ready on")
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def job_and_client(editor: Editor, relay: LocalRelay, directory: Path) -> AsyncIterator[tuple[Window, Program]]:
+    """Run a job whose rank 0 waits, and a relay-client whose own port leads elsewhere; the window shows the rank."""
+    port = free_port()
+    async with (
+        editor.window() as window,
+        waiting_job(editor.workspace, relay, directory, port) as job,
+        client_of(editor, relay, directory, "--ports", str(free_port())),
+    ):
+        await window.until_shown(status_bar(window), "1 rank")
+        await status_bar(window).click()  # shows the view, which VS Code leaves closed at first
+        yield window, job
+
+
+def status_bar(window: Window):
+    return window.page.locator('[id="relay-debug.relay-debug.relayDebug.ranks"]')
+
+
+def ranks(window: Window):
+    return window.page.locator('.pane:has([aria-label="Ranks Section"]) .monaco-list-row')
+
+
+def choices(window: Window):
+    return window.page.locator(".quick-input-list .monaco-list-row")
+
+
+async def choose(window: Window, text: str) -> None:
+    """Choose an entry of the list that is shown at the top."""
+    await choices(window).filter(has_text=text).first.click()
+
+
+async def run_command(window: Window, command: str, *parameters: object) -> "asyncio.Task[None]":
+    """Run a command that may ask something before it returns."""
+    return asyncio.ensure_future(window.command(command, *parameters))
+
+
+async def test_the_package_is_small() -> None:
+    """It has no dependencies, and loads in no time."""
+    if not EXTENSION.exists():
+        pytest.skip("the extension is not packed: run make vsix")
+    assert EXTENSION.stat().st_size < MAX_SIZE
+
+
+async def test_ranks_are_in_the_run_drop_down(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """Without any launch.json a rank is offered by its name, and choosing it stops at the breakpoint."""
+    async with job_and_client(editor, relay, tmp_path) as (window, _):
+        await window.breakpoint(BREAKPOINT)
+        choosing = await run_command(window, "workbench.action.debug.selectandstart")
+        await choose(window, "Python Debugger...")
+        await window.until_shown(choices(window), "rank 0 on ")
+        await choose(window, "rank 0 on ")
+        await window.until_stopped()
+        await window.until_shown(window.call_stack, f"step {SCRIPT} {BREAKPOINT}:1")
+        await choosing
+
+
+async def test_the_tree_and_release(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """The tree shows node and rank, where it is stopped and who holds it; a released rank runs."""
+    async with job_and_client(editor, relay, tmp_path) as (window, job):
+        rows = await window.until_shown(ranks(window), "rank 0waiting")
+        assert re.fullmatch(r"node 0 \(.+\)([0-9]+ ms|connected|connecting)", rows[0]), rows
+        await window.breakpoint(BREAKPOINT)
+        await window.command("relayDebug.attach", {"rank": 0})
+        await window.until_stopped()
+        rows = await window.until_shown(ranks(window), f"stopped at {SCRIPT}:{BREAKPOINT} · held by ")
+        await window.until_shown(status_bar(window), "1 rank, 1 stopped")
+        row = ranks(window).filter(has_text="rank 0")
+        await row.hover()
+        await row.locator('.action-label[aria-label="Release Rank"]').click()
+        await window.until_shown(window.console, "the rank was released on request")
+        await window.until_ended()
+        await window.until_shown(ranks(window), "rank 0running")
+        assert job.process.returncode is None
+
+
+async def test_stacks_of_a_rank(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """They open as a text in the editor."""
+    async with job_and_client(editor, relay, tmp_path) as (window, _):
+        row = ranks(window).filter(has_text="rank 0")
+        await row.hover()
+        await row.locator('.action-label[aria-label="Show Stacks"]').click()
+        await window.until_shown(window.page.locator(".editor-instance .view-line"), "rank 0 on ")
+        await window.page.locator('.tab.active[data-resource-name="stacks of rank 0"]').wait_for()
+
+
+async def test_a_link_attaches(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """A vscode:// link attaches after VS Code has asked; one to a rank that is not there is an error that names it."""
+    async with job_and_client(editor, relay, tmp_path) as (window, _):
+        await window.breakpoint(BREAKPOINT)
+        await open_url(window, f"vscode://relay-debug.relay-debug/attach?rank=7&hc={HC}")
+        await window.until_shown(window.notifications, "rank 7 is not registered.")
+        await open_url(window, f"vscode://relay-debug.relay-debug/attach?rank=0&hc={HC}")
+        await window.until_stopped()
+
+
+async def open_url(window: Window, url: str) -> None:
+    """Open a link as another program does, and allow the extension to handle it."""
+    opening = await run_command(window, "workbench.action.url.openUrl")
+    field = window.page.locator(".quick-input-box input")
+    await field.fill(url)
+    await field.press("Enter")
+    await window.dialog.get_by_text("Open", exact=True).click()
+    await opening
+
+
+async def test_a_line_in_a_terminal_attaches(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """The words "attach to rank 0" in the output of any program are a link."""
+    editor.workspace.write("settings.json", {GPU: "off"})  # lines of a terminal are then elements of the page
+    async with job_and_client(editor, relay, tmp_path) as (window, _):
+        await setting(window, GPU, "off")
+        await window.breakpoint(BREAKPOINT)
+        await window.command("workbench.action.terminal.new")
+        await window.page.locator(".terminal-wrapper.active .xterm-screen").wait_for()
+        await window.command("workbench.action.terminal.sendSequence", {"text": "echo attach to rank $((1-1))\r"})
+        line = window.page.locator(".terminal-wrapper.active .xterm-rows > div").filter(has_text=re.compile("^attach"))
+        box = await line.bounding_box()
+        await window.page.keyboard.down("Control")
+        async with timeout(WITHIN):  # until VS Code has asked for links below the pointer
+            for step in itertools.count():
+                await window.page.mouse.move(box["x"] + 20 + step % 20, box["y"] + box["height"] / 2)
+                if await window.page.locator(".xterm-cursor-pointer").count():
+                    break
+                await asyncio.sleep(0.1)
+        await window.page.mouse.down()
+        await window.page.mouse.up()
+        await window.page.keyboard.up("Control")
+        await window.until_stopped()
+        await window.command("workbench.action.terminal.killAll")
+
+
+async def test_start_and_stop(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """The extension starts relay-client with the options in the settings, shows its error, and stops it."""
+    port = free_port()
+    file = str(relay.connection_file(tmp_path, "send"))
+    command = str(Path(sys.executable).parent / "relay-client")
+    options = ["--hc", HC, "--connection-string-file", file, "--ca-file", str(relay.ca_file), "--ports"]
+    before = {*editor.client_directory.glob("control-*")}
+    async with editor.window() as window:
+        settings = {"relayDebug.command": command, "relayDebug.arguments": [*options, "nonsense"]}
+        editor.workspace.write("settings.json", settings)
+        await setting(window, "relayDebug.arguments", settings["relayDebug.arguments"])
+        await window.command("relayDebug.start")
+        await window.until_shown(window.notifications, "--ports: invalid list of ports: 'nonsense'")
+        editor.workspace.write("settings.json", {**settings, "relayDebug.arguments": [*options, str(port)]})
+        await setting(window, "relayDebug.arguments", [*options, str(port)])
+        await window.command("relayDebug.start")
+        await window.until_shown(status_bar(window), "0 ranks")
+        async with waiting_job(editor.workspace, relay, tmp_path, port):
+            await window.until_shown(status_bar(window), "1 rank")
+        await window.command("relayDebug.stop")
+        await status_bar(window).wait_for(state="hidden")
+        assert before == {*editor.client_directory.glob("control-*")}
+        editor.workspace.write("settings.json", {})
+
+
+async def setting(window: Window, name: str, value: object) -> None:
+    """Wait until VS Code has read a setting."""
+    async with timeout(WITHIN):
+        while json.dumps(value) != json.dumps(await window.control.call("setting", name=name)):
+            await asyncio.sleep(0.05)

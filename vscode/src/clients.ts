@@ -1,0 +1,107 @@
+// The running relay-clients: finds them, keeps a connection to each, and has their states.
+
+import * as vscode from 'vscode';
+import { Connection, type Address } from './connection';
+import { addresses } from './directory';
+import type { Attached, ClientId, Rank, RelayEvent, Status } from './state';
+
+const LOOK_INTERVAL = 1000; // milliseconds; reading a directory costs nothing, and file events are unreliable in /tmp
+const REFRESH_DELAY = 50; // milliseconds: several events in a row cause one request
+const RETRY_DELAY = 10_000; // milliseconds, for one that was killed or is suspended
+const POLL_INTERVAL = 5000; // milliseconds between requests for what has no event: round trips
+
+interface Client {
+  connection: Connection;
+  status?: Status;
+  timer?: NodeJS.Timeout;
+}
+
+export class Clients implements vscode.Disposable {
+  private readonly changed = new vscode.EventEmitter<void>();
+  private readonly happened = new vscode.EventEmitter<RelayEvent>();
+  private readonly clients = new Map<string, Client | null>(); // null while connecting, and for one that cannot be used
+  private readonly timers: NodeJS.Timeout[];
+  readonly onDidChange = this.changed.event;
+  readonly onEvent = this.happened.event;
+
+  constructor(private readonly directory: string) {
+    const look = () => void this.look();
+    const poll = () => this.clients.forEach((client) => client && void this.refresh(client));
+    this.timers = [setInterval(look, LOOK_INTERVAL), setInterval(poll, POLL_INTERVAL)];
+    look();
+  }
+
+  get statuses(): Status[] {
+    const found = [...this.clients.values()].flatMap((client) => client?.status ?? []);
+    return found.sort((one, other) => one.client.started - other.client.started);
+  }
+
+  get ranks(): Rank[] {
+    return this.statuses.flatMap(({ client, nodes }) =>
+      nodes.flatMap((node) => node.targets.map((target) => ({ client, node, target }))));
+  }
+
+  attach(client: ClientId, port: number): Promise<Attached> {
+    return this.request<Attached>(client, 'attach', { port, wait: true });
+  }
+
+  async request<T>(client: ClientId, request: string, fields: object = {}): Promise<T> {
+    const found = this.clients.get(client.id);
+    if (!found) throw new Error('this relay-client has ended');
+    return found.connection.request<T>(request, fields);
+  }
+
+  dispose(): void {
+    this.timers.forEach(clearInterval);
+    this.clients.forEach((client) => client?.connection.close());
+    this.changed.dispose();
+    this.happened.dispose();
+  }
+
+  // Connects to those that are new; the file of one that was killed stays until a relay-client removes it.
+  private async look(): Promise<void> {
+    const found = await addresses(this.directory);
+    const open = async (id: string, address: Address) => {
+      this.clients.set(id, null);
+      try {
+        await this.connect(id, await Connection.open(address));
+      } catch {
+        this.forget(id); // nobody listens there any more, or does not answer
+      }
+    };
+    await Promise.all([...found].map(([id, address]) => this.clients.has(id) || open(id, address)));
+  }
+
+  private async connect(id: string, connection: Connection): Promise<void> {
+    const client: Client = { connection };
+    this.clients.set(id, client);
+    connection.onClosed = () => {
+      clearTimeout(client.timer);
+      this.forget(id);
+      this.changed.fire();
+    };
+    connection.onEvent = (event) => {
+      this.happened.fire(event);
+      if (event.event !== 'log') client.timer ??= setTimeout(() => void this.refresh(client), REFRESH_DELAY);
+    };
+    client.status = await connection.request<Status>('subscribe');
+    await connection.request('logs', { lines: 0, follow: true });
+    this.changed.fire();
+  }
+
+  // Lets the next attempt to connect wait.
+  private forget(id: string): void {
+    this.clients.set(id, null);
+    setTimeout(() => this.clients.delete(id), RETRY_DELAY);
+  }
+
+  private async refresh(client: Client): Promise<void> {
+    delete client.timer;
+    try {
+      client.status = await client.connection.request<Status>('status');
+      this.changed.fire();
+    } catch {
+      // it has just ended
+    }
+  }
+}

@@ -1,0 +1,135 @@
+// What the extension contributes; everything else is in relay-client, to which it talks through the control socket only.
+
+import * as vscode from 'vscode';
+import { Clients } from './clients';
+import { attach, RankConfigurations, showError } from './configurations';
+import { userDirectory } from './directory';
+import { Launcher } from './launcher';
+import { attachTo, pickRank, RankUris, TerminalLinks, type Wanted } from './links';
+import { label, type Rank, type RelayEvent, type Status } from './state';
+import { StatusBar } from './statusBar';
+import { RanksView, type Item } from './tree';
+
+const STACKS = 'relay-debug-stacks';
+
+export function activate(context: vscode.ExtensionContext): void {
+  const clients = new Clients(userDirectory());
+  const launcher = new Launcher();
+  const stacks = new StackDocuments();
+  const ranks = new RankConfigurations(clients);
+  const trigger = vscode.DebugConfigurationProviderTriggerKind;
+  context.subscriptions.push(
+    clients, launcher, new StatusBar(clients),
+    vscode.window.registerTreeDataProvider('relayDebug.ranks', new RanksView(clients)),
+    vscode.debug.registerDebugConfigurationProvider('debugpy', ranks, trigger.Dynamic),
+    vscode.debug.registerDebugConfigurationProvider('debugpy', { resolveDebugConfiguration: ranks.resolveDebugConfiguration.bind(ranks) }),
+    vscode.window.registerTerminalLinkProvider(new TerminalLinks(clients)),
+    vscode.window.registerUriHandler(new RankUris(clients)),
+    vscode.workspace.registerTextDocumentContentProvider(STACKS, stacks),
+    clients.onEvent((event) => void notify(clients, event)),
+    command('start', () => launcher.start()),
+    command('stop', (item?: Item) => stop(clients, launcher, item)),
+    command('showLog', () => showLog(clients, launcher, stacks)),
+    command('attach', (item?: Item | Wanted) => attachCommand(clients, item)),
+    command('release', (item?: Item) => release(clients, item)),
+    command('stacks', (item?: Item) => showStacks(clients, stacks, item)),
+    command('openPlace', (item?: Item) => openPlace(item)),
+  );
+}
+
+function command(name: string, run: (argument?: never) => unknown): vscode.Disposable {
+  return vscode.commands.registerCommand(`relayDebug.${name}`, async (argument?: never) => {
+    try {
+      await run(argument);
+    } catch (error) {
+      showError(error);
+    }
+  });
+}
+
+async function attachCommand(clients: Clients, item?: Item | Wanted): Promise<void> {
+  if (item && !('kind' in item)) return attachTo(clients, item); // from a keybinding or another extension
+  const rank = await rankOf(clients, item);
+  if (rank) await attach(rank);
+}
+
+async function rankOf(clients: Clients, item?: Item): Promise<Rank | undefined> {
+  if (item?.kind === 'rank') return item.rank;
+  if (!clients.ranks.length) throw new Error(clients.statuses.length ? 'No rank has registered yet.' : 'No relay-client is running.');
+  return pickRank(clients.ranks);
+}
+
+async function release(clients: Clients, item?: Item): Promise<void> {
+  const rank = await rankOf(clients, item);
+  if (rank) await clients.request(rank.client, 'release', { port: rank.target.port });
+}
+
+async function clientOf(clients: Clients, item?: Item): Promise<Status | undefined> {
+  if (item?.kind === 'client') return item.status;
+  const { statuses } = clients;
+  if (!statuses.length) throw new Error('No relay-client is running.');
+  if (statuses.length === 1) return statuses[0];
+  const items = statuses.map((status) => ({ label: status.client.hc, description: `pid ${status.client.pid}`, status }));
+  return (await vscode.window.showQuickPick(items, { placeHolder: 'Which relay-client?' }))?.status;
+}
+
+async function stop(clients: Clients, launcher: Launcher, item?: Item): Promise<void> {
+  const own = item ? undefined : clients.statuses.find(({ client }) => client.pid === launcher.pid);
+  if (!item && !own && launcher.pid) return launcher.stop();
+  const status = own ?? (await clientOf(clients, item));
+  if (status) await clients.request(status.client, 'stop');
+}
+
+async function showLog(clients: Clients, launcher: Launcher, documents: StackDocuments): Promise<void> {
+  if (launcher.pid || !clients.statuses.length) return launcher.output.show();
+  const status = await clientOf(clients);
+  if (!status) return;
+  const { lines } = await clients.request<{ lines: { level: string; text: string; time: number }[] }>(status.client, 'logs');
+  const text = lines.map((line) => `${new Date(line.time * 1000).toLocaleTimeString()} ${line.level} ${line.text}`).join('\n');
+  await documents.show(`relay-client ${status.client.id}.log`, text);
+}
+
+async function showStacks(clients: Clients, documents: StackDocuments, item?: Item): Promise<void> {
+  const status = item?.kind === 'rank' ? { client: item.rank.client } : await clientOf(clients, item);
+  if (!status) return;
+  const only = item?.kind === 'rank' ? item.rank.target : undefined;
+  const fields = only?.rank === undefined ? {} : { ranks: [only.rank] };
+  const location = { location: vscode.ProgressLocation.Window, title: 'Collecting stacks' };
+  const { text } = await vscode.window.withProgress(location, () => clients.request<{ text: string }>(status.client, 'stacks', fields));
+  await documents.show(`stacks of ${only ? label(only) : 'all ranks'}`, text);
+}
+
+async function openPlace(item?: Item): Promise<void> {
+  if (item?.kind !== 'rank' || !item.rank.target.stop?.file) return;
+  const { file, line } = item.rank.target.stop;
+  const at = new vscode.Position(Math.max(0, (line ?? 1) - 1), 0);
+  await vscode.window.showTextDocument(vscode.Uri.file(file), { selection: new vscode.Range(at, at) });
+}
+
+// What somebody has to know who looks elsewhere: crashes, and what relay-client reports as an error.
+async function notify(clients: Clients, event: RelayEvent): Promise<void> {
+  if (event.event === 'log' && event.level === 'error') void vscode.window.showErrorMessage(event.text);
+  if (event.event !== 'state' || event.state !== 'crashed' || event.port === undefined) return;
+  const attachHere = 'Attach';
+  if ((await vscode.window.showWarningMessage(event.text, attachHere)) === attachHere) {
+    await attachTo(clients, { port: event.port });
+  }
+}
+
+// Texts that are shown in an editor and cannot be changed.
+class StackDocuments implements vscode.TextDocumentContentProvider {
+  private readonly texts = new Map<string, string>();
+  private readonly changed = new vscode.EventEmitter<vscode.Uri>();
+  readonly onDidChange = this.changed.event;
+
+  provideTextDocumentContent(uri: vscode.Uri): string {
+    return this.texts.get(uri.path) ?? '';
+  }
+
+  async show(name: string, text: string): Promise<void> {
+    const uri = vscode.Uri.from({ scheme: STACKS, path: name });
+    this.texts.set(uri.path, text);
+    this.changed.fire(uri);
+    await vscode.window.showTextDocument(uri, { preview: true });
+  }
+}

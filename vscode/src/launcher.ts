@@ -1,0 +1,82 @@
+// Starts a relay-client as the settings describe it, shows its output, and ends it with the window.
+
+import { spawn, type ChildProcess } from 'node:child_process';
+import * as vscode from 'vscode';
+
+const ERROR = /^relay-client: error: (.*)$/gm;
+
+export class Launcher implements vscode.Disposable {
+  readonly output = vscode.window.createOutputChannel('Relay Debug');
+  private child: ChildProcess | undefined;
+
+  get pid(): number | undefined {
+    return this.child?.pid;
+  }
+
+  async start(): Promise<void> {
+    if (this.child) return this.output.show(true);
+    const settings = vscode.workspace.getConfiguration('relayDebug');
+    const options = settings.get<string[]>('arguments', []);
+    const chosen = options.length ? options : await askForArguments();
+    if (chosen) this.run(settings.get<string>('command', 'relay-client'), chosen);
+  }
+
+  stop(): void {
+    this.child?.kill('SIGINT');
+  }
+
+  dispose(): void {
+    this.stop();
+    this.output.dispose();
+  }
+
+  private run(command: string, options: string[]): void {
+    const cwd = vscode.workspace.workspaceFolders?.[0]?.uri.fsPath;
+    this.output.appendLine(`$ ${[command, ...options].join(' ')}`);
+    const child = spawn(command, options, { ...(cwd ? { cwd } : {}), stdio: ['ignore', 'pipe', 'pipe'] });
+    let written = '';
+    const receive = (data: Buffer) => {
+      written = (written + data.toString()).slice(-10_000);
+      this.output.append(data.toString());
+    };
+    child.stdout.on('data', receive);
+    child.stderr.on('data', receive);
+    child.on('error', (error) => this.ended(child, `${command} cannot be started: ${error.message}`));
+    child.on('close', (status) => this.ended(child, status ? reason(written, status) : ''));
+    this.child = child;
+  }
+
+  private ended(child: ChildProcess, error: string): void {
+    if (this.child !== child) return;
+    this.child = undefined;
+    if (error) void this.show(error);
+  }
+
+  private async show(error: string): Promise<void> {
+    const log = 'Show Log';
+    if ((await vscode.window.showErrorMessage(error, log)) === log) this.output.show();
+  }
+}
+
+function reason(written: string, status: number): string {
+  const errors = [...written.matchAll(ERROR)];
+  return errors.at(-1)?.[1] ?? `relay-client has ended with status ${status}`;
+}
+
+// Asks once, and keeps the answer in the settings of this folder.
+async function askForArguments(): Promise<string[] | undefined> {
+  const hc = await vscode.window.showInputBox({
+    title: 'Start relay-client (1/2)',
+    prompt: 'Hybrid connection; empty if the connection string names it. Credentials come from RELAY_* variables.',
+  });
+  if (hc === undefined) return undefined;
+  const ports = await vscode.window.showInputBox({
+    title: 'Start relay-client (2/2)', prompt: 'Ports of the ranks', value: '5678',
+    validateInput: (text) => (/^[\d,-]+$/.test(text) ? undefined : 'As in 5678, 5678-5681 or 5678,5690'),
+  });
+  if (ports === undefined) return undefined;
+  const chosen = [...(hc ? ['--hc', hc] : []), '--ports', ports];
+  const target = vscode.workspace.workspaceFolders ? vscode.ConfigurationTarget.Workspace : vscode.ConfigurationTarget.Global;
+  await vscode.workspace.getConfiguration('relayDebug').update('arguments', chosen, target);
+  return chosen;
+}
