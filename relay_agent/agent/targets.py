@@ -11,7 +11,7 @@ from typing import Protocol
 
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.metadata import ClientStatus
-from relay_core.agent_api.requests import Ready, Stacks, Wake
+from relay_core.agent_api.requests import Digest, FileDigest, Ready, Stacks, Wake
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import ConnectionLost
 
@@ -70,7 +70,7 @@ class TargetProvider(Protocol):
     def targets(self) -> Iterable[Target]:
         """Return the targets to announce."""
 
-    async def answer(self, request: Wake | Stacks) -> Ready | NodeStacks:
+    async def answer(self, request: Wake | Stacks | Digest) -> Ready | NodeStacks | FileDigest:
         """Return the response to a request.
 
         Raises:

@@ -27,7 +27,7 @@ from relay_agent.stacks.out_of_process import Dump, stacks_of
 from relay_core.agent_api.announcement import AgentInfo, State, TargetInfo
 from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.metadata import ClientStatus
-from relay_core.agent_api.requests import Ready, Stacks, Wake
+from relay_core.agent_api.requests import Digest, FileDigest, Ready, Stacks, Wake
 from relay_core.agent_api.stacks import NodeStacks, ProcessStacks, ThreadStack
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, RelayDebugError
@@ -36,6 +36,8 @@ __all__ = ["ProcessTable", "RegisteredProcess"]
 
 ARM_TIMEOUT = 30.0
 """Seconds for a process to start debugpy, which usually takes 0.3 s, but longer while C code holds the GIL."""
+MAX_SOURCE = 4 * 1024 * 1024
+"""Bytes of a source file whose digest is computed."""
 MAX_ENDINGS = 64
 """Endings that are announced, of about 60 bytes each; an editor needs the one of its process within a second."""
 DEBUGGER_END_TIMEOUT = 3.0
@@ -45,6 +47,16 @@ STACKS_TIMEOUT = 10.0
 """Seconds; `stacks_of` stops waiting earlier."""
 
 logger = logging.getLogger(__name__)
+
+
+def file_digest(path: Path) -> FileDigest:
+    """Return the digest of a regular file of at most `MAX_SOURCE` bytes."""
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_SOURCE:
+            return FileDigest()
+        return FileDigest.of(path.read_bytes())
+    except (OSError, ValueError):  # it may not be read, or the path contains a zero byte
+        return FileDigest()
 
 
 class RegisteredProcess:
@@ -239,14 +251,16 @@ class ProcessTable:
     def _forwards(self) -> set[int]:
         return {port for process in self._processes.values() for port in process.forwards}
 
-    async def answer(self, request: Wake | Stacks) -> Ready | NodeStacks:
-        """Start debugpy in a process, or collect the stacks of all processes."""
+    async def answer(self, request: Wake | Stacks | Digest) -> Ready | NodeStacks | FileDigest:
+        """Start debugpy in a process, collect the stacks of all processes, or return the digest of a file."""
         if isinstance(request, Stacks):
             responses = (process.stacks(with_locals=request.locals) for process in self.targets())
             return NodeStacks(tuple(await asyncio.gather(*responses)))
         process = self._processes.get(request.port)
         if process is None:
             raise ConfigurationError(f"no process here has port {request.port}")
+        if isinstance(request, Digest):
+            return await asyncio.to_thread(file_digest, Path(process.info.cwd or "/", request.path))
         await process.locate()
         return Ready()
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from relay_client.editor.breakpoints import UnsetBreakpoints
 from relay_client.editor.job import JobView
-from relay_client.editor.mappings import FindRoot, map_paths
+from relay_client.editor.mappings import FindRoot, map_paths, remote_path
 from relay_core.dap.messages import Arguments, Request, Response
 from relay_core.dap.prefetch import arguments_of
 
-__all__ = ["Attaching"]
+__all__ = ["Attaching", "OnSource"]
 
 FOLLOWS_CHILDREN = "supportsStartDebuggingRequest"
 """The capability of an editor that opens a session for each child process that the debugger offers."""
+OnSource = Callable[[str, str], None]
+"""Called with a file of the laptop, and the file of the node that it is mapped to."""
 HELD = "already being debugged"
 """Part of the message of debugpy if another debugger is attached."""
 
@@ -21,11 +25,18 @@ class Attaching:
 
     Args:
         find_root: Finds the job's script on this machine.
+        on_source: Called once with each file that has breakpoints.
     """
 
-    def __init__(self, find_root: FindRoot) -> None:
+    def __init__(
+        self, find_root: FindRoot, on_source: Callable[[str, str], None] = lambda _local, _remote: None
+    ) -> None:
         self._find_root = find_root
+        self._on_source = on_source
+        self._sources: set[str] = set()
+        """Files that had breakpoints."""
         self._request: Request | None = None
+        """As the debugger has received it."""
         self._breakpoints = UnsetBreakpoints()
 
     def __repr__(self) -> str:
@@ -38,16 +49,21 @@ class Attaching:
 
     def requested(self, request: Request, initialize: Arguments, view: JobView) -> tuple[Request, str]:
         """Return an `attach` as the debugger is to receive it, and a line for the editor or ""."""
-        self._request = request
         arguments, line = map_paths(arguments_of(request), view, self._find_root)
         if "subProcess" not in arguments and initialize.get(FOLLOWS_CHILDREN) is True:
             arguments = {**arguments, "subProcess": True}
         changed = arguments != arguments_of(request)
-        return ({**request, "arguments": arguments} if changed else request), line
+        self._request = {**request, "arguments": arguments} if changed else request
+        return self._request, line
 
-    def breakpoints_requested(self, request: Request) -> None:
+    def breakpoints_requested(self, request: Request, view: JobView) -> None:
         """Note a `setBreakpoints`."""
-        self._breakpoints.requested(request)
+        path = self._breakpoints.requested(request)
+        if not path or path in self._sources or self._request is None:
+            return
+        self._sources.add(path)
+        if remote := remote_path(path, arguments_of(self._request), view.cwd):
+            self._on_source(path, remote)
 
     def refusal(self, response: Response, view: JobView) -> tuple[Request, str] | None:
         """Return the `attach` that a response refuses because of another debugger, and the reason; else None."""

@@ -30,13 +30,15 @@ class UnsetBreakpoints:
     def __repr__(self) -> str:
         return f"<UnsetBreakpoints pending={len(self._files)} shown={len(self._shown)}>"
 
-    def requested(self, request: Request) -> None:
-        """Note a `setBreakpoints`."""
+    def requested(self, request: Request) -> str:
+        """Note a `setBreakpoints`, and return its file; "" if it sets none."""
         arguments = arguments_of(request)
         source = arguments.get("source")
         path = source.get("path") if isinstance(source, Mapping) else None
-        if isinstance(path, str) and arguments.get("breakpoints"):
-            self._files[request["seq"]] = path
+        if not isinstance(path, str) or not arguments.get("breakpoints"):
+            return ""
+        self._files[request["seq"]] = path
+        return path
 
     def answered(self, response: Response, view: JobView) -> str:
         """Return a line about the breakpoints of a file that were not set, once for each file; "" without any."""

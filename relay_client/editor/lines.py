@@ -31,6 +31,7 @@ class WaitingLines:
     def __init__(self, now: float) -> None:
         self._accepted_at = now
         self._reason, self._must_act = "", False
+        self._is_notified = False
         self.next_deadline = now + FIRST_LINE
         """When the next line is due."""
 
@@ -49,8 +50,11 @@ class WaitingLines:
             return []
         waited = now - self._accepted_at
         self.next_deadline = now + min(max(SECOND_LINE - waited, waited), MAX_PAUSE)
-        category = IMPORTANT if self._must_act else CONSOLE
-        self._must_act = False  # one notification is enough
+        # VS Code opens the debug console only when a session has begun; so who waits for long is notified, once.
+        is_long = not self._is_notified and waited >= SECOND_LINE
+        category = IMPORTANT if self._must_act or is_long else CONSOLE
+        self._is_notified = self._is_notified or category == IMPORTANT
+        self._must_act = False
         return [(waiting_text(view, view.away_reason or self._reason, waited), category)]
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from relay_client.editor.job import JobView
 from relay_core.dap.messages import Arguments
 
-__all__ = ["FindRoot", "Mapped", "map_paths", "mapping_text"]
+__all__ = ["FindRoot", "Mapped", "map_paths", "mapping_text", "remote_path"]
 
 FindRoot = Callable[[str, str], str]
 """Returns the local directory with a script, given the editor's folder and the script's name; "" if it is in none."""
@@ -55,6 +55,26 @@ def map_paths(arguments: Arguments, view: JobView, find_root: FindRoot) -> Mappe
 def mapping_text(local: str, remote: str) -> str:
     """Return the line of launch.json that maps a local directory to one of the node."""
     return f'"pathMappings": {json.dumps([{"localRoot": local, "remoteRoot": remote}], ensure_ascii=False)}'
+
+
+def remote_path(local: str, arguments: Arguments, cwd: str) -> str:
+    """Return the file on the node that a local one is mapped to, relative to `cwd` if it is in there; "" if none is.
+
+    Args:
+        local: A file on the laptop.
+        arguments: The arguments of `attach`, with absolute directories.
+        cwd: The directory in which the job was started.
+    """
+    mappings = arguments.get("pathMappings")
+    path = local.replace("\\", "/")
+    for mapping in mappings if isinstance(mappings, list) else []:
+        match mapping:
+            case {"localRoot": str(local_root), "remoteRoot": str(remote_root)}:
+                root = local_root.replace("\\", "/").rstrip("/") + "/"
+                if path.startswith(root):
+                    remote = posixpath.join(remote_root, path[len(root) :])
+                    return remote.removeprefix(cwd.rstrip("/") + "/") if cwd else remote
+    return ""
 
 
 def _absolute(mapping: object, cwd: str) -> dict[str, object]:

@@ -8,7 +8,16 @@ from relay_client.editor.job import JobView
 from relay_client.ui.text import duration
 from relay_core.agent_api.ending import Ending
 
-__all__ = ["GUARDED", "back_text", "ended_text", "exit_code", "how_ended", "interrupted_text", "waiting_text"]
+__all__ = [
+    "GUARDED",
+    "back_text",
+    "different_text",
+    "ended_text",
+    "exit_code",
+    "how_ended",
+    "interrupted_text",
+    "waiting_text",
+]
 
 GUARDED = "detached; the job continues (relay-client --allow-terminate lets an editor end it)"
 
@@ -30,6 +39,12 @@ def interrupted_text(view: JobView) -> str:
 def back_text(view: JobView, seconds: float) -> str:
     """Return that the tunnel has a connection again."""
     return f"the connection to {view.name} is back after {duration(seconds)}"
+
+
+def different_text(view: JobView, path: str) -> str:
+    """Return that a source file is another one on the node."""
+    node = f" on {view.host}" if view.host else ""
+    return f"{path} differs from the job's file{node}: breakpoints and steps may be shown at the wrong lines"
 
 
 def ended_text(view: JobView, ending: Ending) -> str:

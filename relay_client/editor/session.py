@@ -19,21 +19,18 @@ unchanged, and so does a connection that is not DAP.
 from __future__ import annotations
 
 import enum
-import re
 
-from relay_client.editor.attaching import Attaching
+from relay_client.editor.attaching import Attaching, OnSource
+from relay_client.editor.detach_only import harmless
 from relay_client.editor.job import JobView
-from relay_client.editor.lines import InterruptionLines, Line, WaitingLines
+from relay_client.editor.lines import InterruptionLines, WaitingLines
 from relay_client.editor.mappings import FindRoot
 from relay_client.editor.messages import (
     CONSOLE,
     IMPORTANT,
-    encode_event,
-    encode_failure,
-    encode_output,
-    encode_success,
 )
-from relay_client.editor.sentences import GUARDED, ended_text, exit_code
+from relay_client.editor.outbox import Outbox
+from relay_client.editor.sentences import GUARDED, different_text, ended_text, exit_code
 from relay_core.dap.framing import encode
 from relay_core.dap.messages import Request
 from relay_core.dap.prefetch import arguments_of, parse
@@ -44,11 +41,11 @@ __all__ = ["EditorSession"]
 
 END_PATIENCE = 1.0
 """Seconds for the announcement of how a job has ended; the editor waits meanwhile."""
+EXIT_PATIENCE = 5.0
+"""Seconds for the status of a process that is announced as exiting."""
 RESTARTING_CLIENTS = frozenset({"vscode", "neovim"})
 """Editors that attach again when `terminated` has `restart`; others would report a session that has failed."""
 _COMMANDS = (b'"initialize"', b'"attach"', b'"disconnect"', b'"terminate"', b'"setBreakpoints"')
-_SEQ = re.compile(rb'\s*\{\s*"seq"\s*:\s*([0-9]{1,18})\b')
-"""The number of a message as debugpy writes it, first of all fields."""
 
 
 class State(enum.Enum):
@@ -69,6 +66,7 @@ class EditorSession(Layer):
         now: When the connection was accepted.
         allow_terminate: Whether the editor may end the job.
         find_root: Finds the job's script on this machine.
+        on_source: Called once with each file that has breakpoints.
     """
 
     def __init__(
@@ -78,12 +76,13 @@ class EditorSession(Layer):
         *,
         allow_terminate: bool = False,
         find_root: FindRoot = lambda _folder, _script: "",
+        on_source: OnSource = lambda _local, _remote: None,
     ) -> None:
         self.has_stream = False
         """True while a stream leads to the debugger."""
         self._view = view
         self._allow_terminate = allow_terminate
-        self._attach = Attaching(find_root)
+        self._attach = Attaching(find_root, on_source)
         self._state = State.WAITING
         self._from_editor = MessageSplitter()
         self._from_debugger = MessageSplitter()
@@ -96,9 +95,9 @@ class EditorSession(Layer):
         """True if the editor has requested the end of the session."""
         self._farewell: Request | None = None
         """That request, until the debugger has answered it."""
-        self._queue: list[bytes] = []
-        """Messages for the editor that wait for the end of a message of the debugger."""
-        self._last_seq = 0
+        self._outbox = Outbox()
+        self._has_different = False
+        """True if a file that differs was shown: one notification is enough."""
         self._waiting = WaitingLines(now)
         self._interruption = InterruptionLines()
         self._end: list[Output] = []
@@ -126,10 +125,18 @@ class EditorSession(Layer):
 
     def update(self, view: JobView, now: float) -> None:
         """Handle a change of what is known about the job."""
-        self._view = view
-        self._show_all(self._interruption.update(view, now))
-        if view.ending is not None and view.ending.is_final and self._conclude_at is None and self._is_open:
-            self._conclude_at = now + END_PATIENCE  # the debugger's own end should arrive first
+        before, self._view = self._view, view
+        self._outbox.show_all(self._interruption.update(view, now))
+        if view.ending is not None and view.ending != before.ending and self._is_open:
+            if not view.ending.is_final:
+                self._conclude_at = now + EXIT_PATIENCE if self._end else None
+            elif self._conclude_at is None:
+                self._conclude_at = now + END_PATIENCE  # the debugger's own end should arrive first
+
+    def source_differs(self, path: str) -> None:
+        """Show that a file is another one on the node."""
+        self._outbox.show(different_text(self._view, path), CONSOLE if self._has_different else IMPORTANT)
+        self._has_different = True
 
     def conclude(self, reason: str, *, may_return: bool) -> bytes:
         """Return the last messages for the editor, with the reason; the owner then ends the connection.
@@ -150,9 +157,9 @@ class EditorSession(Layer):
             self._show_end(reason)
             self._terminate(may_return=may_return and self._view.ending is None)
         if self._farewell is not None:
-            self._queue.append(encode_success(self._farewell, self._last_seq))
+            self._outbox.succeed(self._farewell)
         self._state = State.CONCLUDED
-        return self._take_queue()
+        return self._outbox.take()
 
     # As a layer:
 
@@ -183,11 +190,10 @@ class EditorSession(Layer):
         passed: list[bytes] = []
         outputs: list[Output] = []
         for piece in self._from_debugger.feed(data):
-            if found := _SEQ.match(piece.body):
-                self._last_seq = max(self._last_seq, int(found[1]))
+            self._outbox.note(piece.body)
             if b'"terminated"' in piece.body and self._delays_end(piece.body):
                 self._end.append(ToLocal(piece.raw))
-                self._conclude_at = now if self._view.ending and self._view.ending.is_final else now + END_PATIENCE
+                self._conclude_at = now + (END_PATIENCE if self._view.ending is None else EXIT_PATIENCE)
                 continue
             passed.append(self._checked(piece.raw, piece.body))
         if to_editor := b"".join(passed):
@@ -226,9 +232,9 @@ class EditorSession(Layer):
     def tick(self, now: float) -> list[Output]:
         """Show what is due."""
         if self._is_waiting:
-            self._show_all(self._waiting.due(self._view, now))
+            self._outbox.show_all(self._waiting.due(self._view, now))
         if self._is_open:
-            self._show_all(self._interruption.due(self._view, now))
+            self._outbox.show_all(self._interruption.due(self._view, now))
         return [*self._flush(), *self._due_end(now)]
 
     # From the editor:
@@ -244,7 +250,7 @@ class EditorSession(Layer):
             case "attach":
                 return self._attaching(request, raw)
             case "setBreakpoints":
-                self._attach.breakpoints_requested(request)
+                self._attach.breakpoints_requested(request, self._view)
             case "disconnect" | "terminate":
                 return self._leave(request, raw)
         return raw
@@ -252,30 +258,30 @@ class EditorSession(Layer):
     def _attaching(self, request: Request, raw: bytes) -> bytes:
         changed, line = self._attach.requested(request, arguments_of(self._initialize or {}), self._view)
         if line:
-            self._show(line)
+            self._outbox.show(line)
         return raw if changed is request else encode(changed)
 
     def _refuse(self, initialize: Request, reason: str) -> None:
-        self._queue.append(encode_failure(initialize, f"cannot debug {self._view.name}: {reason}", self._last_seq))
+        self._outbox.fail(initialize, f"cannot debug {self._view.name}: {reason}")
 
     def _leave(self, request: Request, raw: bytes) -> bytes:
         """Handle the end of the session by the editor: the job continues, unless the user allows otherwise."""
         self._is_leaving = True
         if not self.has_stream:
-            self._queue.append(encode_success(request, self._last_seq))
+            self._outbox.succeed(request)
             return b""
         self._farewell = request
-        is_terminate = request["command"] == "terminate"
-        ends_job = is_terminate or arguments_of(request).get("terminateDebuggee") is True
-        if self._allow_terminate or not ends_job:
+        changed = harmless(request)
+        if self._allow_terminate or changed is request:
             return raw
-        self._show(GUARDED)
-        arguments = {} if is_terminate else arguments_of(request)
-        if is_terminate:  # the editor waits for `terminated`, which follows the debugger's response to `disconnect`
+        self._outbox.show(GUARDED)
+        if (
+            request["command"] == "terminate"
+        ):  # the editor waits for `terminated`, which follows the debugger's response to `disconnect`
             self._dropped.add(request["seq"])
             self._farewell = None
-            self._queue.append(encode_success(request, self._last_seq))
-        return encode({**request, "command": "disconnect", "arguments": {**arguments, "terminateDebuggee": False}})
+            self._outbox.succeed(request)
+        return encode(changed)
 
     # From the debugger:
 
@@ -292,9 +298,10 @@ class EditorSession(Layer):
         if self._initialize is not None and number == self._initialize["seq"] and self._state is State.WAITING:
             self._state = State.ANSWERED
         if refused := self._attach.refusal(response, self._view):
-            return encode_failure(*refused, response.get("seq", self._last_seq))
+            self._outbox.fail(*refused)
+            return b""
         if line := self._attach.line_about(response, self._view):
-            self._show(line, IMPORTANT)
+            self._outbox.show(line, IMPORTANT)
         return raw
 
     def _awaits(self, body: bytes) -> bool:
@@ -347,35 +354,24 @@ class EditorSession(Layer):
         """Show how the job has ended, or else a reason."""
         ending = self._view.ending
         if ending is None:
-            self._show(reason, IMPORTANT)
+            self._outbox.show(reason, IMPORTANT)
             return
         code = exit_code(ending)
-        self._show(ended_text(self._view, ending), IMPORTANT if code else CONSOLE)
+        self._outbox.show(ended_text(self._view, ending), IMPORTANT if code else CONSOLE)
         if code is not None:
-            self._queue.append(encode_event("exited", {"exitCode": code}, self._last_seq))
+            self._outbox.report("exited", {"exitCode": code})
 
     def _terminate(self, *, may_return: bool) -> None:
         client = arguments_of(self._initialize or {}).get("clientID")
         restarts = may_return and not self._attach.is_child and client in RESTARTING_CLIENTS
         body = {"restart": {"relay-client": "attach again"}} if restarts else {}
-        self._queue.append(encode_event("terminated", body, self._last_seq))
+        self._outbox.report("terminated", body)
         self._state = State.CONCLUDED
 
     # To the editor:
 
-    def _show_all(self, lines: list[Line]) -> None:
-        for text, category in lines:
-            self._show(text, category)
-
-    def _show(self, text: str, category: str = CONSOLE) -> None:
-        self._queue.append(encode_output(text, category, self._last_seq))
-
     def _flush(self) -> list[Output]:
         """Return the queued messages, unless they would be inside a message of the debugger."""
-        if not (self._queue and self._from_debugger.at_boundary):
+        if not (self._outbox and self._from_debugger.at_boundary):
             return []
-        return [ToLocal(self._take_queue())]
-
-    def _take_queue(self) -> bytes:
-        queue, self._queue = self._queue, []
-        return b"".join(queue)
+        return [ToLocal(self._outbox.take())]

@@ -29,14 +29,16 @@ from relay_client.ports.local_port import LocalPort
 from relay_client.ports.local_roots import find_local_root
 from relay_client.ports.no_stream import NoStream
 from relay_client.ports.reverse_requests import ReverseRequestGuard
+from relay_client.ports.source_check import is_different
 from relay_client.prefetch.early_answers import EarlyAnswers
+from relay_core.agent_api.announcement import AgentId
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.layers.early_bytes import EarlyBytes
 from relay_core.layers.layer import Layer
 from relay_core.net.session.stream import SessionStream, StreamBroken
 from relay_core.net.streams.bridge import Bridge
 from relay_core.net.streams.endpoint import LocalEndpoint
-from relay_core.net.tasks import first_completed
+from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.tunnel.outcomes import ResetCode
 
 __all__ = ["carry"]
@@ -127,8 +129,16 @@ class _LocalConnection:
         self._views = JobViews(tunnels, local.destination)
         self._loop = asyncio.get_running_loop()
         self._session = EditorSession(
-            self._views.current(), self._loop.time(), allow_terminate=allow_terminate, find_root=find_local_root
+            self._views.current(),
+            self._loop.time(),
+            allow_terminate=allow_terminate,
+            find_root=find_local_root,
+            on_source=self._check_source,
         )
+        self._checks = TaskSet()
+        """Comparisons of source files."""
+        self._bridge: Bridge | None = None
+        """To the current stream, or to the last one."""
         self._last_logged = ""
 
     async def carry(self) -> bool:
@@ -199,15 +209,26 @@ class _LocalConnection:
     async def _carry_through(self, stream: SessionStream, layers: list[Layer]) -> None:
         guards: list[Layer] = [] if self._local.destination.is_forward else [self._guard(), self._record.observer()]
         all_layers = [*self._editor(), self._early, *guards, *layers]
-        bridge = Bridge(self._endpoint, stream, all_layers, traffic=self._record.traffic)
+        bridge = self._bridge = Bridge(self._endpoint, stream, all_layers, traffic=self._record.traffic)
         self._views.connected()
         self._answers.is_debugpy = self._tunnels.leads_to_debugpy(self._local.destination)
         self._early.has_stream = self._session.has_stream = True
         self._session.wait_for("its debugger is starting", self._loop.time())
         try:
-            await first_completed(bridge.run(), self._watch(bridge))
+            async with self._checks:
+                await first_completed(bridge.run(), self._watch(bridge))
         finally:
             self._answers.is_debugpy = self._early.has_stream = self._session.has_stream = False
+
+    def _check_source(self, local: str, remote: str) -> None:
+        if self._views.agent_id is not None and self._bridge is not None:
+            checking = self._compare(self._views.agent_id, self._bridge, local, remote)
+            self._checks.spawn(checking, name=f"{self._name}: compare a source file")
+
+    async def _compare(self, agent_id: AgentId, bridge: Bridge, local: str, remote: str) -> None:
+        if await is_different(self._tunnels, agent_id, self._local.destination.port, local, remote):
+            self._session.source_differs(local)
+            bridge.refresh()
 
     async def _hold(self) -> bool:
         """Keep the bytes of the local side, and show an editor why it waits; return True when it has disconnected."""

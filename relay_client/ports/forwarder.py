@@ -228,7 +228,9 @@ class Forwarder:
 
     async def _reverse(self, port: int) -> None:
         try:
-            await ReverseForwarder(self._tunnels, port, trust_unknown=self._trust_unknown).run()
+            await ReverseForwarder(
+                self._tunnels, port, trust_unknown=self._trust_unknown, allow_terminate=self._allow_terminate
+            ).run()
         except RelayDebugError as error:
             logger.error("port %d: %s", port, error)
 

@@ -36,6 +36,11 @@ class JobViews:
     def __repr__(self) -> str:
         return f"<JobViews of port {self._port}>"
 
+    @property
+    def agent_id(self) -> AgentId | None:
+        """The agent of the stream."""
+        return self._agent
+
     def connected(self) -> None:
         """Note that a stream to the owner of the port has just been opened."""
         if claim := self._owner():

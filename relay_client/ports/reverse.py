@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
+from relay_client.editor.detach_only import DetachOnly
 from relay_client.ports.reverse_requests import ReverseRequestGuard
 from relay_client.prefetch.layer import PrefetchCacheLayer
 from relay_client.ui.text import printable
@@ -68,12 +69,16 @@ class ReverseForwarder:
         tunnels: The tunnels to the agents.
         port: The port on which the editor is listening, and the logical port of the job.
         trust_unknown: Whether a program is taken for the editor if this system does not show whose it is.
+        allow_terminate: Whether the editor may end the job.
     """
 
-    def __init__(self, tunnels: Tunnels, port: int, *, trust_unknown: bool = False) -> None:
+    def __init__(
+        self, tunnels: Tunnels, port: int, *, trust_unknown: bool = False, allow_terminate: bool = False
+    ) -> None:
         self._tunnels = tunnels
         self._port = port
         self._trust_unknown = trust_unknown
+        self._allow_terminate = allow_terminate
         self._streams = TaskSet()
         self._over = asyncio.Event()
         """Set when the editor has stopped listening, or its last connection has ended."""
@@ -159,6 +164,7 @@ class ReverseForwarder:
         try:
             guard = ReverseRequestGuard(None, self._log_once)
             layers = [guard, PrefetchCacheLayer(is_adapter_local=True)] if prefetch else [guard]
+            layers = layers if self._allow_terminate else [DetachOnly(), *layers]
             await carry_bytes(local, stream, layers, traffic=traffic)
             logger.info("port %d: closed (%d bytes sent, %d received)", self._port, traffic.sent, traffic.received)
         except RelayDebugError as error:

@@ -7,6 +7,8 @@ answered when the debugger has connected, and its stream stays open until the cl
     wake/5678        `Wake(5678)`         `Ready`: debugpy is listening
     stacks           `Stacks()`           `relay_core.agent_api.stacks.NodeStacks`
     stacks/locals    `Stacks(True)`       the same, with variables
+    digest/5678/a.py `Digest(5678, "a.py")`
+                                           `FileDigest`: of a file in the directory in which the target was started
     listen/5678      `Listen(5678)`       `Ready`, then streams that the agent opens to port 5678 of the client
 
 Any response may be a `Failure` instead.
@@ -14,13 +16,14 @@ Any response may be a `Failure` instead.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import ClassVar
 
 from relay_core.agent_api.values import Clean, as_is, mapping, text
 from relay_core.values import is_port_text
 
-__all__ = ["Failure", "Listen", "Ready", "Request", "Stacks", "Wake", "parse_request"]
+__all__ = ["Digest", "Failure", "FileDigest", "Listen", "Ready", "Request", "Stacks", "Wake", "parse_request"]
 
 
 @dataclass(frozen=True)
@@ -78,12 +81,33 @@ class Listen:
         return None if port is None else cls(port)
 
 
-Request = Wake | Stacks | Listen
+@dataclass(frozen=True)
+class Digest:
+    """Return the digest of a source file of the target with this port."""
+
+    name: ClassVar[str] = "digest"
+    port: int
+    path: str
+    """Absolute, or relative to the directory in which the target was started."""
+
+    def encode(self) -> str:
+        """Return the name of the stream."""
+        return f"{self.name}/{self.port}/{self.path}"
+
+    @classmethod
+    def parse(cls, target: str) -> Digest | None:
+        """Read the name of a stream; None if it is another request."""
+        name, _, rest = target.partition("/")
+        port, _, path = rest.partition("/")
+        return cls(int(port), path) if name == cls.name and is_port_text(port) and path else None
+
+
+Request = Wake | Stacks | Digest | Listen
 
 
 def parse_request(target: str) -> Request | None:
     """Read the name of a stream; None if this version does not support the request."""
-    return Wake.parse(target) or Stacks.parse(target) or Listen.parse(target)
+    return Wake.parse(target) or Stacks.parse(target) or Digest.parse(target) or Listen.parse(target)
 
 
 def _port_after(target: str, name: str) -> int | None:
@@ -103,6 +127,28 @@ class Ready:
     def parse(cls, value: object) -> Ready | None:
         """Read a response; None if it is of another kind."""
         return cls() if mapping(value).get("ready") is True else None
+
+
+@dataclass(frozen=True)
+class FileDigest:
+    """The content of a file, without its line ends: editors and git change these."""
+
+    sha256: str = ""
+    """In hexadecimal digits; "" if there is no such file, or it is too large."""
+
+    def encode(self) -> dict[str, object]:
+        """Return the response."""
+        return {"sha256": self.sha256}
+
+    @classmethod
+    def parse(cls, value: object) -> FileDigest:
+        """Read a response."""
+        return cls(text(mapping(value).get("sha256")))
+
+    @classmethod
+    def of(cls, content: bytes) -> FileDigest:
+        """Return the digest of a content."""
+        return cls(hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest())
 
 
 @dataclass(frozen=True)

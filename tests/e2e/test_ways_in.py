@@ -55,7 +55,10 @@ def script(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("ranks", ["none", "0"])
 async def test_listening_editor(relay: LocalRelay, script: Path, ranks: str) -> None:
-    """An editor that holds the port is dialled by a job that runs or waits, and again when it listens again."""
+    """An editor that holds the port is dialled by a job that runs or waits, and again when it listens again.
+
+    Neither its `disconnect` nor its `terminate` ends the job.
+    """
     port = free_port()
     options = ("--port", str(port), "--debug-ranks", ranks)
     async with (
@@ -71,7 +74,8 @@ async def test_listening_editor(relay: LocalRelay, script: Path, ranks: str) -> 
             await again.until_stopped()
             second = int(await again.value("step"))
             assert second > first
-        while steps_of(script.parent, 0) < second + 10:  # it was killed, and the job does not stand for ever
+            await again.client.request("terminate", within=30)
+        while steps_of(script.parent, 0) < second + 10:  # `terminate` only detaches
             await asyncio.sleep(0.02)
 
 

@@ -235,7 +235,10 @@ async def changed_directory(relay: LocalRelay, node: Path) -> AsyncIterator[tupl
 async def test_the_directory_of_the_job_is_the_one_that_it_was_started_in(
     relay: LocalRelay, tmp_path: Path, is_given: bool
 ) -> None:
-    """`"."`, and missing mappings if the editor's folder has the script, lead there though the job is elsewhere."""
+    """`"."`, and missing mappings if the editor's folder has the script, lead there though the job is elsewhere.
+
+    The editor's script is another one, which is shown.
+    """
     local = tmp_path / "laptop"
     local.mkdir()
     (local / "train.py").touch()
@@ -248,6 +251,7 @@ async def test_the_directory_of_the_job_is_the_one_that_it_was_started_in(
         found = await editor.attach({str(local / "train.py"): [{"line": 6}]}, within=60, **arguments)
         assert [True] == [each["verified"] for each in found[str(local / "train.py")]]
         stopped = await editor.wait_for_event("stopped", within=60)
+        await output(editor, "train.py differs from the job's file on ")
         await editor.request("continue", {"threadId": stopped["body"]["threadId"]}, within=60)
         if not is_given:
             assert f'"localRoot": "{local}", "remoteRoot": "."' in await output(editor, "has no pathMappings")

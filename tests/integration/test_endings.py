@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from tests.support.jobs import gone
 from tests.support.ports import free_port
 from tests.support.programs import Program
 from tests.support.relay import LocalRelay
-from tests.support.run_job import running_client, running_job
+from tests.support.run_job import agents_on, running_client, running_job
 
 END = "END"
 SCRIPT = """\
@@ -31,6 +31,7 @@ class Scene:
     """A job that stands before its last line, and its editor."""
 
     job: Program
+    client: Program
     editor: DapClient
     thread: int
 
@@ -57,12 +58,12 @@ async def before_its_end(relay: LocalRelay, directory: Path, end: str) -> AsyncI
     script.write_text(SCRIPT.replace(END, end))
     async with (
         running_job(relay, script, "--debug-port", str(port)) as job,
-        running_client(relay, directory, "--ports", str(port)),
+        running_client(relay, directory, "--ports", str(port)) as client,
         await DapClient.connect("127.0.0.1", port) as editor,
     ):
         await editor.attach({str(script): [{"line": 2}]}, within=60)
         stopped = await editor.wait_for_event("stopped", within=60)
-        yield Scene(job, editor, stopped["body"]["threadId"])
+        yield Scene(job, client, editor, stopped["body"]["threadId"])
 
 
 @pytest.mark.parametrize(
@@ -111,3 +112,40 @@ async def test_a_job_does_not_wait_for_an_editor_that_stays(relay: LocalRelay, t
         started = time.monotonic()
         assert await gone(scene.job.process.pid)
         assert time.monotonic() - started < 1.5
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_relay_client_is_stopped(relay: LocalRelay, tmp_path: Path, number: signal.Signals) -> None:
+    """The editor receives the reason and `terminated` before relay-client ends, and the job runs to its own end."""
+    async with before_its_end(relay, tmp_path, "pass") as scene:
+        scene.client.process.send_signal(number)
+        text = "relay-client: relay-client was stopped; the job continues without a debugger"
+        await scene.editor.wait_for_event("output", matching=contains(text), within=60)
+        await scene.editor.wait_for_event("terminated", within=60)
+        assert 0 == (await scene.client.finish()).status
+        assert 0 == (await scene.job.finish()).status
+
+
+async def test_the_agent_is_killed(relay: LocalRelay, tmp_path: Path) -> None:
+    """An editor that honours `restart` is asked to attach again; its new connection reaches the job."""
+    script, port = tmp_path / "train.py", free_port()
+    script.write_text(SCRIPT.replace(END, "sys.stdin.read()"))
+    async with (
+        running_job(relay, script, "--debug-port", str(port)),
+        running_client(relay, tmp_path, "--ports", str(port)),
+    ):
+        async with await DapClient.connect("127.0.0.1", port) as editor:
+            await editor.request("initialize", {"clientID": "vscode", "adapterID": "debugpy"}, within=60)
+            (agent,) = agents_on(tmp_path / "node")
+            agent.kill()
+            await editor.wait_for_event("output", matching=contains("the agent is gone: the agent "), within=60)
+            terminated = await editor.wait_for_event("terminated", within=60)
+            assert "restart" in terminated["body"]
+        async with await DapClient.connect("127.0.0.1", port) as again:
+            await again.attach({}, within=60)
+            await again.request("disconnect", within=60)
+
+
+def contains(text: str) -> Callable[[dict[str, Any]], bool]:
+    """Return a test whether an output event contains a text."""
+    return lambda body: text in body.get("output", "")

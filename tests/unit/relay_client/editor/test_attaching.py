@@ -35,6 +35,21 @@ def test_other_editors_are_not_offered_children(initialize: dict[str, Any]) -> N
     assert {} == attached({}, initialize)
 
 
+def test_each_source_is_reported_once() -> None:
+    """Files with breakpoints are reported with the file on the node that they are mapped to."""
+    found: list[tuple[str, str]] = []
+    attaching = Attaching(lambda _folder, _script: "", lambda local, remote: found.append((local, remote)))
+    mappings = [{"localRoot": "/home/me", "remoteRoot": "."}]
+    attaching.requested(
+        {"seq": 2, "type": "request", "command": "attach", "arguments": {"pathMappings": mappings}}, {}, JOB
+    )
+    for path, lines in (("/home/me/a.py", []), ("/home/me/a.py", [1]), ("/home/me/a.py", [2]), ("/other/b.py", [1])):
+        arguments = {"source": {"path": path}, "breakpoints": lines}
+        request = {"seq": 3, "type": "request", "command": "setBreakpoints", "arguments": arguments}
+        attaching.breakpoints_requested(request, JOB)
+    assert [("/home/me/a.py", "a.py")] == found
+
+
 def test_repr() -> None:
     """The repr shows if it is a child."""
     attaching = Attaching(lambda _folder, _script: "")

@@ -3,7 +3,7 @@
 import pytest
 
 from relay_client.editor.job import JobView
-from relay_client.editor.mappings import map_paths, mapping_text
+from relay_client.editor.mappings import map_paths, mapping_text, remote_path
 
 JOB = JobView(5678, "myhc", host="node", cwd="/mnt/job", script="train.py")
 
@@ -74,6 +74,35 @@ def test_what_is_not_a_mapping_passes() -> None:
     assert [{}, {"remoteRoot": 3}] == map_paths({"pathMappings": [None, {"remoteRoot": 3}]}, JOB, nowhere).arguments[
         "pathMappings"
     ]
+
+
+@pytest.mark.parametrize(
+    ("local", "remote"),
+    [
+        ("/home/me/job/train.py", "train.py"),
+        ("/home/me/job/models/net.py", "models/net.py"),
+        ("/home/me/lib/a.py", "/opt/lib/a.py"),
+        ("C:\\job\\models\\net.py", "models/net.py"),
+        ("/home/me/jobs/train.py", ""),
+        ("/elsewhere/train.py", ""),
+    ],
+)
+def test_a_file_is_found_on_the_node(local: str, remote: str) -> None:
+    """The first mapping that fits counts; files of the job are relative to its directory."""
+    arguments = {
+        "pathMappings": [
+            {"localRoot": "/home/me/job", "remoteRoot": "/mnt/job"},
+            {"localRoot": "/home/me/lib/", "remoteRoot": "/opt/lib"},
+            {"localRoot": "C:\\job", "remoteRoot": "/mnt/job"},
+            {"remoteRoot": "/mnt/job"},
+        ]
+    }
+    assert remote == remote_path(local, arguments, JOB.cwd)
+
+
+def test_no_file_is_found_without_mappings() -> None:
+    """Without mappings nothing is known about the node's files."""
+    assert "" == remote_path("/home/me/job/train.py", {}, JOB.cwd)
 
 
 def test_a_mapping_is_written_as_in_a_file() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from relay_client.editor.job import JobView
-from relay_client.editor.session import END_PATIENCE, EditorSession
+from relay_client.editor.session import END_PATIENCE, EXIT_PATIENCE, EditorSession
 from relay_core.agent_api.ending import Ending
 from relay_core.dap.framing import MessageDecoder, encode
 from relay_core.layers.layer import EndLocal, EndPeer, Output, ResetLocal, ToLocal, ToPeer
@@ -86,13 +86,17 @@ def response(request: int, command: str, **fields: Any) -> dict[str, Any]:
 
 
 def test_a_waiting_editor_is_shown_why_ever_less_often() -> None:
-    """The first line comes after a second, then after 10, 20, 40 s and so on."""
+    """The first line comes after a second, then after 10, 20, 40 s and so on; the second one is also a notification."""
     editor = Editor()
     editor.send(INITIALIZE)
     editor.session.wait_for("no agent is listening yet", 0)
     editor.wait(100)
-    start = "console: waiting for port 5678 on 'myhc': no agent is listening yet, "
-    assert [start + time for time in ("1 s", "10 s", "20 s", "40 s", "1 min")] == editor.lines()
+    text = "waiting for port 5678 on 'myhc': no agent is listening yet, "
+    assert [
+        f"console: {text}1 s",
+        f"important: {text}10 s",
+        *(f"console: {text}{time}" for time in ("20 s", "40 s", "1 min")),
+    ] == editor.lines()
 
 
 def test_a_new_reason_is_shown_at_once() -> None:
@@ -260,6 +264,22 @@ def test_an_end_without_announcement_is_not_delayed_for_long() -> None:
     assert ["output", "terminated"] == [message["event"] for message in editor.received]
 
 
+def test_a_process_that_is_exiting_has_more_time() -> None:
+    """The status of a process that its agent has announced as exiting is waited for longer, before and after."""
+    exiting = replace(RANK, ending=Ending(5678, error="ValueError: boom", is_final=False))
+    early, late = attached(), attached()
+    early.update(exiting)
+    early.answer(TERMINATED)
+    late.answer(TERMINATED)
+    late.update(exiting)
+    for editor in (early, late):
+        editor.wait(EXIT_PATIENCE - 0.1)
+        assert [] == editor.received
+        editor.wait(EXIT_PATIENCE)
+        assert "terminated" == editor.received[-1]["event"]
+        assert ["console: rank 0 on node has ended: ValueError: boom"] == editor.lines()
+
+
 def test_an_end_that_the_debugger_does_not_report_is_reported_here() -> None:
     """If the job was killed with its debugger, the editor still receives the reason and `terminated`."""
     editor = attached()
@@ -325,6 +345,16 @@ def test_a_request_that_the_lost_debugger_leaves_open_is_answered() -> None:
     editor.send({"seq": 9, "type": "request", "command": "disconnect", "arguments": {}})
     editor.take([ToLocal(editor.session.conclude("the agent is gone", may_return=True))])
     assert [("disconnect", 9)] == [(message["command"], message["request_seq"]) for message in editor.received]
+
+
+def test_sources_that_differ_are_shown() -> None:
+    """The first file is also a notification; the others are lines."""
+    editor = attached()
+    for path in ("/home/me/a.py", "/home/me/b.py"):
+        editor.session.source_differs(path)
+    editor.take(editor.session.tick(0))
+    text = "differs from the job's file on node: breakpoints and steps may be shown at the wrong lines"
+    assert [f"important: /home/me/a.py {text}", f"console: /home/me/b.py {text}"] == editor.lines()
 
 
 # Protection of the job:

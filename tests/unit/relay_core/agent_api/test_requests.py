@@ -4,10 +4,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_core.agent_api.requests import Failure, Listen, Ready, Request, Stacks, Wake, parse_request
+from relay_core.agent_api.requests import (
+    Digest,
+    Failure,
+    FileDigest,
+    Listen,
+    Ready,
+    Request,
+    Stacks,
+    Wake,
+    parse_request,
+)
 from tests.unit.relay_core.agent_api.strategies import JSON, PORTS, TEXTS
 
-REQUESTS = st.builds(Wake, PORTS) | st.builds(Listen, PORTS) | st.builds(Stacks, st.booleans())
+REQUESTS = (
+    st.builds(Wake, PORTS)
+    | st.builds(Listen, PORTS)
+    | st.builds(Stacks, st.booleans())
+    | st.builds(Digest, PORTS, st.text(min_size=1))
+)
 
 
 @pytest.mark.parametrize(
@@ -16,6 +31,8 @@ REQUESTS = st.builds(Wake, PORTS) | st.builds(Listen, PORTS) | st.builds(Stacks,
         (Wake(5678), "wake/5678"),
         (Stacks(), "stacks"),
         (Stacks(locals=True), "stacks/locals"),
+        (Digest(5678, "models/net.py"), "digest/5678/models/net.py"),
+        (Digest(5678, "/opt/net.py"), "digest/5678//opt/net.py"),
         (Listen(65535), "listen/65535"),
     ],
 )
@@ -27,7 +44,21 @@ def test_names_on_the_wire(request_: Request, name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "wake", "wake/", "wake/0", "wake/65536", "wake/-1", "wake/x", "wake/٣", "wake/1/2", "listen/1e3", "logs"],
+    [
+        "",
+        "wake",
+        "wake/",
+        "wake/0",
+        "wake/65536",
+        "wake/-1",
+        "wake/x",
+        "wake/٣",
+        "wake/1/2",
+        "listen/1e3",
+        "logs",
+        "digest/5678",
+        "digest/5678/",
+    ],
 )
 def test_what_is_not_a_request(name: str) -> None:
     """An unknown name or an invalid port is not a request."""
@@ -45,7 +76,7 @@ def test_round_trip(request_: Request) -> None:
     assert request_ == parse_request(request_.encode()) == type(request_).parse(request_.encode())
 
 
-@given(st.text() | st.from_regex(r"(wake|listen|stacks)(/.*)?", fullmatch=True))
+@given(st.text() | st.from_regex(r"(wake|listen|stacks|digest)(/.*)?", fullmatch=True))
 def test_any_name(name: str) -> None:
     """Any name is a request or None, and a request survives another round trip."""
     found = parse_request(name)
@@ -65,6 +96,13 @@ def test_any_response(value: object) -> None:
     for kind in (Failure, Ready):
         read = kind.parse(value)
         assert read is None or read == kind.parse(read.encode())
+
+
+def test_line_ends_do_not_change_a_digest() -> None:
+    """Contents that differ in line ends only have the same digest, which survives the wire."""
+    assert FileDigest.of(b"a\nb\n") == FileDigest.of(b"a\r\nb\r\n") != FileDigest.of(b"a\nc\n")
+    assert FileDigest.of(b"a") == FileDigest.parse(FileDigest.of(b"a").encode())
+    assert FileDigest() == FileDigest.parse({"sha256": 3}) == FileDigest.parse(None)
 
 
 def test_texts_are_cleaned() -> None:

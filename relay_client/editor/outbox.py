@@ -1,0 +1,60 @@
+"""Messages of relay-client for an editor, until they can be sent between two messages of the debugger."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from relay_client.editor.lines import Line
+from relay_client.editor.messages import CONSOLE, encode_event, encode_failure, encode_output, encode_success
+from relay_core.dap.messages import Request
+
+__all__ = ["Outbox"]
+
+_SEQ = re.compile(rb'\s*\{\s*"seq"\s*:\s*([0-9]{1,18})\b')
+"""The number of a message as debugpy writes it, first of all fields."""
+
+
+class Outbox:
+    """The queue of one editor. Its messages have the number of the debugger's last one: numbers never go backwards."""
+
+    def __init__(self) -> None:
+        self._messages: list[bytes] = []
+        self._last_seq = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._messages)
+
+    def __repr__(self) -> str:
+        return f"<Outbox {len(self._messages)}>"
+
+    def note(self, body: bytes) -> None:
+        """Note a message that the debugger sends to the editor."""
+        if found := _SEQ.match(body):
+            self._last_seq = max(self._last_seq, int(found[1]))
+
+    def show(self, text: str, category: str = CONSOLE) -> None:
+        """Add a line of output."""
+        self._messages.append(encode_output(text, category, self._last_seq))
+
+    def show_all(self, lines: Iterable[Line]) -> None:
+        """Add lines of output."""
+        for text, category in lines:
+            self.show(text, category)
+
+    def report(self, name: str, body: Mapping[str, object]) -> None:
+        """Add an event."""
+        self._messages.append(encode_event(name, body, self._last_seq))
+
+    def succeed(self, request: Request) -> None:
+        """Add the response to a request that has no result."""
+        self._messages.append(encode_success(request, self._last_seq))
+
+    def fail(self, request: Request, reason: str) -> None:
+        """Add the response to a request that has failed."""
+        self._messages.append(encode_failure(request, reason, self._last_seq))
+
+    def take(self) -> bytes:
+        """Return all messages, and remove them."""
+        messages, self._messages = self._messages, []
+        return b"".join(messages)

@@ -1,0 +1,56 @@
+"""Compares a source file of this machine with that of a job: breakpoints in another version stop at other lines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+from relay_client.agents.requests import send_request
+from relay_client.agents.tunnels import Tunnels
+from relay_core.agent_api.announcement import AgentId
+from relay_core.agent_api.requests import Digest, FileDigest
+from relay_core.errors import RelayDebugError
+from relay_core.tunnel.limits import MAX_TARGET_NAME
+
+__all__ = ["is_different"]
+
+MAX_SOURCE = 4 * 1024 * 1024
+"""Bytes of a source file whose digest is computed."""
+TIMEOUT = 10.0
+"""Seconds for the agent's response; nobody waits for it."""
+
+logger = logging.getLogger(__name__)
+
+
+async def is_different(tunnels: Tunnels, agent_id: AgentId, port: int, local: str, remote: str) -> bool:
+    """True if both files exist and their contents differ by more than line ends.
+
+    Args:
+        tunnels: The client's tunnels.
+        agent_id: The agent of the job.
+        port: The logical port of the job.
+        local: The file on this machine.
+        remote: The file on the node, relative to the directory in which the job was started if it is in there.
+    """
+    request = Digest(port, remote)
+    if len(request.encode().encode()) > MAX_TARGET_NAME:
+        return False
+    own = await asyncio.to_thread(_digest, Path(local))
+    if not own:
+        return False
+    try:
+        found = FileDigest.parse(await send_request(tunnels, agent_id, request, within=TIMEOUT)).sha256
+    except RelayDebugError as error:  # an agent of an earlier version, or one that serves ports only
+        logger.debug("cannot compare %s with the job's: %s", local, error)
+        return False
+    return found not in {"", own}
+
+
+def _digest(path: Path) -> str:
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_SOURCE:
+            return ""
+        return FileDigest.of(path.read_bytes()).sha256
+    except (OSError, ValueError):  # it may not be read, or the path is invalid
+        return ""

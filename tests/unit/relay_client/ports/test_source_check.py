@@ -1,0 +1,70 @@
+"""Facts about comparing source files, with the digests of the agent's own function."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay_agent.node.processes import MAX_SOURCE, file_digest
+from relay_client.ports import source_check
+from relay_client.ports.source_check import is_different
+from relay_core.agent_api.announcement import AgentId
+from relay_core.agent_api.requests import Digest
+from relay_core.errors import RelayDebugError
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of a job, whose agent answers."""
+    directory = tmp_path / "node"
+    directory.mkdir()
+
+    async def answer(_tunnels: Any, _agent_id: AgentId, request: Digest, *, within: float) -> dict[str, object]:
+        assert within > 0
+        if request.port != 5678:
+            raise RelayDebugError("this agent serves ports, not processes")
+        return file_digest(directory / request.path).encode()
+
+    monkeypatch.setattr(source_check, "send_request", answer)
+    return directory
+
+
+async def compare(local: Path, remote: str, port: int = 5678) -> bool:
+    return await is_different(None, AgentId("agent"), port, str(local), remote)
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "different"),
+    [(b"a\n", b"a\n", False), (b"a\r\nb\r\n", b"a\nb\n", False), (b"a\n", b"b\n", True), (b"", b"a\n", True)],
+)
+async def test_contents_are_compared_without_line_ends(
+    tmp_path: Path, node: Path, own: bytes, theirs: bytes, different: bool
+) -> None:
+    """Editors and git change line ends; everything else counts."""
+    local = tmp_path / "train.py"
+    local.write_bytes(own)
+    (node / "train.py").write_bytes(theirs)
+    assert different == await compare(local, "train.py")
+
+
+async def test_what_cannot_be_compared_is_not_different(tmp_path: Path, node: Path) -> None:
+    """Missing, unreadable and large files, long names, and agents that cannot answer are no reason for a line."""
+    local, large = tmp_path / "train.py", tmp_path / "large.py"
+    local.write_bytes(b"a")
+    large.write_bytes(bytes(MAX_SOURCE + 1))
+    (node / "other.py").write_bytes(b"b")
+    (node / "large.py").write_bytes(bytes(MAX_SOURCE + 1))
+    assert [False] * 6 == [
+        await compare(local, "absent.py"),
+        await compare(tmp_path / "absent.py", "other.py"),
+        await compare(large, "other.py"),
+        await compare(local, "large.py"),
+        await compare(local, "x" * 300),
+        await compare(local, "other.py", port=5679),
+    ]
+    assert await compare(local, "other.py")
+
+
+def test_only_regular_files_have_a_digest(tmp_path: Path) -> None:
+    """Directories, devices and impossible names have none."""
+    assert {""} == {file_digest(path).sha256 for path in (tmp_path, Path("/dev/zero"), Path("a\0b"))}
