@@ -75,7 +75,8 @@ lint: $(READY) $(EXTENSION_READY)
 	@if test -e $(EXTENSION_READY); then cd vscode && npm run --silent check; fi
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
 
-# 10,000 cuts over real sockets (a quarter of an hour; SOAK_CUTS=500 for less), then random walks of the core (hours).
+# 10,000 cuts over real sockets (a quarter of an hour; SOAK_CUTS=500 for less), 200 agents, a quarter of an hour of programs
+# that are killed at random (SOAK_MINUTES, SOAK_SEED), then random walks of the core (hours).
 soak: $(READY)
 	$(BIN)/python -m pytest -m soak --timeout 5400 tests/soak
 	$(BIN)/python -m pytest -m soak --timeout 14400 -n 2 tests/unit/relay_core/tunnel
