@@ -1,5 +1,6 @@
 """Facts about what a real VS Code shows of everything that only relay-client knows: docs/guides/editor.md."""
 
+import asyncio
 import signal
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from relay_client.dap.client import DapClient
 from tests.support.ports import free_port
 from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import running_client
+from tests.support.run_job import agents_on, running_client
 from tests.support.vscode.editor import Editor
 from tests.support.vscode.jobs import waiting_job
 from tests.support.vscode.workspace import BREAKPOINT, attach
@@ -101,3 +102,26 @@ async def test_a_rank_that_is_held(editor: Editor, relay: LocalRelay, tmp_path: 
         await window.until_shown(window.dialog, " is held by ")
         await window.press("Escape")
         await window.dialog.wait_for(state="hidden")
+
+
+async def test_the_agent_is_killed_at_a_breakpoint(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """VS Code attaches again without help, and the job stops again."""
+    port = free_port()
+    async with (
+        editor.window(attach("rank 0", port)) as window,
+        waiting_job(editor.workspace, relay, tmp_path, port),
+        running_client(relay, tmp_path, "--ports", str(port)),
+    ):
+        await window.breakpoint(BREAKPOINT)
+        await window.press("F5")
+        await window.until_stopped()
+        (agent,) = agents_on(tmp_path / "job" / "node")
+        agent.kill()
+        await window.until_shown(window.console, "relay-client: the agent is gone: ")
+        while 2 > sum(is_attach(report.message) for report in window.control.reports):
+            await asyncio.sleep(0.05)
+        await window.until_shown(window.call_stack, f"step train.py {BREAKPOINT}:1")
+
+
+def is_attach(message: object) -> bool:
+    return isinstance(message, dict) and (message.get("type"), message.get("command")) == ("request", "attach")
