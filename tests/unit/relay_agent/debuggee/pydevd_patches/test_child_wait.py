@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from relay_client.dap.client import DapClient
-from tests.support.jobs import Job, gone, job
+from tests.support.jobs import Job, job
 
 PARENT = """
     import multiprocessing, subprocess, threading
@@ -68,9 +68,7 @@ async def end(running: Job, directory: Path) -> str:
     """Let a child that runs end, and then its parent; return what the job has written to stderr."""
     (directory / "end").touch()
     assert "7" == await running.line()
-    running.process.stdin.write(b"\n")
-    assert await gone(running.pid)
-    return (await running.process.stderr.read()).decode()
+    return (await running.finish())[2]
 
 
 @in_every_way
