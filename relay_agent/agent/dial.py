@@ -21,6 +21,7 @@ from relay_core.dap.framing import HEADER_START
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.layers.layer import Layer
 from relay_core.net.descriptors import EXHAUSTED
+from relay_core.net.socket_owner import until_accepted
 from relay_core.net.streams.bridge import Traffic, carry_bytes
 from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
 from relay_core.net.streams.stream import ByteStream, PeerStream
@@ -111,11 +112,13 @@ async def _dial(target: Target, *, patience: float) -> LocalEndpoint:
         async with timeout(patience + CONNECT_TIMEOUT):
             while True:
                 try:
-                    return await connect_local(host, port)
+                    return await _connect(target, host, port)
                 except ConnectionRefusedError:
                     if asyncio.get_running_loop().time() >= deadline:
                         raise
                 await asyncio.sleep(DIAL_INTERVAL)
+    except PermissionError as error:
+        raise ConnectionLost(f"cannot connect to {host}:{port}: {error.strerror or error}") from None
     except (OSError, *TIMEOUT_ERRORS) as error:
         if isinstance(error, OSError) and error.errno in EXHAUSTED:
             raise ConnectionLost(
@@ -125,3 +128,10 @@ async def _dial(target: Target, *, patience: float) -> LocalEndpoint:
             f"nothing is listening on {f'[{host}]' if ':' in host else host}:{port}",
             hint="the program has exited or has not started yet",
         ) from None
+
+
+async def _connect(target: Target, host: str, port: int) -> LocalEndpoint:
+    local = await connect_local(host, port)
+    if target.is_own:  # a debugger that has ended may have left its port to another user
+        await until_accepted(local, trust_unknown=True)
+    return local

@@ -46,6 +46,11 @@ class PortTarget:
             return f"{self.logical_port} -> {host}:{self.port}"
         return f"{self.logical_port}" if self.port == self.logical_port else f"{self.logical_port} -> {self.port}"
 
+    @property
+    def is_own(self) -> bool:
+        """Return False: whoever starts the agent names the port, and may mean another user's program."""
+        return False
+
     async def locate(self) -> tuple[str, int]:
         """Return host and port."""
         return self.host, self.port

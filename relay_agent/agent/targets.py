@@ -33,6 +33,10 @@ class Target(Protocol):
     def dap_only(self) -> bool:
         """Whether it is a debug adapter, which accepts debug clients only, and one user at a time."""
 
+    @property
+    def is_own(self) -> bool:
+        """Whether only a program of this user may be connected to: the debugger of a process of this node."""
+
     async def locate(self) -> tuple[str, int]:
         """Return host and port to connect to; a process without a running debugger starts it first.
 

@@ -69,6 +69,7 @@ class RegisteredProcess:
     """
 
     dap_only = True
+    is_own = True
 
     def __init__(self, writer: asyncio.StreamWriter, pid: int, record: TargetRecord) -> None:
         self.pid = pid

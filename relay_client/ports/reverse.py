@@ -29,6 +29,7 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
+from relay_core.net.socket_owner import until_accepted
 from relay_core.net.streams.bridge import Traffic, carry_bytes
 from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
 from relay_core.net.tasks import TaskSet, first_completed
@@ -46,8 +47,6 @@ REQUEST_INTERVAL = 2.0
 REFUSED_INTERVAL = 15.0
 """Seconds after a request that the job could not fulfil; the cause rarely disappears without a change of the job."""
 DIAL_TIMEOUT = 5.0
-ACCEPT_POLL_INTERVAL = 0.01
-"""Seconds between looks whether the editor has accepted the connection: until then it belongs to no process."""
 MAX_REFUSAL = 16 * 1024
 """Bytes of the agent's response if the job cannot connect."""
 
@@ -180,26 +179,8 @@ class ReverseForwarder:
             OSError: it is not listening any more, or the program that is listening is not this user's.
         """
         local = await connect_local(LOCAL_HOST, self._port)
-        try:
-            while not self._is_accepted(local):  # noqa: ASYNC110 - the operating system has no event for it
-                await asyncio.sleep(ACCEPT_POLL_INTERVAL)
-        except BaseException:
-            local.abort()
-            raise
+        await until_accepted(local, trust_unknown=self._trust_unknown)
         return local
-
-    def _is_accepted(self, local: LocalEndpoint) -> bool:
-        if local.is_gone:
-            raise ConnectionResetError("the editor has closed the connection")
-        try:
-            owner = SocketTables().peer_owner(*local.addresses)
-        except OwnerUnknown:
-            if not self._trust_unknown:
-                raise PermissionError("this system does not show who accepted the connection") from None
-            return True
-        if owner not in {None, own_user()}:
-            raise PermissionError("another user's program has accepted the connection")
-        return owner is not None
 
     def _log_once(self, text: str) -> None:
         if text != self._last_logged:

@@ -1,13 +1,17 @@
-"""A check of who connects to a port of this machine: every user can reach 127.0.0.1."""
+"""Checks of who is at the other end of a connection within this machine: every user can use 127.0.0.1."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from relay_core.net.streams.endpoint import LocalEndpoint
-from relay_core.socket_tables import OwnerUnknown, SocketTables
+from relay_core.socket_tables import OwnerUnknown, SocketTables, own_user
 
-__all__ = ["PeerCheck"]
+__all__ = ["PeerCheck", "until_accepted"]
+
+ACCEPT_POLL_INTERVAL = 0.005
+"""Seconds between two looks whether a connection was accepted: until then it belongs to no process."""
 
 
 class PeerCheck:
@@ -45,3 +49,37 @@ class PeerCheck:
             self._logged.add(owner)
             self._log(f"refused a connection from another user of this machine (uid {owner})")
         return False
+
+
+async def until_accepted(endpoint: LocalEndpoint, *, trust_unknown: bool) -> None:
+    """Wait until a process of this user has accepted a connection that this program has opened; abort it otherwise.
+
+    Args:
+        endpoint: The connection. The caller limits the time.
+        trust_unknown: Whether to return if this system does not show who has accepted it.
+
+    Raises:
+        PermissionError: another user's program has accepted it, or nothing shows who has.
+        ConnectionResetError: it was closed.
+    """
+    tables = SocketTables()
+    try:
+        while not _is_accepted(endpoint, tables, trust_unknown=trust_unknown):  # noqa: ASYNC110 - the system has none
+            await asyncio.sleep(ACCEPT_POLL_INTERVAL)
+    except BaseException:
+        endpoint.abort()
+        raise
+
+
+def _is_accepted(endpoint: LocalEndpoint, tables: SocketTables, *, trust_unknown: bool) -> bool:
+    if endpoint.is_gone:
+        raise ConnectionResetError("the program has closed the connection")
+    try:
+        owner = tables.peer_owner(*endpoint.addresses)
+    except OwnerUnknown:
+        if not trust_unknown:
+            raise PermissionError("this system does not show who accepted the connection") from None
+        return True
+    if owner not in {None, own_user()}:
+        raise PermissionError("another user's program has accepted the connection")
+    return owner is not None

@@ -29,6 +29,8 @@ DAP_START = b"Content-Length: 2\r\n\r\n{}"
 class Process:
     """A rank without a process: a target as the agent's provider knows it."""
 
+    is_own = True
+
     def __init__(self, port: int, local: int, *, dap_only: bool = False, **fields: Any) -> None:
         self.logical_port = port
         self.dap_only = dap_only

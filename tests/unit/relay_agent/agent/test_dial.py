@@ -5,6 +5,7 @@ import contextlib
 import re
 import socket
 import struct
+from dataclasses import dataclass
 
 import pytest
 
@@ -14,6 +15,7 @@ from relay_agent.agent.port_targets import PortTarget, parse_targets
 from relay_core.dap.adapter_greeting import GREETING_LIMIT
 from relay_core.errors import ConnectionLost, ProtocolError
 from relay_core.net.streams.bridge import Traffic
+from tests.support.other_user import listening_stranger, needs_second_user
 from tests.support.ports import free_port
 from tests.support.streams import echo, local_server, read_all, stream_pair
 
@@ -224,3 +226,34 @@ async def test_an_editor_may_come_before_the_debugger() -> None:
         await ours.write_eof()
         assert b"hello" + INITIALIZE == await read_all(ours)
         await serving
+
+
+@dataclass(frozen=True)
+class DebuggedProcess(PortTarget):
+    """A process of this node, whose debugger listens on a port."""
+
+    is_own = True
+
+
+async def test_the_debugger_of_a_process_is_connected_to() -> None:
+    """A debugger of this user's process is connected to as soon as it has accepted the connection."""
+    ours, theirs = stream_pair()
+    async with local_server(greeting_server) as (port, _):
+        serving = asyncio.ensure_future(serve_stream(DebuggedProcess(1, port, dap_only=True), theirs, Traffic()))
+        await ours.write(INITIALIZE)
+        await ours.write_eof()
+        assert b"hello" + INITIALIZE == await read_all(ours)
+        await serving
+
+
+@needs_second_user
+async def test_another_user_cannot_take_the_port_of_a_debugger() -> None:
+    """The bytes of a debug client do not reach a program of another user, which has taken the port of a debugger."""
+    ours, theirs = stream_pair()
+    port = free_port()
+    async with listening_stranger(port) as stranger:
+        await ours.write(INITIALIZE)
+        refused = f"cannot connect to 127.0.0.1:{port}: another user's program has accepted the connection"
+        with pytest.raises(ConnectionLost, match=refused):
+            await serve_stream(DebuggedProcess(1, port, dap_only=True), theirs, Traffic())
+        assert b"Content-Length" not in await asyncio.wait_for(stranger.readline(), 30)
