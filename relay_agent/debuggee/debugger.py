@@ -307,8 +307,11 @@ class Debugger:
             else:
                 tracing.reach_threads()
             if CHILDREN.is_available():
-                follow = pydevd_patches.follow_into_children if follow_children else pydevd_patches.follow_on_demand
-                follow(self._port if success is Event.LISTENS else None)
+                port = self._port if success is Event.LISTENS else None
+                if follow_children:
+                    pydevd_patches.follow_into_children(port)
+                else:
+                    pydevd_patches.follow_on_demand(port, self.is_attached)
             self._move(success)
         except RelayDebugError:
             raise

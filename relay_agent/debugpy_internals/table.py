@@ -15,6 +15,7 @@ __all__ = [
     "CONTINUING",
     "DIALLING",
     "FEATURES",
+    "FOLLOWING",
     "FORKING",
     "HIDDEN_THREADS",
     "JOB_PORT",
@@ -164,6 +165,17 @@ FORKING = Feature(
     Internal("_pydevd_bundle.pydevd_constants:GlobalDebuggerHolder.global_dbg", "set", "forgets the debugger"),
     Internal("threading:Thread.additional_info", "set", "removes pydevd's state of the thread", True),
 )
+FOLLOWING = Feature(
+    "an editor that attaches cannot follow child processes, unless the job has `--debug-follow-children`",
+    Internal(
+        "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor._set_debug_options",
+        "replaced",
+        "reads `subProcess` of `attach`",
+    ),
+    Internal("_pydev_bundle.pydev_monkey:_get_apply_arg_patching", "replaced", "decides for each process"),
+    Internal("_pydev_bundle.pydev_monkey:patch_new_process_functions", "called", "notices processes that are started"),
+    Internal("pydevd:SetupHolder.setup", "set", "lets children follow their own children"),
+)
 CHILDREN = Feature(
     "processes that a followed job starts are debugged without the improvements of this table",
     Internal("_pydevd_bundle.pydevd_extension_api:DebuggerEventHandler", "called", "base class of the extension"),
@@ -224,6 +236,7 @@ FEATURES = (
     UNCAUGHT,
     CHILD_WAIT,
     FORKING,
+    FOLLOWING,
     CHILDREN,
     POST_MORTEM,
     UNATTACHED_AGENT,

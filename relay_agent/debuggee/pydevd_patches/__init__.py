@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from relay_agent.debuggee.pydevd_patches import child_wait, continuing, following, sending, waking
@@ -41,6 +42,11 @@ def follow_into_children(port: int | None) -> None:
     os.environ["PYTHONPATH"] = in_front(Path(__file__).with_name("child_plugin"), os.environ.get("PYTHONPATH"))
 
 
-def follow_on_demand(port: int | None) -> None:
-    """Let an editor that attaches decide whether child processes are followed; `port` as for `follow_into_children`."""
-    following.prepare(lambda: follow_into_children(port))
+def follow_on_demand(port: int | None, is_attached: Callable[[], bool]) -> None:
+    """Let an editor that attaches decide whether child processes are followed.
+
+    Args:
+        port: As for `follow_into_children`.
+        is_attached: Returns whether an editor is attached.
+    """
+    following.prepare(lambda: follow_into_children(port), is_attached)

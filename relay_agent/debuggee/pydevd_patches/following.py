@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from relay_agent.debugpy_internals.table import FOLLOWING
+
 __all__ = ["install", "prepare"]
 
 
@@ -22,51 +24,49 @@ class _Following:
     """True if the last editor that attached follows children."""
     reach_children: Callable[[], None] = staticmethod(lambda: None)
     """Makes this project's patches take effect in children, too."""
+    is_attached: Callable[[], bool] = staticmethod(lambda: True)
+    """Whether an editor is attached to this process."""
 
 
-def prepare(reach_children: Callable[[], None]) -> None:
-    """Set what is called when an editor begins to follow children."""
+def prepare(reach_children: Callable[[], None], is_attached: Callable[[], bool]) -> None:
+    """Set what is called when an editor begins to follow children, and what shows whether one is attached."""
     _Following.reach_children = staticmethod(reach_children)
+    _Following.is_attached = staticmethod(is_attached)
 
 
 def install() -> None:
     """Patch pydevd in this process and its forked children."""
-    try:
-        from _pydev_bundle import pydev_monkey  # noqa: PLC0415 - in debug runs only, as the rest
-        from _pydevd_bundle.pydevd_constants import get_global_debugger  # noqa: PLC0415
-        from _pydevd_bundle.pydevd_process_net_command_json import PyDevJsonCommandProcessor  # noqa: PLC0415
-
-        on_attach = PyDevJsonCommandProcessor.on_attach_request
-        is_applied = pydev_monkey._get_apply_arg_patching  # noqa: SLF001 - read at each creation of a process
-        replace_functions = pydev_monkey.patch_new_process_functions
-    except (ImportError, AttributeError):  # pydevd's internals may change; then only the job's own option has an effect
+    if not FOLLOWING.is_available():
         return
+    import pydevd  # noqa: PLC0415 - in debug runs only, as the rest
+    from _pydev_bundle import pydev_monkey  # noqa: PLC0415
+    from _pydevd_bundle.pydevd_process_net_command_json import PyDevJsonCommandProcessor  # noqa: PLC0415
 
-    def on_attach_request(processor: Any, debugger: Any, request: Any) -> Any:
-        """Handle `attach`; `kwargs` are its arguments."""
-        _Following.is_requested = request.arguments.kwargs.get("subProcess") is True
-        if _Following.is_requested:
-            follow()
-        return on_attach(processor, debugger, request)
+    set_options = PyDevJsonCommandProcessor._set_debug_options  # noqa: SLF001 - called at each `attach`
+    is_applied = pydev_monkey._get_apply_arg_patching  # noqa: SLF001 - read at each creation of a process
+
+    def set_options_and_follow(processor: Any, debugger: Any, arguments: Any, *others: Any, **named: Any) -> Any:
+        """Handle the arguments of `attach`."""
+        with FOLLOWING.guarded():
+            _Following.is_requested = arguments.get("subProcess") is True
+            if _Following.is_requested:
+                follow()
+        return set_options(processor, debugger, arguments, *others, **named)
 
     def follow() -> None:
-        import pydevd  # noqa: PLC0415 - likewise
-
         setup = pydevd.SetupHolder.setup
         if setup is None or setup.get("multiprocess"):  # the job's option: children are followed anyway
             return
         _Following.is_on_demand = True
         setup["multiprocess"] = True  # for the children's own children
-        replace_functions()
+        pydev_monkey.patch_new_process_functions()
         _Following.reach_children()
 
     def is_applied_now() -> bool:
         """Return whether a process that is created now will be followed."""
-        if _Following.is_on_demand:
-            debugger = get_global_debugger()
-            if not _Following.is_requested or debugger is None or not debugger.is_attached():
-                return False
+        if _Following.is_on_demand and not (_Following.is_requested and _Following.is_attached()):
+            return False
         return bool(is_applied())
 
-    PyDevJsonCommandProcessor.on_attach_request = on_attach_request
+    PyDevJsonCommandProcessor._set_debug_options = set_options_and_follow  # noqa: SLF001 - see above
     pydev_monkey._get_apply_arg_patching = is_applied_now  # noqa: SLF001 - see above
