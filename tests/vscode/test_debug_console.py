@@ -125,3 +125,12 @@ async def test_the_agent_is_killed_at_a_breakpoint(editor: Editor, relay: LocalR
 
 def is_attach(message: object) -> bool:
     return isinstance(message, dict) and (message.get("type"), message.get("command")) == ("request", "attach")
+
+
+async def test_a_long_wait(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """Who has not opened the Debug Console is notified after ten seconds of waiting."""
+    port = free_port()
+    async with editor.window(attach("rank 0", port)) as window, running_client(relay, tmp_path, "--ports", str(port)):
+        await window.press("F5")
+        await window.until_shown(window.notifications, "no agent is listening yet, 10 s")
+        await window.press("Shift+F5")
