@@ -10,8 +10,10 @@ NODE = AgentInfo(
     node_rank=1,
     run="r1",
     targets=(
-        TargetInfo(5681, 3, 4, 45, "train.py", State.RUNNING, "", 900.0, None, Attachment("bob@laptop", 750.0)),
-        TargetInfo(5680, 2, 4, 44, "train.py", State.CRASHED, "ValueError: no", 400.0),
+        TargetInfo(
+            *(5681, 3, 4, 45, "train.py"), state=State.RUNNING, since=900.0, attachment=Attachment("bob@laptop", 750.0)
+        ),
+        TargetInfo(5680, 2, 4, 44, "train.py", state=State.CRASHED, detail="ValueError: no", since=400.0),
     ),
     forwards=(6006,),
 )
