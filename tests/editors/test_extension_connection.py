@@ -1,0 +1,120 @@
+"""Facts about the part of the VS Code extension that speaks to the control socket, run by Node against the real one."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from relay_client.control.directory import ControlDirectory
+from relay_client.control.log_history import LogHistory
+from relay_client.control.server import ControlServer, client_id
+from relay_client.control.service import ControlService
+from relay_client.ports.forwarder import Forwarder
+from tests.support.fleet import tunnels
+from tests.support.relay import LocalRelay
+
+EXTENSION = Path(__file__).parents[2] / "vscode"
+ESBUILD = EXTENSION / "node_modules" / ".bin" / "esbuild"
+PROGRAM = """
+import { addresses } from './src/directory';
+import { Connection } from './src/connection';
+
+const [directory, token] = process.argv.slice(2);
+const print = (value: unknown) => console.log(JSON.stringify(value));
+const ask = async (connection: Connection, name: string, fields = {}) => {
+  try {
+    return await connection.request(name, fields);
+  } catch (error) {
+    return String((error as Error).message);
+  }
+};
+
+(async () => {
+  for (const [id, address] of await addresses(directory)) {
+    try {
+      const connection = await Connection.open(token && 'token' in address ? { ...address, token } : address);
+      connection.onEvent = (event) => print(event.text);
+      print([id, connection.client.hc, 'path' in address]);
+      print(await ask(connection, 'attach', { rank: 7 }));
+      print(await ask(connection, 'logs', { lines: 0, follow: true }));
+      connection.onClosed = () => print('closed');
+      await connection.request('stop');
+    } catch (error) {
+      print(`refused: ${(error as Error).message}`);
+    }
+  }
+  print('done');
+})();
+"""
+
+pytestmark = [
+    pytest.mark.editors,
+    pytest.mark.skipif(not ESBUILD.exists(), reason="esbuild is not installed: run make vsix"),
+]
+
+
+async def run_extension(directory: Path, to: Path, *arguments: str) -> list[object]:
+    """Bundle the extension's modules with the program, run it, and return the values that it prints."""
+    bundle = to / "program.cjs"
+    bundling = await asyncio.create_subprocess_exec(
+        *(ESBUILD, "--bundle", "--platform=node", "--loader=ts", "--log-level=error", f"--outfile={bundle}"),
+        cwd=EXTENSION,
+        stdin=asyncio.subprocess.PIPE,
+    )
+    await asyncio.wait_for(bundling.communicate(PROGRAM.encode()), 60)
+    assert 0 == bundling.returncode
+    running = await asyncio.create_subprocess_exec(
+        "node", str(bundle), str(directory), *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    stdout, _ = await asyncio.wait_for(running.communicate(), 60)
+    return [json.loads(line) for line in stdout.splitlines()]
+
+
+@pytest.mark.parametrize("has_unix_sockets", [True, False])
+async def test_both_kinds_of_endpoints(
+    relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_unix_sockets: bool
+) -> None:
+    """The extension finds a relay-client, gets results and errors, and is refused with a wrong token."""
+    if not has_unix_sockets:
+        monkeypatch.setattr("relay_client.control.directory._has_unix_sockets", lambda _path: False)
+    directory = tmp_path / "own"
+    async with tunnels(relay) as client_tunnels, Forwarder(client_tunnels, []) as forwarder:
+        with LogHistory() as logs:
+            service = ControlService(client_id("forward", client_tunnels.endpoint), client_tunnels, forwarder, logs)
+            async with ControlServer(service, ControlDirectory(directory)):
+                if not has_unix_sockets:
+                    found = await run_extension(directory, tmp_path, "0" * 64)
+                    assert ["refused: the connection has ended", "done"] == found
+                running = asyncio.ensure_future(run_extension(directory, tmp_path))
+                await asyncio.wait_for(service.stopping.wait(), 60)
+            first, error, log, *rest = await running
+    assert [service.client.id, "myhc", has_unix_sockets] == first
+    assert "rank 7 is not registered on 'myhc'. no rank has registered yet" == error
+    assert {"lines": []} == log
+    assert {"closed", "done"} <= {*map(str, rest)}
+
+
+async def test_a_directory_of_others_is_not_read(tmp_path: Path) -> None:
+    """Files that another user may have put there are not connected to."""
+    (tmp_path / "open").mkdir(mode=0o755)
+    (tmp_path / "open" / "control-1a2b3c4d.json").write_text('{"port": 1, "token": "t"}')
+    assert ["done"] == await run_extension(tmp_path / "open", tmp_path)
+
+
+async def test_an_impostor_is_refused(tmp_path: Path) -> None:
+    """A program that listens on the port of a relay-client that was killed cannot prove that it knows the token."""
+
+    async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'{"challenge": "c", "version": 1}\n')
+        assert b"secret" not in await reader.readline()
+        writer.write(json.dumps({"hello": {"hc": "myhc"}, "proof": "0" * 64}).encode() + b"\n")
+        writer.close()
+
+    directory = tmp_path / "own"
+    directory.mkdir(mode=0o700)
+    async with await asyncio.start_server(impostor, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        (directory / "control-1a2b3c4d.json").write_text(json.dumps({"port": port, "token": "secret"}))
+        found = await run_extension(directory, tmp_path)
+    assert ["refused: another program listens on the port of this relay-client", "done"] == found
