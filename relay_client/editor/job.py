@@ -29,6 +29,8 @@ class JobView:
     """Who has attached a debugger, as in `held by bob@laptop since 12:03`."""
     away_reason: str = ""
     """Why the tunnel has no connection at the moment; "" if it has one."""
+    is_running: bool = False
+    """True if the target is announced, so that it has not ended."""
     announces_endings: bool = False
     """True if the agent announces why a target has ended."""
     ending: Ending | None = None

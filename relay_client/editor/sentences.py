@@ -11,6 +11,7 @@ from relay_core.agent_api.ending import Ending
 __all__ = [
     "GUARDED",
     "back_text",
+    "debugger_ended_text",
     "different_text",
     "ended_text",
     "exit_code",
@@ -59,6 +60,13 @@ def how_ended(ending: Ending) -> str:
         return f"was killed (signal {ending.signal}, {_signal_name(ending.signal)}{memory})"
     error = f": {ending.error}" if ending.error else ""
     return f"has ended{error}" if ending.status is None else f"ended with status {ending.status}{error}"
+
+
+def debugger_ended_text(view: JobView, *, goes_on: bool) -> str:
+    """Return that the debugger has ended, and what is known about its target."""
+    if goes_on:
+        return f"the debugger has ended unexpectedly; {view.subject} continues without it"
+    return "the debugger has ended; how the job has ended is unknown"
 
 
 def exit_code(ending: Ending) -> int | None:

@@ -30,7 +30,7 @@ from relay_client.editor.messages import (
     IMPORTANT,
 )
 from relay_client.editor.outbox import Outbox
-from relay_client.editor.sentences import GUARDED, different_text, ended_text, exit_code
+from relay_client.editor.sentences import GUARDED, debugger_ended_text, different_text, ended_text, exit_code
 from relay_core.dap.framing import encode
 from relay_core.dap.messages import Request
 from relay_core.dap.prefetch import arguments_of, parse
@@ -340,9 +340,11 @@ class EditorSession(Layer):
         """Return the reason, and `terminated` of the debugger or in its place."""
         self._conclude_at = None
         if self._is_open:
-            self._show_end("the debugger has ended; how the job has ended is unknown")
-            if not any(isinstance(output, ToLocal) for output in self._end):
-                self._terminate(may_return=False)
+            has_terminated = any(isinstance(output, ToLocal) for output in self._end)
+            goes_on = self._view.is_running and self._view.ending is None and not has_terminated
+            self._show_end(debugger_ended_text(self._view, goes_on=goes_on))
+            if not has_terminated:
+                self._terminate(may_return=goes_on)
         self._state = State.CONCLUDED
         return [*self._flush(), *self._released()]
 

@@ -49,7 +49,11 @@ class JobViews:
     def current(self) -> JobView:
         """Return what is known now; of a process that has ended, what was known last."""
         claim = self._owner()
-        if claim and (self._agent is None or (claim.agent.id, claim.target.pid) == (self._agent, self._pid)):
+        is_running = claim is not None and (
+            self._agent is None or (claim.agent.id, claim.target.pid) == (self._agent, self._pid)
+        )
+        self._view = replace(self._view, is_running=is_running)
+        if claim is not None and is_running:
             self._view = _described(self._view, claim.agent, claim.target)
         if self._agent is not None and (agent := self._tunnels.roster.agent(self._agent)):
             self._view = replace(

@@ -32,7 +32,7 @@ MARK = "TESTS_KILLS_RUN"
 RANK_MARK = "TESTS_KILLS_RANK"
 REASONS = {
     "agent": ["the agent process on "],
-    "adapter": ["debugpy's adapter failed: ", "the debugger has ended"],
+    "adapter": ["debugpy's adapter failed: ", "the debugger has ended unexpectedly; "],
     "rank": ["was killed (signal 9, SIGKILL", "disconnected unexpectedly"],
 }
 """What editors are shown, one of these, after a kill; a killed relay-client cannot show anything."""

@@ -300,6 +300,15 @@ def test_a_debugger_that_closes_without_a_word_is_reported() -> None:
     assert [EndLocal()] == editor.ends
 
 
+def test_a_debugger_that_ends_without_its_process_is_reported() -> None:
+    """If debugpy's adapter is killed, the process that it debugged continues, and the editor may attach again."""
+    editor = attached(replace(RANK, is_running=True))
+    editor.take(editor.session.receive_peer_eof(0))
+    editor.wait(END_PATIENCE)
+    assert ["output", "terminated"] == [message["event"] for message in editor.received]
+    assert ["important: the debugger has ended unexpectedly; rank 0 on node continues without it"] == editor.lines()
+
+
 @pytest.mark.parametrize("view", [RANK, replace(RANK, announces_endings=False)])
 def test_an_editor_that_disconnects_is_not_told_why(view: JobView) -> None:
     """After the editor's own `disconnect`, everything passes at once and unchanged."""
