@@ -30,6 +30,10 @@ START_TIMEOUT = 60.0
 MARK = "TESTS_KILLS_RUN"
 """In the environment of all programs; a rank and its debug adapter have `RANK_MARK` as well."""
 RANK_MARK = "TESTS_KILLS_RANK"
+DESCRIPTORS_MARGIN = 3
+"""Descriptors that may be open at one moment and not at another: a search, a retry."""
+MEMORY_MARGIN = 16
+"""MiB by which programs differ at any time: the sizes of buffers and pools."""
 REASONS = {
     "agent": ["the agent process on "],
     "adapter": ["debugpy's adapter failed: ", "the debugger has ended unexpectedly; "],
@@ -146,11 +150,13 @@ class Fleet:
         """Return the end of what each running program has logged."""
         return "\n".join(f"{name}:\n{child.output()[-4000:]}" for name, child in self.children.items())
 
-    def descriptors(self) -> dict[str, int]:
-        """Return the number of open descriptors of each program that lives long."""
+    def resources(self) -> dict[str, tuple[int, int]]:
+        """Return the open descriptors and the MiB of memory of each program that lives long."""
         programs = {name: psutil.Process(child.pid) for name, child in self.children.items()}
         (programs["agent"],) = agents_on(self.node)
-        return {name: process.num_fds() for name, process in sorted(programs.items())}
+        return {
+            name: (process.num_fds(), process.memory_info().rss >> 20) for name, process in sorted(programs.items())
+        }
 
 
 def _variables(process: psutil.Process) -> dict[str, str]:
@@ -243,7 +249,7 @@ async def look_for_remains(running: Fleet) -> str:
         AssertionError: something is left of what has ended.
     """
     await _until_free(running)
-    used = running.descriptors()
+    used = running.resources()
     for name in list(running.children):
         child = running.children.pop(name)
         await child.end()
@@ -254,14 +260,12 @@ async def look_for_remains(running: Fleet) -> str:
     async with stepping(running):
         pass
     await _until_free(running)
-    fresh = running.descriptors()
-    for name, count in used.items():
-        assert count <= fresh[name] + MARGIN, f"{name}: {count} descriptors, {fresh[name]} when new"
-    return f"left: no process, no file, no holder; descriptors {used}, of new programs {fresh}"
-
-
-MARGIN = 3
-"""Descriptors that may be open at one moment and not at another: a search, a retry."""
+    fresh = running.resources()
+    for name, (descriptors, memory) in used.items():
+        new_descriptors, new_memory = fresh[name]
+        assert descriptors <= new_descriptors + DESCRIPTORS_MARGIN, (name, used, fresh)
+        assert memory <= new_memory + MEMORY_MARGIN, (name, used, fresh)
+    return f"left: no process, no file, no holder; descriptors and MiB {used}, of new programs {fresh}"
 
 
 async def _until_free(running: Fleet) -> None:
