@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass, field
 
 from relay_core.dap.messages import Event, Request, Response
-from relay_core.dap.prefetch import MAX_PREFETCH_SET, PREFETCH_EVENT, RequestTemplate, Stop
+from relay_core.dap.prefetch import MAX_PREFETCH_SET, PREFETCH_EVENT, RequestTemplate, Stop, is_watch
 
 __all__ = ["COSTLY_LIMIT", "FIRST_SEQ", "LARGE", "SLOW", "PrefetchEngine", "PrefetchOutput"]
 
@@ -46,7 +46,11 @@ class PrefetchEngine:
         self._lock = threading.Lock()
         self._set: list[_SetEntry] = []
         self._stop: _StopState | None = None
-        """The current stop; None while the process may be running."""
+        """The current stop; None while the process may be running, or something may be changing."""
+        self._ids: Stop | None = None
+        """The ids of the last stop; None while the process may be running."""
+        self._watches: set[int] = set()
+        """Numbers of the watch expressions of this stop that have no response yet."""
         self._seq = FIRST_SEQ
         self._pending: dict[int, _PendingRequest] = {}
         """Requests without a response, by sequence number."""
@@ -63,6 +67,11 @@ class PrefetchEngine:
     def is_stopped(self) -> bool:
         """Whether the process stands at a stop, and nothing has been requested that may change that."""
         return self._stop is not None
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether watch expressions are waiting for responses."""
+        return bool(self._watches)
 
     def has_requested(self, response: Response) -> bool:
         """Whether a response belongs to a prefetch request."""
@@ -83,14 +92,35 @@ class PrefetchEngine:
             now: Seconds of a monotonic clock.
         """
         with self._lock:
-            entries = [entry for entry in self._set if entry.costly < COSTLY_LIMIT]
-            self._stop = stop = _StopState(Stop(thread), entries, after)
-            return self._output(stop, now)
+            self._ids = Stop(thread)
+            self._watches.clear()
+            return self._begin(self._ids, after, now)
 
-    def end_stop(self) -> None:
-        """Send no more requests for the current stop, and announce none, because the process may resume."""
+    def change_requested(self, request: Request | None) -> None:
+        """Handle a request that may change something: send and announce no more requests for the current stop.
+
+        After watch expressions, prefetching begins again: nothing else resumes the process or changes its values then.
+        """
         with self._lock:
             self._stop = None
+            if request is not None and self._ids is not None and is_watch(request):
+                self._watches.add(request["seq"])
+            else:
+                self._ids = None
+                self._watches.clear()
+
+    def watch_answered(self, response: Response, after: int, now: float) -> PrefetchOutput:
+        """Handle the response to a watch expression; after the last one, prefetch again for the same stop.
+
+        The event is to be sent before this response, because the editor's next request follows it immediately.
+        """
+        with self._lock:
+            if response["request_seq"] not in self._watches:
+                return PrefetchOutput([], None)
+            self._watches.remove(response["request_seq"])
+            if self._watches or self._ids is None:
+                return PrefetchOutput([], None)
+            return self._begin(self._ids, after, now)  # its ids stay valid until the process resumes
 
     def response_received(self, response: Response, size: int, now: float) -> PrefetchOutput:
         """Handle the response, of `size` bytes, to a prefetch request."""
@@ -110,13 +140,19 @@ class PrefetchEngine:
     def abandon(self) -> list[Event]:
         """Send no more requests, and return events with a failure for each request that is waiting for its response."""
         with self._lock:
-            self._set, self._stop = [], None
+            self._set, self._stop, self._ids = [], None, None
+            self._watches.clear()
             pending, self._pending = self._pending, {}
             for seq, each in pending.items():
                 failure: Response = {"seq": 0, "type": "response", "request_seq": seq, "success": False}
                 each.stop.responses.append({**failure, "command": each.request["command"], "message": ABANDONED})
             stops = {id(each.stop): each.stop for each in pending.values()}
             return [event for stop in stops.values() if (event := self._next_event(stop))]
+
+    def _begin(self, ids: Stop, after: int, now: float) -> PrefetchOutput:
+        entries = [entry for entry in self._set if entry.costly < COSTLY_LIMIT]
+        self._stop = stop = _StopState(ids, entries, after)
+        return self._output(stop, now)
 
     def _output(self, stop: _StopState, now: float) -> PrefetchOutput:
         requests = self._next_requests(stop, now) if stop is self._stop else []

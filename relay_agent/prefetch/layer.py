@@ -49,8 +49,8 @@ class PrefetchLayer(Layer):
                 continue
             if request is None or not prefetch.is_read_only(request):
                 self._after = request["seq"] if request else 0
-                self._engine.end_stop()  # the request may resume the process
-            if self._in_process and request and request["command"] in prefetch.RESUMING:
+                self._engine.change_requested(request)
+            if self._in_process and request and (request["command"] in prefetch.RESUMING or prefetch.is_watch(request)):
                 onward.append(encode(self._with_prefetch_set(request)))
             else:
                 onward.append(piece.raw)
@@ -87,18 +87,21 @@ class PrefetchLayer(Layer):
         return [ToPeer(rest), EndPeer()] if rest else [EndPeer()]
 
     def _with_prefetch_set(self, request: Request) -> Request:
-        """Add the argument with which the process prefetches at the next stop to a request that resumes it."""
+        """Add the argument with which the process prefetches next to a request."""
         argument, self._new_set = {**self._new_set, "after": self._after}, {}
         return {**request, "arguments": {**arguments_of(request), prefetch.PREFETCH_SET: argument}}
 
     def _handle_local(self, raw: bytes, body: bytes, now: float) -> tuple[bytes, bytes]:
         """Handle a piece of debugpy's stream; return bytes for the client and requests for debugpy."""
         if not self._from_editor.at_boundary:
-            self._engine.end_stop()  # a request would end up inside the editor's incomplete message
-        if self._engine.is_waiting and b'"response"' in body and (response := parse(body, "response")):
+            self._engine.change_requested(None)  # a request would end up inside the editor's incomplete message
+        is_awaited = self._engine.is_waiting or self._engine.is_watching
+        if is_awaited and b'"response"' in body and (response := parse(body, "response")):
             if self._engine.has_requested(response):
                 return self._encode(self._engine.response_received(response, len(body), now))
-        elif any(name in body for name in _EVENTS) and (event := parse(body, "event")):
+            announced, requests = self._encode(self._engine.watch_answered(response, self._after, now))
+            return announced + raw, requests
+        if any(name in body for name in _EVENTS) and (event := parse(body, "event")):
             match event:
                 case {"event": "stopped", "body": {prefetch.PREFETCH_EVENT: prefetched, **stop}}:
                     event["body"] = stop  # the editor gets its `stopped` event unchanged

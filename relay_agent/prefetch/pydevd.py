@@ -79,7 +79,7 @@ class PydevdPrefetcher:
         """Makes a message of an event, as soon as the first message has shown how."""
         self._engine = PrefetchEngine()
         self._after = 0
-        """Sequence number of the editor's last request that resumed the process, if the agent sends it."""
+        """Sequence number of the editor's last request that the agent has sent it with."""
         self._queue: deque[Request] = deque()
         """Prefetch requests that were not processed yet."""
         self._processing = threading.Lock()
@@ -103,8 +103,8 @@ class PydevdPrefetcher:
                 if prefetch_set:
                     self._engine.replace_set(prefetch_set.get("questions"))
         if message.get("type") == "request" and not prefetch.is_read_only(message):
-            self._engine.end_stop()
-            self._release()
+            self._engine.change_requested(message)
+            self._release(message)
             self.send()  # the client may already have used announced requests to answer the editor
 
     def replace(self, command: Any) -> list[Any]:
@@ -139,14 +139,15 @@ class PydevdPrefetcher:
                 return bool(self._held) or event == "continued"
         return False
 
-    def _release(self) -> None:
+    def _release(self, request: Request) -> None:
         """Send events that wait, because a request may resume the process and the response may never come."""
         with self._sending:
             held, self._held = self._held, []
         debugger: Any = self._debugger()
         for command in held:
             debugger.writer.add_command(command)
-        self._engine.end_stop()  # one of them may be `stopped`
+        if held:
+            self._engine.change_requested(request)  # one of them may be `stopped`
 
     def _replacements(self, command: Any) -> list[Any]:
         message, make = command.as_dict, type(command)
@@ -163,6 +164,10 @@ class PydevdPrefetcher:
                 output = self._engine.response_received(message, size, time.monotonic())
                 events = [self._make(output.event)] if output.event else []
                 return [*events, *self._enqueue(output)]
+            case {"type": "response"} if self._engine.is_watching:
+                output = self._engine.watch_answered(message, self._after, time.monotonic())
+                events = [self._make(output.event)] if output.event else []
+                return [*events, command, *self._enqueue(output)]
             case {"type": "response", "command": "configurationDone"}:
                 return [command, self._make({"seq": 0, "type": "event", "event": prefetch.IN_PROCESS})]
         return [command]

@@ -42,6 +42,7 @@ __all__ = [
     "arguments_of",
     "is_message",
     "is_read_only",
+    "is_watch",
     "parse",
 ]
 
@@ -50,13 +51,13 @@ __all__ = [
 PREFETCH_SET = "relayDebug.plan"
 """A request of the client with the prefetch set: `arguments.questions` are requested at each stop from now on.
 
-To a process that prefetches, the agent passes the set on in the requests that resume it, as an argument of this name:
-`questions`, if the set has changed, and `after`, the number of that request."""
+To a process that prefetches, the agent passes the set on in the requests that resume it, and in watch expressions, as
+an argument of this name: `questions`, if the set has changed, and `after`, the number of that request."""
 PREFETCH_EVENT = "relayDebug.news"  # language: keep - the wire format
 """An event of the agent. Its body has `asked`, requests that debugpy will answer; `answered`, responses to such
 requests; and `after`, the number of the editor's last request that reached the agent and may change something (from a
-process that prefetches: of the request that resumed it), or 0. Every request in `asked` has its response in `answered`
-of the same or a later event."""
+process that prefetches: of the last request that had it as an argument), or 0. Every request in `asked` has its
+response in `answered` of the same or a later event."""
 IN_PROCESS = "relayDebug.asksItself"
 """An event of a debugged process to its agent: the process prefetches. It accepts prefetch sets and sends prefetch
 events; the first one of a stop is in the body of the `stopped` event, in a field named `PREFETCH_EVENT`."""
@@ -162,6 +163,11 @@ def is_read_only(request: Mapping[str, object]) -> bool:
     They do not after an `evaluate` of any context: the expression of a watch may have side effects, too.
     """
     return request.get("command") in PREFETCHABLE
+
+
+def is_watch(request: Mapping[str, object]) -> bool:
+    """True if a request evaluates a watch expression: an editor sends them at each stop, and shows variables then."""
+    return request.get("command") == "evaluate" and arguments_of(request).get("context") == "watch"
 
 
 @overload

@@ -1,4 +1,4 @@
-"""Steps through tests.bench.debuggee: `python -m tests.bench.steps PORT COUNT [prompt]` prints the times.
+"""Steps through tests.bench.debuggee: `python -m tests.bench.steps PORT COUNT [prompt] [watch]` prints the times.
 
 After each step it asks what an editor asks, one after the other, because each request needs the answer to the one
 before; then, a moment later, for the rest of the call stack. VS Code asks the first two of these requests at once, and
@@ -7,6 +7,8 @@ is not counted here.
 
 debugpy's adapter leaves Nagle's algorithm on, so a message of its that follows another waits until the editor's system
 has acknowledged that one, which takes 40 ms. With "prompt" the acknowledgement comes at once, as it does from an agent.
+
+With "watch" it also evaluates three watch expressions, at once, when it has the topmost frame.
 
 A blocking socket and no event loop: next to no work in Python between one answer and the next request.
 """
@@ -19,7 +21,7 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from relay_core.dap.framing import Message, MessageDecoder, encode
@@ -29,6 +31,7 @@ SCRIPT = Path(__file__).with_name("debuggee.py")
 WITHIN = 30.0
 LATER = 0.42
 """Seconds."""
+WATCHES = ("total", "total + 1", "total - 1")
 LATER_STEPS = 6
 """The last ones, after which that is asked."""
 
@@ -103,7 +106,7 @@ def attach(editor: Editor) -> int:
     return int(thread)
 
 
-def steps(port: int, count: int, *, prompt: bool) -> dict[str, list[float]]:
+def steps(port: int, count: int, *, prompt: bool, watch: bool = False) -> dict[str, list[float]]:
     """Return the seconds of each step by kind; see `tests.bench.figures.stepping.KINDS`."""
     alone, shown, requests, whole, all_requests = [], [], [], [], []
     with contextlib.closing(Editor(port, prompt=prompt)) as editor:
@@ -113,7 +116,7 @@ def steps(port: int, count: int, *, prompt: bool) -> dict[str, list[float]]:
             editor.request("next", threadId=thread)
             editor.event("stopped")
             alone.append(time.monotonic() - started)
-            look(editor, thread)
+            look(editor, thread, WATCHES if watch else ())
             shown.append(time.monotonic() - started)
             requests.append(editor.waited - waited)
             if number >= count - LATER_STEPS:
@@ -126,14 +129,18 @@ def steps(port: int, count: int, *, prompt: bool) -> dict[str, list[float]]:
     return {"steps": alone, "shown": shown, "requests": requests, "whole": whole, "all requests": all_requests}
 
 
-def look(editor: Editor, thread: int) -> None:
+def look(editor: Editor, thread: int, watches: Sequence[str]) -> None:
     """Ask for what VS Code shows of the topmost frame."""
     editor.request("threads")
     top = editor.request("stackTrace", threadId=thread, startFrame=0, levels=1)["stackFrames"][0]
+    evaluating = [editor.send("evaluate", expression=each, frameId=top["id"], context="watch") for each in watches]
+    for number in evaluating:
+        editor.answer(number)
     scope = editor.request("scopes", frameId=top["id"])["scopes"][0]
     editor.request("variables", variablesReference=scope["variablesReference"])
 
 
 if __name__ == "__main__":
     port, count = map(int, sys.argv[1:3])
-    print(json.dumps(steps(port, count, prompt="prompt" in sys.argv[3:])), flush=True)
+    options = sys.argv[3:]
+    print(json.dumps(steps(port, count, prompt="prompt" in options, watch="watch" in options)), flush=True)

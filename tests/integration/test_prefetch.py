@@ -117,6 +117,29 @@ def test_second_stop_costs_one_round_trip(in_process):
     assert ["threads"] == [request["command"] for request in path.adapter.requests[asked:]]
 
 
+@pytest.mark.parametrize("in_process", [False, True])
+def test_watch_expressions_cost_one_round_trip(in_process):
+    """What an editor requests after its watch expressions is on the client, and newer than they are."""
+    path = Wire(ScriptedJob(random.Random(1)) if in_process else ScriptedAdapter())
+    path.settle()
+    path.ask("next", threadId=1)
+    path.look()
+    path.ask("next", threadId=1)
+    frame = path.ask("stackTrace", threadId=1, startFrame=0, levels=1)["stackFrames"][0]["id"]
+    for _ in range(3):
+        path.send("evaluate", expression="x", frameId=frame, context="watch")
+    path.settle()
+    asked = len(path.adapter.requests)
+    path.received.clear()
+    path.send("scopes", frameId=frame)
+    assert not path.up
+    reference = path.received.popleft()["body"]["scopes"][0]["variablesReference"]
+    path.send("variables", variablesReference=reference)
+    assert not path.up
+    assert "2 3 200" == path.received.popleft()["body"]["variables"][0]["value"], "after three evaluations"
+    assert asked == len(path.adapter.requests)
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 10**9 + 5) | st.sampled_from(["threads", "evaluate", "stopped", "x"]),
     lambda inner: (

@@ -113,16 +113,20 @@ class ScriptedJob(ScriptedAdapter):
             self._carry_out_own()
             return b""
         message = self._pending.pop(0)
-        argument = message["arguments"].get(PREFETCH_SET, {})
+        argument = message["arguments"].pop(PREFETCH_SET, {})
         self._after = argument.get("after", self._after)
         if "questions" in argument:
             self._engine.replace_set(argument["questions"])
         if not is_read_only(message):
-            self._engine.end_stop()
+            self._engine.change_requested(message)
             while self._own:
                 self._carry_out_own()
         events, self._events = self._events, []
-        return b"".join(map(self._send, events)) + self._carry_out(message)
+        carried_out = self._carry_out(message)
+        again = self._engine.watch_answered({"type": "response", "request_seq": message["seq"]}, self._after, 0)
+        self._own += again.requests
+        events += [again.event] if again.event else []
+        return b"".join(map(self._send, events)) + carried_out
 
     def _stop_body(self) -> Message:
         output = self._engine.begin_stop(1, self._after, 0)

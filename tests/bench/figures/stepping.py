@@ -50,7 +50,20 @@ async def stepping(stage: Stage, *, quick: bool) -> list[Row]:
             result = await python_json("tests.bench.steps", port, count, how)
             for kind, by_way in found.items():
                 by_way[name] += result[kind]
-    return rows_of(found) + ([] if stage.delays else [await _among_threads(stage, turns)])
+    rows = [*rows_of(found), await _with_watches(stage, count, turns)]
+    return rows if stage.delays else [*rows, await _among_threads(stage, turns)]
+
+
+async def _with_watches(stage: Stage, count: int, turns: int) -> Row:
+    """A step of an editor that also evaluates three watch expressions, after which it asks for the variables."""
+    ways = await stage.ways_to(await _debuggee(stage), "direct", "tunnel")
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(turns):
+        for name, way in ways.items():
+            found[name] += (await python_json("tests.bench.steps", way.port, count, "watch"))["shown"]
+    values = {name: median_ms(seconds) for name, seconds in found.items()}
+    figure = f"{FIGURE} with three watch expressions"
+    return Row(figure, "until an editor shows the variables", "ms", values, detail={"seconds": found})
 
 
 async def _among_threads(stage: Stage, turns: int) -> Row:

@@ -99,11 +99,40 @@ def test_change_ends_the_stop():
     engine = engine_with(STACK, LATER, RequestTemplate("scopes"))
     stack, rest = engine.begin_stop(1, 6, 0).requests
     (scopes,) = answer(engine, stack, {"stackFrames": [{"id": 7}]}).requests
-    engine.end_stop()
+    engine.change_requested({"seq": 7, "type": "request", "command": "next"})
     output = answer(engine, scopes, {"scopes": [{"variablesReference": 21}]})
     assert (([], [stack["seq"]]), []) == (contents(output), output.requests)  # scopes was not announced
     output = answer(engine, rest, {"stackFrames": []})
     assert (([], [rest["seq"]]), []) == (contents(output), output.requests)
+
+
+def watch(number: int) -> Message:
+    return {"seq": number, "type": "request", "command": "evaluate", "arguments": {"context": "watch"}}
+
+
+def test_watch_expressions():
+    """When all of them have a response, the stop is prefetched again, with the number of the last one."""
+    engine = engine_with(STACK)
+    engine.begin_stop(1, 6, 0)
+    for number in (7, 8):
+        engine.change_requested(watch(number))
+    assert PrefetchOutput([], None) == engine.watch_answered(response(watch(8)), 8, 0)
+    again = engine.watch_answered(response(watch(7)), 8, 0)
+    (stack,) = again.requests
+    assert {"after": 8, "asked": [stack], "answered": []} == again.event["body"]
+    assert not engine.is_watching
+
+
+@pytest.mark.parametrize("command", ["next", "evaluate", "setVariable", None])
+def test_change_after_a_watch_expression(command):
+    """After any other request that may change something, the stop is not prefetched again."""
+    engine = engine_with(STACK)
+    engine.begin_stop(1, 6, 0)
+    engine.change_requested(watch(7))
+    engine.change_requested({"seq": 8, "type": "request", "command": command} if command else None)
+    engine.change_requested(watch(9))
+    for number in (7, 9):
+        assert PrefetchOutput([], None) == engine.watch_answered(response(watch(number)), 9, 0)
 
 
 def test_next_stop_ends_the_stop_before():

@@ -136,7 +136,7 @@ def test_editor_that_resumes_ends_the_stop(layer):
 
 
 def test_watch_expression_ends_the_stop(layer):
-    """A watch expression may have side effects, so nothing more is prefetched at this stop."""
+    """A watch expression may have side effects, so nothing more is prefetched until it has its response."""
     _, (stack,) = feed(layer, STOPPED)
     arguments = {"expression": "x", "context": "watch"}
     layer.receive_peer(encode({"seq": 6, "type": "request", "command": "evaluate", "arguments": arguments}), 0)
@@ -154,6 +154,31 @@ def test_nothing_is_inserted_into_a_long_request(layer, when):
         onward, requests = feed(layer, response(stack, {"stackFrames": [{"id": 7}]}))
         assert (([], ["stackTrace"], 0), []) == (contents(onward), requests)
     assert (STOPPED, []) == feed(layer, STOPPED)
+
+
+def watch(number: int) -> bytes:
+    arguments = {"expression": "x", "context": "watch"}
+    return encode({"seq": number, "type": "request", "command": "evaluate", "arguments": arguments})
+
+
+def test_watch_expressions(layer):
+    """After the last of them, the stop is prefetched again; the event is sent before the response."""
+    step(layer)
+    feed(layer, STOPPED)
+    for number in (7, 8):
+        assert [ToLocal(watch(number))] == layer.receive_peer(watch(number), 0)
+    answers = [response({"seq": number, "command": "evaluate"}, {"result": "1"}) for number in (7, 8)]
+    assert (answers[0], []) == feed(layer, answers[0])
+    onward, (stack,) = feed(layer, answers[1])
+    assert onward.endswith(answers[1])
+    assert (["stackTrace"], [], 8) == contents(onward[: -len(answers[1])])
+    assert "stackTrace" == stack["command"]
+
+
+def test_watch_expressions_of_a_process_that_prefetches(job):
+    """It gets the number of the request, with which its next event begins."""
+    (sent,) = parse(split(job.receive_peer(watch(7), 0))[1])
+    assert 7 == sent["arguments"][PREFETCH_SET]["after"]
 
 
 @pytest.mark.parametrize("text", ["stopped", PREFETCH_SET, PREFETCH_EVENT, IN_PROCESS])

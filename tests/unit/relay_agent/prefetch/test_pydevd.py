@@ -242,6 +242,20 @@ def names(messages: list[object]) -> list[object]:
     return [message.as_dict["event"] for message in messages if isinstance(message, Command)]
 
 
+def test_watch_expressions():
+    """The stop is prefetched again, with the number of the request, in an event before the response."""
+    debugger = waiting_for_variables()
+    request = {"seq": 3, "type": "request", "command": "evaluate", "arguments": {"context": "watch"}}
+    request["arguments"][PREFETCH_SET] = {"after": 9}
+    debugger.prefetcher.request_received(json.dumps(request))
+    result = respond({"request_seq": 3, "body": {"result": "1"}})
+    event, answer, requests = debugger.prefetcher.replace(result)
+    assert (result, debugger.prefetcher) == (answer, requests)
+    assert 9 == event.as_dict["body"]["after"]
+    commands = ["stackTrace", "scopes", "variables", "threads"]
+    assert commands == [each["command"] for each in event.as_dict["body"]["asked"]], "their ids are known"
+
+
 def test_events_during_a_slow_request():
     """From `continued` on, events wait for the response to the prefetch request that has caused them."""
     debugger = waiting_for_variables()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from relay_core.dap.prefetch import RequestTemplate, Stop, is_read_only, parse
+from relay_core.dap.prefetch import RequestTemplate, Stop, is_read_only, is_watch, parse
 
 FRAMES = {"stackFrames": [{"id": 7}, {"id": 8}]}
 SCOPES = {"scopes": [{"name": "Locals", "variablesReference": 21}, {"name": "Globals", "variablesReference": 22}]}
@@ -113,3 +113,18 @@ def test_what_may_change_something(command, arguments, changes):
 def test_an_unreadable_message_may_change_something():
     """A message without a command is not read-only."""
     assert not is_read_only({})
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        ({"command": "evaluate", "arguments": {"context": "watch"}}, True),
+        ({"command": "evaluate", "arguments": {"context": "hover"}}, False),
+        ({"command": "evaluate", "arguments": None}, False),
+        ({"command": "variables", "arguments": {"context": "watch"}}, False),
+        ({}, False),
+    ],
+)
+def test_watch_expressions(request_, expected):
+    """Only the context tells them from other expressions."""
+    assert expected is is_watch(request_)
