@@ -123,7 +123,7 @@ def trace_program() -> None:
     for that frame once per thread, at the first traced call (`fix_top_level_trace_and_get_trace_func`). In a thread
     that waits for its debugger in a startup hook, it finds a frame that ends before the program begins.
     """
-    if not UNCAUGHT.is_available():
+    if "pydevd" not in sys.modules or not UNCAUGHT.is_available():
         return
     from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING, get_global_debugger  # noqa: PLC0415 - as above
 

@@ -45,6 +45,19 @@ async def run_script(relay: LocalRelay, directory: Path, code: str, *options: st
     return await run("relay_agent", *command, env={**access(relay, directory, "listen"), **environ})
 
 
+async def test_job_that_nobody_debugs(relay: LocalRelay, tmp_path: Path) -> None:
+    """Its log has the line that it can be debugged, and those of the agent; debugpy is not even looked for."""
+    code = "import sys, time\ntime.sleep(2)\nprint('debugpy' in sys.modules)\n"
+    finished = await run_script(relay, tmp_path, code, "--debug-ranks", "none")
+    assert (0, "False\n") == (finished.status, finished.stdout)
+    expected = (
+        "relay-agent: a debugger can attach on port",
+        "relay-agent: warning: no TunnelKey",
+        "relay-agent: listening on",
+    )
+    assert [] == [line for line in finished.stderr.splitlines() if not line.startswith(expected)]
+
+
 async def test_crash_that_nobody_looks_at(relay: LocalRelay, tmp_path: Path) -> None:
     """The hold ends in time, and the job as it would have: with its traceback, and its status."""
     options = ("--debug-ranks", "none", "--debug-on-crash", "--hold", "1")
