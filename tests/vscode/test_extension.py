@@ -122,6 +122,7 @@ async def test_the_tree_and_release(editor: Editor, relay: LocalRelay, tmp_path:
     """The tree shows node and rank, where it is stopped and who holds it; a released rank runs."""
     async with job_and_client(editor, relay, tmp_path) as (window, job):
         rows = await window.until_shown(ranks(window), "rank 0waiting")
+        assert await ranks(window).locator('.action-label[aria-label="Attach to Rank"]').count()
         assert re.fullmatch(r"node 0 \(.+\)([0-9]+ ms|connected|connecting)", rows[0]), rows
         await window.breakpoint(BREAKPOINT)
         await window.command("relayDebug.attach", {"rank": 0})
@@ -130,6 +131,7 @@ async def test_the_tree_and_release(editor: Editor, relay: LocalRelay, tmp_path:
         await window.until_shown(status_bar(window), "1 rank, 1 stopped")
         row = ranks(window).filter(has_text="rank 0")
         await row.hover()
+        assert not await row.locator('.action-label[aria-label="Attach to Rank"]').count()
         await row.locator('.action-label[aria-label="Release Rank"]').click()
         await window.until_shown(window.console, "the rank was released on request")
         await window.until_ended()
@@ -169,9 +171,8 @@ async def open_url(window: Window, url: str) -> None:
 
 async def test_a_line_in_a_terminal_attaches(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """The words "attach to rank 0" in the output of any program are a link."""
-    editor.workspace.write("settings.json", {GPU: "off"})  # lines of a terminal are then elements of the page
     async with job_and_client(editor, relay, tmp_path) as (window, _):
-        await setting(window, GPU, "off")
+        await write_settings(window, {GPU: "off"})  # lines of a terminal are then elements of the page
         await window.breakpoint(BREAKPOINT)
         await window.command("workbench.action.terminal.new")
         await window.page.locator(".terminal-wrapper.active .xterm-screen").wait_for()
@@ -200,13 +201,10 @@ async def test_start_and_stop(editor: Editor, relay: LocalRelay, tmp_path: Path)
     options = ["--hc", HC, "--connection-string-file", file, "--ca-file", str(relay.ca_file), "--ports"]
     before = {*editor.client_directory.glob("control-*")}
     async with editor.window() as window:
-        settings = {"relayDebug.command": command, "relayDebug.arguments": [*options, "nonsense"]}
-        editor.workspace.write("settings.json", settings)
-        await setting(window, "relayDebug.arguments", settings["relayDebug.arguments"])
+        await write_settings(window, {"relayDebug.command": command, "relayDebug.arguments": [*options, "nonsense"]})
         await window.command("relayDebug.start")
         await window.until_shown(window.notifications, "--ports: invalid list of ports: 'nonsense'")
-        editor.workspace.write("settings.json", {**settings, "relayDebug.arguments": [*options, str(port)]})
-        await setting(window, "relayDebug.arguments", [*options, str(port)])
+        await write_settings(window, {"relayDebug.command": command, "relayDebug.arguments": [*options, str(port)]})
         await window.command("relayDebug.start")
         await window.until_shown(status_bar(window), "0 ranks")
         async with waiting_job(editor.workspace, relay, tmp_path, port):
@@ -214,11 +212,12 @@ async def test_start_and_stop(editor: Editor, relay: LocalRelay, tmp_path: Path)
         await window.command("relayDebug.stop")
         await status_bar(window).wait_for(state="hidden")
         assert before == {*editor.client_directory.glob("control-*")}
-        editor.workspace.write("settings.json", {})
 
 
-async def setting(window: Window, name: str, value: object) -> None:
-    """Wait until VS Code has read a setting."""
+async def write_settings(window: Window, settings: dict[str, object]) -> None:
+    """Write .vscode/settings.json, and wait until VS Code has read it; the next window has none."""
+    (window.workspace.folder / ".vscode" / "settings.json").write_text(json.dumps(settings))
     async with timeout(WITHIN):
-        while json.dumps(value) != json.dumps(await window.control.call("setting", name=name)):
-            await asyncio.sleep(0.05)
+        for name, value in settings.items():
+            while value != await window.control.call("setting", name=name):
+                await asyncio.sleep(0.05)
