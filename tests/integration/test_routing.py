@@ -15,6 +15,7 @@ from relay_client.agents.roster import Destination
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import parse_forwards
 from relay_core.agent_api.announcement import State
+from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.metadata import ClientStatus, PortConflict
 from relay_core.agent_api.requests import Listen
 from relay_core.errors import ConnectionLost, LocalPortInUse, NoListener
@@ -260,6 +261,23 @@ async def test_a_port_that_has_just_gone_is_waited_for(relay: LocalRelay, caplog
         await until(lambda: f"waiting: this agent does not serve {port}" in caplog.text)
         node.put(gone)
         assert f"rank:{port}" == await early
+
+
+async def test_an_agent_that_is_lost_after_its_last_target_has_ended(
+    relay: LocalRelay, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A container may be stopped with its job: the session with its agent then ends at once, and is not resumed."""
+    port = free_port()
+    caplog.set_level(logging.WARNING, "relay_client")
+    async with node_of(relay, port, name="rank") as node, tunnels(relay) as client:
+        await client.discover()
+        node.fields["endings"] = (Ending(port, 17, is_final=False),)
+        node.remove(port)
+        await until(lambda: all(found.endings and not found.targets for found in client.roster))
+        await relay.server.stop()
+        await until(lambda: not len(client.roster))
+        assert "lost: the job has ended" in caplog.text
+        await relay.server.start()
 
 
 async def test_forwards_go_to_the_node_that_is_named(relay: LocalRelay) -> None:
