@@ -17,7 +17,7 @@ from tests.bench.report import Limit, Row
 from tests.bench.stage import HC, Stage
 from tests.support.ports import free_port
 
-__all__ = ["attach"]
+__all__ = ["JOB", "attach", "client_of", "direct_job", "job_with_agent"]
 
 FIGURE = "attaching"
 FIRST_TIME = Limit(1000)
@@ -45,12 +45,12 @@ async def attach(stage: Stage, *, quick: bool) -> list[Row]:
     script = stage.programs.directory / "working.py"
     script.write_text(JOB)
     jobs, count = (1, 3) if quick else (4, 8)
-    found = {"direct": await _times(await _direct(stage, script), script, count)}
+    found = {"direct": await _times(await direct_job(stage, script), script, count)}
     first: list[float] = []
     for _ in range(jobs):
-        port, job = await _job(stage, script)
+        port, job = await job_with_agent(stage, script)
         for name, options in (("tunnel", ()), ("no prefetch", ("--no-prefetch",))):
-            client = await _client(stage, port, *options)
+            client = await client_of(stage, port, *options)
             times = await _times(port, script, count)
             if name == "tunnel":
                 first.append(times.pop(0))
@@ -70,7 +70,7 @@ async def _times(port: int, script: Path, count: int) -> list[float]:
     return times
 
 
-async def _direct(stage: Stage, script: Path) -> int:
+async def direct_job(stage: Stage, script: Path) -> int:
     """Return the port of a job under debugpy alone."""
     child = await stage.programs.start("plain", sys.executable, str(script), "listen")
     printed = await lines_of(child, lambda text: any(map(str.isdigit, text.splitlines())))  # debugpy may warn before
@@ -78,7 +78,7 @@ async def _direct(stage: Stage, script: Path) -> int:
     return (await stage.ways_to(port, "direct"))["direct"].port
 
 
-async def _job(stage: Stage, script: Path) -> tuple[int, Child]:
+async def job_with_agent(stage: Stage, script: Path) -> tuple[int, Child]:
     """Return the port of a job that can be attached to at any time, and the job."""
     port = free_port()
     secrets = ["--connection-string-file", stage.relay.connection_file("agent"), "--ca-file", stage.relay.ca_file]
@@ -88,7 +88,7 @@ async def _job(stage: Stage, script: Path) -> tuple[int, Child]:
     return port, child
 
 
-async def _client(stage: Stage, port: int, *options: str) -> Child:
+async def client_of(stage: Stage, port: int, *options: str) -> Child:
     client = await stage.begin_client("--ports", str(port), *options)
     await lines_of(client, lambda text: f"serves {port}" in text and "connected, round trip" in text)
     return client
