@@ -104,6 +104,14 @@ class SocketTables:
         rows = self._read(port)
         return any(row.local[1] == port and not row.is_listening and row.owner is not None for row in rows)
 
+    def has_client(self, port: int) -> bool:
+        """Return whether a process of this machine is connected to `port` of it.
+
+        Raises:
+            OwnerUnknown: the tables cannot be read.
+        """
+        return any(row.remote[1] == port and row.owner is not None for row in self._read(port))
+
     def peer_owner(self, own: Address, peer: Address) -> int | None:
         """Return the user at the other end of a connection within this machine.
 

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from relay_agent.agent.debugger_watch import DebuggerWatch
 from relay_agent.agent.end_observer import EndObserver
 from relay_agent.agent.targets import Target, TargetGone
 from relay_agent.prefetch.layer import PrefetchLayer
@@ -25,6 +26,7 @@ from relay_core.net.socket_owner import until_accepted
 from relay_core.net.streams.bridge import Traffic, carry_bytes
 from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
 from relay_core.net.streams.stream import ByteStream, PeerStream
+from relay_core.net.tasks import TaskSet
 
 __all__ = ["ClientStream", "serve_stream"]
 
@@ -76,13 +78,15 @@ async def serve_stream(
     except BaseException as error:
         stream.abort(error.sentence if isinstance(error, RelayDebugError) else "")
         raise
-    layers: list[Layer] = [EndObserver(on_end)]
-    if is_dap:
-        layers.append(GreetingGuard(asyncio.get_running_loop().time()))
-    if prefetch:
-        layers.append(PrefetchLayer())
     name = "debugpy's adapter" if is_dap else "the connection to the port"
-    await carry_bytes(local, stream, layers, traffic=traffic, first=first, local_name=name)
+    async with TaskSet() as checks:
+        layers: list[Layer] = [EndObserver(on_end)]
+        if is_dap:
+            layers.append(DebuggerWatch(lambda: checks.spawn(target.is_running(), name=f"check of {target}")))
+            layers.append(GreetingGuard(asyncio.get_running_loop().time()))
+        if prefetch:
+            layers.append(PrefetchLayer())
+        await carry_bytes(local, stream, layers, traffic=traffic, first=first, local_name=name)
 
 
 async def _first_bytes(stream: ByteStream, *, patience: float) -> bytes:

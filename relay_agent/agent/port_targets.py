@@ -62,6 +62,10 @@ class PortTarget:
             hint='use a launch configuration with "connect" instead of "listen"',
         )
 
+    async def is_running(self) -> bool:
+        """Return False: the agent cannot ask the program behind the port."""
+        return False
+
     def detached(self) -> None:
         """Do nothing: the program behind the port is not affected."""
 

@@ -52,6 +52,9 @@ class Target(Protocol):
             RelayDebugError: the target cannot do that.
         """
 
+    async def is_running(self) -> bool:
+        """Return whether its process runs Python code, and its debugger none of the job's; False if that is unknown."""
+
     def detached(self) -> None:
         """Called when the last client has disconnected."""
 

@@ -20,8 +20,9 @@ from enum import Enum, auto
 from types import FrameType, ModuleType
 from typing import Any
 
-from relay_agent.debuggee import debugpy_start, fork_guard, pydevd_patches, tracing
+from relay_agent.debuggee import debugpy_start, fork_guard, pydevd_patches, recovery, tracing
 from relay_agent.debugpy_internals.table import BREAK_HERE, CHILDREN, FORKING, STATE
+from relay_agent.stderr import write_line
 from relay_core.errors import ConfigurationError, RelayDebugError
 
 __all__ = ["TRANSITIONS", "Debugger", "Event", "State", "debugger", "pydevd_debugger"]
@@ -235,10 +236,23 @@ class Debugger:
         with self._lock:
             if self.state in {State.RELEASED, State.CLEARED, State.FOREIGN} or "pydevd" not in sys.modules:
                 return
-            self._wait_for_detach()
+            try:
+                self._wait_for_detach()
+            except RelayDebugError:
+                if not self._end_abandoned():
+                    raise
             self._store_state()
             if tracing.stop_tracing():
                 self._move(Event.RELEASE)
+
+    def _end_abandoned(self) -> bool:
+        """End a debugger that does not notice that its editor has left; return whether there was one."""
+        if self.state is not State.LISTENING or not recovery.is_abandoned(self._port):
+            return False
+        if not recovery.end_debugger(pydevd_debugger()):
+            return False
+        write_line("debugpy no longer responds; its session was ended, and a debugger can attach again")
+        return True
 
     def break_at(self, frame: FrameType) -> None:
         """Stop at the next line of `frame`, if a debugger is attached.

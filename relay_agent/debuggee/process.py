@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING, ClassVar
 
 from relay_agent.debuggee.debugger import debugger
+from relay_agent.debuggee.pydevd_patches import waking
 from relay_agent.ranks.identity import ProcessIdentity, identify
 from relay_agent.settings.model import DebugSettings
 from relay_agent.start_directory import start_directory
@@ -104,6 +105,7 @@ class DebuggedProcess:
                 "release": self._release,
                 "stacks": self._stacks,
                 "connect": self._connect,
+                "check": self._check,
             },
             on_failure=self._log_failure,
         )
@@ -252,6 +254,9 @@ class DebuggedProcess:
         from relay_agent.stacks.in_process import collect  # noqa: PLC0415 - needed for this request only
 
         return {"threads": [thread.encode() for thread in collect(locals=ask.get("locals", False))]}
+
+    def _check(self, _ask: Ask) -> AnswerFields:
+        return {"busy": waking.is_executing()}
 
     def _connect(self, ask: Ask) -> AnswerFields:
         debugger.connect(ask["port"], follow_children=self.settings.follow_children)

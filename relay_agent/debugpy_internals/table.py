@@ -23,6 +23,7 @@ __all__ = [
     "POST_MORTEM",
     "PREFETCH",
     "REACHING",
+    "RECOVERY",
     "RELEASE",
     "RESTART",
     "SENDING",
@@ -220,6 +221,14 @@ HIDDEN_THREADS = Feature(
         True,
     ),
 )
+RECOVERY = Feature(
+    "a debugger that no longer responds keeps the job until the job ends",
+    _DEBUGGER,
+    _WRITER,
+    _LOCK,
+    Internal("pydevd:PyDB.dispose_and_kill_all_pydevd_threads", "called", "ends the debugger, and resumes the job"),
+)
+
 FEATURES = (
     SENDING,
     WAKING,
@@ -239,6 +248,7 @@ FEATURES = (
     FOLLOWING,
     CHILDREN,
     POST_MORTEM,
+    RECOVERY,
     UNATTACHED_AGENT,
     OUTPUT,
     HIDDEN_THREADS,

@@ -43,6 +43,8 @@ MAX_ENDINGS = 64
 DEBUGGER_END_TIMEOUT = 3.0
 """Seconds for debugpy's adapter to send the last output of a process that has exited, and to end the session; it needs
 less than one."""
+CHECK_TIMEOUT = 5.0
+"""Seconds for a process to answer that runs Python code."""
 STACKS_TIMEOUT = 10.0
 """Seconds; `stacks_of` stops waiting earlier."""
 
@@ -141,6 +143,13 @@ class RegisteredProcess:
 
         found = await stacks_of(self.pid, ask, self.dump, locals=with_locals)
         return found._replace(port=self.logical_port, rank=self.info.rank)
+
+    async def is_running(self) -> bool:
+        """Return whether the process answers, and its debugger executes nothing in it."""
+        try:
+            return not (await self.ask("check", within=CHECK_TIMEOUT)).get("busy", True)
+        except RelayDebugError:
+            return False
 
     def detached(self) -> None:
         """Let the process run at full speed again, because its debugger has disconnected."""

@@ -94,12 +94,14 @@ class StateChange(TypedDict):
 
 
 class AnswerFields(TypedDict, total=False):
-    """The fields of an answer: `port` to `arm`, `threads` to `stacks`, or `error` and `hint`."""
+    """The fields of an answer: `port` to `arm`, `threads` to `stacks`, `busy` to `check`, or `error` and `hint`."""
 
     port: int
     """The port that debugpy's adapter listens on."""
     threads: Sequence[object]
     """As `relay_core.agent_api.stacks.ThreadStack` encodes them."""
+    busy: bool
+    """Whether the debugger is executing something in a stopped thread."""
     error: str
     hint: str
 
@@ -155,7 +157,7 @@ class Ask(AskFields):
     """A request to the process. All but `release` require an answer."""
 
     ask: str
-    """`arm`, `release`, `stacks` or `connect`."""
+    """`arm`, `release`, `stacks`, `connect` or `check`."""
     id: int
 
 

@@ -8,11 +8,20 @@ several queued commands waits again before it reads the next.
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from relay_agent.debugpy_internals.table import WAKING
 
-__all__ = ["install"]
+__all__ = ["install", "is_executing"]
+
+_executing: set[int] = set()
+"""Idents of the stopped threads that are executing a command, which may run code of the job."""
+
+
+def is_executing() -> bool:
+    """Return whether the debugger is executing something in a stopped thread."""
+    return bool(_executing)
 
 
 def install() -> None:
@@ -36,9 +45,12 @@ def install() -> None:
 
     def do_it_and_wake(command: Any, debugger: Any, *arguments: Any) -> None:
         """Execute a command in its stopped thread, which then checks at once for the next one, or for a resume."""
+        thread = threading.get_ident()
+        _executing.add(thread)
         try:
             do_it(command, debugger, *arguments)
         finally:
+            _executing.discard(thread)
             with WAKING.guarded():
                 if command.thread_id != "*":
                     wake(debugger, command.thread_id)

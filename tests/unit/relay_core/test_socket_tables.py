@@ -83,6 +83,19 @@ def test_connections_of_a_port() -> None:
             assert not SocketTables().has_connection(port)
 
 
+@needs_tables
+def test_connected_programs() -> None:
+    """A port has a client until that has closed its connection, whether the server has closed it or not."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not SocketTables().has_client(port)
+        with socket.create_connection(server.getsockname()):
+            assert SocketTables().has_client(port)
+            connection, _ = server.accept()
+        with connection:
+            assert not SocketTables().has_client(port)
+
+
 @pytest.fixture(params=["looked up", "in the table"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """How a connection is found: each way is the only one."""

@@ -59,6 +59,7 @@ NOT_USED = {
     table.DIALLING,
     table.JOB_PORT,
     table.POST_MORTEM,
+    table.RECOVERY,
     table.CHILDREN,
     table.UNCAUGHT,
 }

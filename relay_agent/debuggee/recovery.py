@@ -1,0 +1,42 @@
+"""Ending a debugger that no longer responds, so that the job continues and can be debugged again."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from relay_agent.debugpy_internals.table import RECOVERY
+from relay_core.socket_tables import OwnerUnknown, SocketTables
+
+__all__ = ["end_debugger", "is_abandoned"]
+
+LOCK_TIMEOUT = 1.0
+"""Seconds; pydevd holds its lock for milliseconds."""
+
+
+def is_abandoned(port: int) -> bool:
+    """Return whether no editor is connected to debugpy's adapter, as far as this system shows it."""
+    try:
+        return not SocketTables().has_client(port)
+    except OwnerUnknown:
+        return False
+
+
+def end_debugger(debugger: Any) -> bool:
+    """End pydevd's debugger, which resumes the job's threads; return whether that was possible.
+
+    Its adapter ends with the connection. The next debugger gets a new one.
+    """
+    if not RECOVERY.is_available():
+        return False
+    import socket  # noqa: PLC0415 - with a debugger that no longer responds only
+
+    with RECOVERY.guarded():
+        with contextlib.suppress(OSError):  # it is closed
+            debugger.writer.sock.shutdown(socket.SHUT_RDWR)
+        # A thread that hangs may hold the lock; all others need it in order to resume.
+        debugger._main_lock.acquire(timeout=LOCK_TIMEOUT)  # noqa: SLF001
+        debugger._main_lock.release()  # noqa: SLF001
+        debugger.dispose_and_kill_all_pydevd_threads()
+        return True
+    return False
