@@ -71,7 +71,7 @@ async def serve_stream(
         first = await _first_bytes(stream, patience=FIRST_BYTES_TIMEOUT if target.dap_only else SERVER_FIRST_DELAY)
         is_dap = first.startswith(HEADER_START)
         if target.dap_only and not is_dap:
-            raise ProtocolError("a client does not speak the debug adapter protocol; it was not passed on to debugpy")
+            raise ProtocolError("a client that does not speak the debug adapter protocol was not passed on to debugpy")
         local = await _dial(target, patience=DEBUGGER_PATIENCE if target.dap_only else 0.0)
     except TargetGone:
         raise

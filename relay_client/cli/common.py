@@ -76,7 +76,7 @@ def add_allow_terminate_option(parser: argparse.ArgumentParser, *, default: obje
         "--allow-terminate",
         action="store_true",
         default=default,
-        help="let an editor end the job; without it, Stop and terminate only detach",
+        help="let an editor end the job; without it, Stop and Terminate only detach the debugger",
     )
 
 

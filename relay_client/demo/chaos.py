@@ -230,7 +230,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--jitter", type=float, default=0.0, metavar="S", help="maximum random delay in seconds")
     parser.add_argument("--bandwidth", type=float, metavar="BYTES", help="bytes per second, each way")
     parser.add_argument("--cut-every", type=float, metavar="S", help="seconds between cuts of all connections")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
+    parser.add_argument("--seed", type=int, default=0, help="seed for the random number generator")
     return run_until_stopped(_run(parser.parse_args(argv), lambda text: print(text, file=sys.stderr, flush=True)))
 
 

@@ -29,7 +29,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         summary="show the log of a running relay-client",
         description="Shows the last lines of the log of the running relay-clients, also if their terminal is gone.",
     )
-    parser.add_argument("--follow", action="store_true", default=False, help="continue with new lines until Ctrl-C")
+    parser.add_argument("--follow", action="store_true", default=False, help="keep printing new lines until Ctrl-C")
     parser.add_argument(
         "--lines",
         type=argument_type(_parse_count),

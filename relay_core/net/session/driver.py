@@ -141,7 +141,7 @@ class SessionDriver:
             self._work.clear()
             self._fill(transport, epoch)
             if self._is_detached(epoch):
-                raise ConnectionLost("transport was superseded", code=1000)
+                raise ConnectionLost("the transport was superseded", code=1000)
             if transport.has_room:
                 self._idle = (transport, epoch)
                 await self._work.wait()

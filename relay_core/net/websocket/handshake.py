@@ -163,7 +163,7 @@ def _opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901,
     except (InvalidProxy, InvalidURI) as error:
         raise ConfigurationError(
             "HTTPS_PROXY is unusable" if isinstance(error, InvalidProxy) else f"invalid address: {host}",
-            hint="write a proxy as in http://proxy.example:3128",
+            hint="give the proxy as a URL, for example http://proxy.example:3128",
         ) from None
     except UnicodeError:  # before a name look-up it is encoded as IDNA, which checks the length of its labels
         raise ConfigurationError(
