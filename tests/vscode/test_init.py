@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from tests.support.ports import consecutive_ports, free_port, until_closed
-from tests.support.programs import run
+from tests.support.programs import program, run
 from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import running_client
+from tests.support.run_job import access
 from tests.support.vscode.editor import Editor
 from tests.support.vscode.jobs import waiting_job
 from tests.support.vscode.window import Window
@@ -53,11 +53,13 @@ async def test_f5_starts_relay_client(editor: Editor, relay: LocalRelay, tmp_pat
 async def test_f5_uses_a_relay_client_that_is_running(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """F5 attaches through a relay-client that was started in a terminal, and starts no other."""
     port, connection = free_port(), relay.connection_file(tmp_path, "send")
+    env = {**access(relay, tmp_path, "send"), "RELAY_CLIENT_DIR": str(editor.client_directory)}
     async with (
         editor.window() as window,
         waiting_job(editor.workspace, relay, tmp_path, port),
-        running_client(relay, tmp_path, "--ports", str(port)) as client,
+        program("relay_client", "--hc", HC, "--ports", str(port), env=env) as client,
     ):
+        await client.line("ready on")
         await init(editor, relay, [port], connection)
         await window.clear()
         await window.breakpoint(BREAKPOINT)
