@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NoReturn
 
-from relay_agent.agent.admission import Admission
 from relay_agent.agent.attachments import Attachments
 from relay_agent.agent.dial import serve_stream
+from relay_agent.agent.handshake_places import Admission
 from relay_agent.agent.port_targets import PortTarget, PortTargets
 from relay_agent.agent.refusal_log import RefusalLog
 from relay_agent.agent.reverse import connect_to_editor
@@ -34,9 +34,10 @@ from relay_core.net.hybrid.listener import HybridConnectionListener
 from relay_core.net.hybrid.offer import Offer
 from relay_core.net.session.agent import AgentTunnels, Grace
 from relay_core.net.session.driver import SessionDriver
-from relay_core.net.session.secure_channel import NO_TUNNEL_KEY, TunnelIdentity
+from relay_core.net.session.secure_channel import NO_TUNNEL_KEY
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.timers import keep_seconds, tunnel_settings
+from relay_core.net.session.tunnel_certificate import TunnelIdentity
 from relay_core.net.streams.bridge import Traffic
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.tunnel.events import StreamOpened

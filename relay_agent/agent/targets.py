@@ -1,7 +1,7 @@
 """Interface between the agent, which handles tunnels, and the providers of its targets.
 
 There are two providers: `relay_agent.agent.port_targets` (fixed ports, `relay-agent serve`) and
-`relay_agent.node.processes` (the processes of a node's jobs).
+`relay_agent.node.in_agent.processes` (the processes of a node's jobs).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`relay-agent node-agent`: the agent process of a node; `relay_agent.node.connect` starts it from a job."""
+"""`relay-agent node-agent`: the agent process of a node; `relay_agent.node.in_job.connect` starts it from a job."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     _leave_process_tree()
     import asyncio
 
-    from relay_agent.node.server import serve_node
+    from relay_agent.node.in_agent.server import serve_node
     from relay_core.errors import RelayDebugError
 
     try:

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     from relay_agent.agent.agent import Agent
     from relay_agent.agent.port_targets import parse_targets
     from relay_core.auth import find_access
-    from relay_core.net.tls import client_tls
+    from relay_core.net.relay_tls import client_tls
     from relay_core.program.run import run_until_stopped
     from relay_core.values import named
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 from relay_agent.debuggee.debugger import debugger
 from relay_agent.debuggee.pydevd_patches import waking
 from relay_agent.ranks.identity import ProcessIdentity, identify
+from relay_agent.ranks.logical_port import logical_port
 from relay_agent.settings.model import DebugSettings
 from relay_agent.start_directory import start_directory
 from relay_agent.stderr import write_line
@@ -25,7 +26,7 @@ from relay_core.access_settings import KEY_VAULT_VARIABLE, AccessSettings
 from relay_core.errors import ConfigurationError, RelayDebugError
 
 if TYPE_CHECKING:
-    from relay_agent.node.client import NodeClient
+    from relay_agent.node.in_job.client import NodeClient
     from relay_agent.node.protocol import AnswerFields, Ask, TargetRecord
 
 __all__ = ["DebuggedProcess", "begin", "current"]
@@ -84,7 +85,7 @@ class DebuggedProcess:
     """Set by `begin`; a forked child inherits it, but not the registration."""
 
     def __init__(self, settings: DebugSettings, identity: ProcessIdentity) -> None:
-        from relay_agent.node.client import NodeClient  # noqa: PLC0415 - in debug runs only
+        from relay_agent.node.in_job.client import NodeClient  # noqa: PLC0415 - in debug runs only
 
         self.settings = settings
         self.identity = identity
@@ -95,7 +96,7 @@ class DebuggedProcess:
         """Which of its agents brought the debugger for which this process was held; see `NodeClient.connections`."""
         self._exits_without = False
         """True while it waits for a debugger without which it will exit."""
-        self.port = settings.port + identity.rank
+        self.port = logical_port(settings.port, identity.rank)
         self.node_client: NodeClient = NodeClient(
             settings.access.given(),
             self._record(),

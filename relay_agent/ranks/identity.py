@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from relay_agent.ranks.launchers import TABLE, Numbers, Row, read_numbers
+from relay_agent.ranks.logical_port import LAST_PORT, logical_port
 from relay_agent.ranks.variables import Environment, Unusable, is_set, number_or_none
 
 __all__ = ["SINGLE", "ProcessIdentity", "explain", "identify"]
@@ -86,8 +87,8 @@ def explain(environ: Environment, base_port: int) -> list[str]:
         )
     if identity.node_level:
         lines.append("note: this numbers nodes; with several processes on a node, set RELAY_RANK in each")
-    port = base_port + identity.rank
-    out_of_range = "" if port <= _LAST_PORT else f", which is above {_LAST_PORT}"
+    port = logical_port(base_port, identity.rank)
+    out_of_range = "" if port <= LAST_PORT else f", which is above {LAST_PORT}"
     return [*lines, f"logical port: {base_port} + {identity.rank} = {port}{out_of_range}"]
 
 
@@ -106,7 +107,6 @@ def _describe(identity: ProcessIdentity) -> str:
     return ", ".join(parts)
 
 
-_LAST_PORT = 65535
 _MAX_TEXT = 100
 """Characters of a value that `explain` shows; a longer run name is ignored."""
 

@@ -4,9 +4,9 @@
     RELAY_DEBUG_PORT ...     the rows of `relay_agent.settings.table`
     RELAY_DEBUG_HC ...       the rows of `relay_core.access_settings`, except connection strings
 
-Explicit options take precedence over environment variables (`relay_core.auth.access`), in the processes of the job too.
-So the options of `relay-agent run` have variables of their own. These contain names and paths only: a connection string
-is passed in RELAY_CONNECTION_STRING, and in no other variable.
+Explicit options take precedence over environment variables (`relay_core.auth.find_access`), in the processes of the job
+too. So the options of `relay-agent run` have variables of their own. These contain names and paths only: a connection
+string is passed in RELAY_CONNECTION_STRING, and in no other variable.
 
 In an OpenPAI job the variables of its paipdb tool are used as defaults: DEBUG_TIMEOUT is the time to wait, and
 DEBUG_PORT_NAME the label of a reserved port list, whose first port in task 0 is that of rank 0.

@@ -119,9 +119,9 @@ async def make_tunnels(arguments: argparse.Namespace) -> Tunnels:
     """Find credentials, and return the tunnels that the command line describes, not yet entered."""
     from relay_client.agents.tunnels import CLIENT_GRACE, Tunnels
     from relay_core.auth import find_access
+    from relay_core.net.relay_tls import client_tls
     from relay_core.net.session.secure_channel import NO_TUNNEL_KEY
     from relay_core.net.session.timers import tunnel_settings
-    from relay_core.net.tls import client_tls
 
     settings, tls = access_settings(arguments), client_tls(arguments.ca_file)
     access = await find_access(settings, side="client", tls=tls)

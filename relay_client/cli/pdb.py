@@ -31,7 +31,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--rank", type=int, default=0, metavar="RANK", help="global rank (default: 0)")
     parser.add_argument(
-        "--no-stop", action="store_true", default=False, help="do not pause on attaching; run until a breakpoint or Ctrl-C"
+        "--no-stop",
+        action="store_true",
+        default=False,
+        help="do not pause on attaching; run until a breakpoint or Ctrl-C",
     )
     parser.add_argument(
         "-b",

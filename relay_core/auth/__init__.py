@@ -5,9 +5,9 @@ source. `explain_access` lists all sources.
 """
 
 from relay_core.access_settings import AccessSettings, Side
-from relay_core.auth.access import Access, Search, find_access
 from relay_core.auth.entra import EntraCredential, TokenSource
 from relay_core.auth.explain import explain_access
+from relay_core.auth.find_access import Access, Search, find_access
 from relay_core.auth.sas import credential_from_connection_string
 from relay_core.auth.sources import find_connection_string
 

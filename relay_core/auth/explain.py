@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import TypeVar
 
-from relay_core.auth.access import Access, Search
-from relay_core.auth.choice import Source, choose, in_order
 from relay_core.auth.entra import EntraCredential
+from relay_core.auth.find_access import Access, Search
+from relay_core.auth.precedence import Source, choose, in_order
 from relay_core.errors import RelayDebugError
 
 __all__ = ["explain_access"]

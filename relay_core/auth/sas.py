@@ -104,7 +104,7 @@ class AnonymousCredential:
 def credential_from_connection_string(parsed: ConnectionString) -> Credential:
     """Return the credential in a connection string; an anonymous one if it has none.
 
-    A string with `Authentication=Managed Identity` has none; `relay_core.auth.access` handles that case.
+    A string with `Authentication=Managed Identity` has none; `relay_core.auth.find_access` handles that case.
     """
     if parsed.key_name and parsed.key:
         return SasKeyCredential(parsed.key_name, parsed.key)

@@ -8,7 +8,7 @@
 6. AZRELAY_CONNECTION_STRING      of the azure-debug-relay package, environment
 
 The first source that is present is used. If it is invalid, that is an error; the next source is not tried.
-`relay_core.auth.access` adds Key Vault and Entra ID. This module does not use the network.
+`relay_core.auth.find_access` adds Key Vault and Entra ID. This module does not use the network.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ import sys
 from relay_core.auth import credential_from_connection_string, find_connection_string
 from relay_core.errors import RelayDebugError
 from relay_core.net import HybridConnectionListener, connect
+from relay_core.net.relay_tls import client_tls
 from relay_core.net.streams.bridge import carry_bytes
 from relay_core.net.streams.endpoint import LocalEndpoint, connect_local, listen_local
 from relay_core.net.tasks import TaskSet
-from relay_core.net.tls import client_tls
 from relay_core.program.run import run_until_stopped
 from tests.bench.rendezvous_stream import RendezvousStream
 

@@ -30,7 +30,8 @@ from relay_core.hyco.connection_string import ConnectionString
 from relay_core.hyco.messages import parse_renew_token, parse_server_message
 from relay_core.hyco.sas import SasToken
 from relay_core.layers.layer import Layer, ToLocal
-from relay_core.net.session.secure_channel import SecureChannel, TunnelIdentity
+from relay_core.net.session.secure_channel import SecureChannel
+from relay_core.net.session.tunnel_certificate import TunnelIdentity
 from relay_core.ranges import expand_ranges, parse_ranges
 from relay_core.tunnel import AgentHandshake, ClientHandshake, SessionTable, Settings, StreamOpened
 from relay_core.tunnel.frames import Frame

@@ -28,7 +28,7 @@ from relay_core.hyco.credential import Token
 from relay_core.hyco.listener import ListenerState
 from relay_core.hyco.sas import mint
 from relay_core.net import HybridConnectionListener, Offer, WebSocket, connect
-from relay_core.net.tls import client_tls
+from relay_core.net.relay_tls import client_tls
 from relay_server.config.model import Limits
 from tests.support import secrets
 from tests.support.impostor import behind_a_switch, impostor

@@ -9,8 +9,8 @@ from relay_agent.agent.agent import Agent
 from relay_client.agents.tunnels import Tunnels
 from relay_client.cli.forward import forward
 from relay_core.auth import AccessSettings, find_access
-from relay_core.auth.access import Access
 from relay_core.auth.entra import EntraCredential
+from relay_core.auth.find_access import Access
 from relay_core.auth.sas import SasKeyCredential
 from relay_core.compat import timeout
 from relay_core.errors import RelayDebugError, Unauthorized

@@ -17,8 +17,8 @@ import pytest
 from aiohttp import web
 
 from relay_core.hyco.address import Endpoint
+from relay_core.net.relay_tls import client_tls
 from relay_core.net.tasks import TaskSet
-from relay_core.net.tls import client_tls
 from relay_server.config import certificates as server_tls
 from relay_server.config.model import HybridConnection, RelayConfig, Right, Rule, TlsSettings
 from relay_server.server import RelayServer

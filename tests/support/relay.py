@@ -9,7 +9,7 @@ from typing import Any
 
 from relay_core.auth.sas import SasKeyCredential
 from relay_core.hyco.address import Endpoint
-from relay_core.net.tls import client_tls
+from relay_core.net.relay_tls import client_tls
 from relay_server.config.model import HybridConnection, Limits, RelayConfig, Right, Rule, TlsSettings
 from relay_server.server import RelayServer
 from tests.support import secrets

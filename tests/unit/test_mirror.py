@@ -15,7 +15,10 @@ COVERED_BY = {
     "tests/unit/relay_core/auth/test_sas.py": "relay_core/hyco/ credential",
     "tests/unit/relay_core/auth/test_sources.py": "relay_core/auth/ old_package tunnel_key",
     "tests/unit/relay_core/auth/test_names.py": "relay_core/auth/ address key_vault",
-    "tests/unit/relay_core/auth/test_access.py": "relay_core/auth/ choice explain relay_core/program/ explain options",
+    "tests/unit/relay_core/auth/test_find_access.py": (
+        "relay_core/auth/ precedence explain relay_core/program/ explain options"
+    ),
+    "tests/unit/relay_core/net/session/test_secure_channel.py": "relay_core/net/session/ tunnel_certificate",
     "tests/unit/relay_agent/settings/test_arguments.py": "relay_agent/settings/ model",
     "tests/integration/relay_server/test_lifecycle.py": "relay_server/ metrics server service gateway",
     "tests/unit/relay_core/dap/test_framing.py": "relay_core/dap/ messages",
@@ -58,7 +61,9 @@ COVERED_BY = {
     "tests/unit/relay_agent/test_api.py": "relay_agent/debuggee/ process",
     "tests/e2e/test_command_lines.py": "relay_core/program/ run relay_agent/cli/ common serve",
     "tests/integration/test_mpi_launchers.py": "relay_agent/ranks/ launchers",
-    "tests/unit/relay_agent/node/test_client.py": "relay_agent/node/ server relay_agent/cli/ node_agent",
+    "tests/unit/relay_agent/node/in_job/test_client.py": (
+        "relay_agent/node/in_agent/ server relay_agent/cli/ node_agent"
+    ),
     "tests/unit/relay_agent/stacks/test_in_process.py": "relay_agent/stacks/ local_values",
     "tests/e2e/test_live_table.py": "relay_client/ui/ live_table",
     "tests/e2e/test_demo.py": (

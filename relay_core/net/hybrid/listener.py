@@ -23,8 +23,8 @@ from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept, parse_server_mes
 from relay_core.hyco.new_role import refused_for_now
 from relay_core.hyco.outcome import closed_error, refused_listen
 from relay_core.net.hybrid.offer import Offer
+from relay_core.net.relay_tls import client_tls
 from relay_core.net.tasks import TaskSet, cancel_and_wait, frames_of
-from relay_core.net.tls import client_tls
 from relay_core.net.websocket.handshake import HandshakeRefused, WebSocket, open_websocket
 
 __all__ = ["HybridConnectionListener"]

@@ -23,7 +23,7 @@ CODE = """
     from tests.support.renamed_debugpy import rename
     rename(sys.argv[2])
     from relay_agent.debuggee.debugger import debugger
-    from relay_agent.node.connect import _unpatched_by_pydevd
+    from relay_agent.node.in_job.connect import _unpatched_by_pydevd
     for _ in range(int(sys.argv[3])):
         print(debugger.arm(), flush=True)
         debugger.wait_for_attach(60, threading.Event())

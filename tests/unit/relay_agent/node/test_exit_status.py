@@ -8,7 +8,7 @@ import pytest
 
 from relay_agent.node import exit_status as module
 from relay_agent.node.exit_status import parse_stat
-from relay_agent.node.process_exit import ProcessExit
+from relay_agent.node.in_agent.process_exit import ProcessExit
 
 
 @pytest.fixture(params=["kept by the system", "before Linux 6.15"])

@@ -23,8 +23,8 @@ from relay_core.errors import (
     RelayUnreachable,
     UntrustedCertificate,
 )
+from relay_core.net.relay_tls import client_tls
 from relay_core.net.tasks import run_together
-from relay_core.net.tls import client_tls
 from relay_core.net.websocket.handshake import HandshakeRefused, open_websocket
 from relay_server.config import certificates as relay_tls
 from relay_server.config.model import TlsSettings

@@ -19,7 +19,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from relay_agent.node.processes import ProcessTable
+from relay_agent.node.in_agent.processes import ProcessTable
 from relay_core.errors import ConfigurationError, RelayDebugError, Unauthorized, UsageError
 from relay_core.hyco.backoff import Backoff
 

@@ -19,8 +19,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from relay_agent.node.connect import connect_or_start
 from relay_agent.node.directory import NodeDirectory
+from relay_agent.node.in_job.connect import connect_or_start
 from relay_agent.node.protocol import (
     Access,
     AnswerFields,
@@ -60,7 +60,7 @@ class NodeClient:
     """The registration of this process.
 
     Args:
-        access: Settings and credentials for the agent's listener; see `relay_agent.node.server`.
+        access: Settings and credentials for the agent's listener; see `relay_agent.node.in_agent.server`.
         target: The announcement of this process: port, rank, world, pid, script and so on.
         forwards: Further ports on this machine that clients may reach.
         answers: Request handlers by name. Each is called in the helper thread with the agent's message and returns the

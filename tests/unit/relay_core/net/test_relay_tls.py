@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from relay_core.errors import ConfigurationError
-from relay_core.net.tls import CA_FILE_VARIABLE, client_tls
+from relay_core.net.relay_tls import CA_FILE_VARIABLE, client_tls
 from relay_server.config import certificates
 from relay_server.config.model import TlsSettings
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from relay_agent.node.server import FIRST_PROCESS_TIMEOUT
+from relay_agent.node.in_agent.server import FIRST_PROCESS_TIMEOUT
 from tests.support.jobs import Job, gone, job, run_job
 from tests.support.relay import HC, LocalRelay, local_relay
 from tests.support.run_job import agents_on
 
 START = f"""\
 import os, time
-from relay_agent.node.client import NodeClient
+from relay_agent.node.in_job.client import NodeClient
 access = {{"hc": {HC!r}}}
 target = {{"port": 5678, "rank": 0, "pid": os.getpid(), "script": "train.py", "state": "running"}}
 def start(port=5678, answers=()):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from relay_agent.node import process_exit
-from relay_agent.node.process_exit import until_exit
+from relay_agent.node.in_agent.process_exit import until_exit
 
 
 @pytest.fixture(params=["pidfd", "polling"])

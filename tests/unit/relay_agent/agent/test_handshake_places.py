@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 import pytest
 import pytest_asyncio
 
-from relay_agent.agent import admission
-from relay_agent.agent.admission import BUSY_TIMEOUT, MAX_HANDSHAKES, Admission
+from relay_agent.agent import handshake_places
+from relay_agent.agent.handshake_places import BUSY_TIMEOUT, MAX_HANDSHAKES, Admission
 from relay_core.errors import ConnectionLost
 from relay_core.tunnel.limits import HANDSHAKE_TIMEOUT
 
@@ -56,7 +56,7 @@ async def test_the_newest_is_served_first(places: Admission, taken: AsyncExitSta
 
 async def test_the_oldest_is_dropped(places: Admission, taken: AsyncExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     """Offers that wait are limited in number: the oldest is dropped for a new one."""
-    monkeypatch.setattr(admission, "MAX_WAITING", 2)
+    monkeypatch.setattr(handshake_places, "MAX_WAITING", 2)
     served: list[str] = []
     waiting = [wait_for(places, name, served) for name in ("old", "newer", "newest")]
     with pytest.raises(ConnectionLost, match="too many clients were connecting"):
@@ -72,7 +72,7 @@ async def test_nobody_waits_longer_than_the_relay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An offer that has waited as long as the relay keeps it is dropped."""
-    monkeypatch.setattr(admission, "MAX_WAIT", 0.01)
+    monkeypatch.setattr(handshake_places, "MAX_WAIT", 0.01)
     with pytest.raises(ConnectionLost, match="too many clients were connecting"):
         await wait_for(places, "late", [])
     assert "<Admission free=0 waiting=0>" == repr(places)

@@ -5,12 +5,12 @@ import socket
 
 import pytest
 
-from relay_agent.node.processes import RegisteredProcess
+from relay_agent.node.in_agent.processes import RegisteredProcess
 
 
 async def test_an_exit_counts_after_the_debugger_had_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions of a process are ended some time after its exit, with its name, and not before."""
-    monkeypatch.setattr("relay_agent.node.processes.DEBUGGER_END_TIMEOUT", 0.05)
+    monkeypatch.setattr("relay_agent.node.in_agent.processes.DEBUGGER_END_TIMEOUT", 0.05)
     near, far = socket.socketpair()
     _, writer = await asyncio.open_connection(sock=near)
     process = RegisteredProcess(writer, 1, {"port": 5678, "script": "train.py"})

@@ -25,9 +25,9 @@ from relay_core.access_settings import (
     Side,
 )
 from relay_core.auth.address import parse_namespace
-from relay_core.auth.choice import Source, choose
 from relay_core.auth.entra import CLIENT_REUSE, DEADLINE, EntraCredential, TokenSource
 from relay_core.auth.key_vault import KeyVault, parse_vault_url
+from relay_core.auth.precedence import Source, choose
 from relay_core.auth.sas import credential_from_connection_string
 from relay_core.auth.secret_file import read_secret_file
 from relay_core.auth.sources import ConnectionText, TextSource, local_sources, not_configured

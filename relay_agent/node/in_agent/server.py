@@ -3,7 +3,7 @@
     start (lock and socket inherited) --> first process --> credentials --> listening --> last process left --> exit
 
 It never ends a job: processes continue if their agent exits, and an agent that cannot listen sends them the reason and
-exits. An agent that cannot reach the relay retries, and `relay_agent.node.reach` informs the processes.
+exits. An agent that cannot reach the relay retries, and `relay_agent.node.in_agent.reach` informs the processes.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pathlib import Path
 
 from relay_agent.agent.agent import Agent
 from relay_agent.agent.succession import Succession
-from relay_agent.node.connect import STARTER_VARIABLE
 from relay_agent.node.directory import NodeDirectory
-from relay_agent.node.process_exit import ProcessExit, until_exit
-from relay_agent.node.processes import ProcessTable, RegisteredProcess
+from relay_agent.node.in_agent.process_exit import ProcessExit, until_exit
+from relay_agent.node.in_agent.processes import ProcessTable, RegisteredProcess
+from relay_agent.node.in_agent.reach import Reach
+from relay_agent.node.in_job.connect import STARTER_VARIABLE
 from relay_agent.node.protocol import MAX_LINE, Message, decode
-from relay_agent.node.reach import Reach
 from relay_core.auth import AccessSettings, find_access
 from relay_core.errors import RelayDebugError
+from relay_core.net.relay_tls import client_tls
 from relay_core.net.tasks import TaskSet, first_completed, frames_of
-from relay_core.net.tls import client_tls
 
 __all__ = ["serve_node"]
 
