@@ -1,1 +1,1 @@
-"""A small client of the debug adapter protocol."""
+"""A small client of the debug adapter protocol, and an observer of the sessions of others."""

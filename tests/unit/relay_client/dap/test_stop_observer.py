@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_client.ports.stop_observer import ObservedStop, StopObserver
+from relay_client.dap.stop_observer import ObservedStop, StopObserver
 from relay_core.dap.framing import encode
 from relay_core.layers.layer import ToLocal, ToPeer
 
