@@ -86,6 +86,7 @@ def start_tracing() -> None:
 
 def _start_tracing(pydevd: _Pydevd) -> None:
     debugger = pydevd.debugger
+    _TraceRemover.is_over = True
     pydevd.monkey.enable_trace_thread_modules()
     debugger.patch_threads()
     debugger.enable_tracing(debugger.trace_dispatch, apply_to_all_threads=True)
@@ -204,12 +205,16 @@ if sys.version_info >= (3, 12):
 class _TraceRemover:
     """Removes the trace functions of all threads in Python 3.10 and 3.11."""
 
+    is_over = False
+    """True once tracing is on again: threads that have not cleared theirs by then keep it."""
+
     def __init__(self, set_trace_to_threads: Callable[..., int]) -> None:
         self._set_trace_to_threads = set_trace_to_threads
         self._cleared: set[int] = set()
 
     def run(self) -> None:
         """Clear this thread, and make the others clear themselves; threads that seem to be in C code do so later."""
+        _TraceRemover.is_over = False
         self._clear_thread(sys._getframe(), "call", None)  # noqa: SLF001 - its documented name
         for _ in range(ROUNDS):
             pending = self._replace_trace_functions()
@@ -234,10 +239,12 @@ class _TraceRemover:
         return self._cleared | {thread.ident for thread in threads if hasattr(thread, "is_pydev_daemon_thread")}
 
     def _clear_thread(self, frame: FrameType, _event: str, _arg: object) -> None:
-        """Trace function that removes itself from the thread that runs it."""
-        _settrace(None)
+        """Trace function that removes itself, and pydevd's unless tracing is on again, from the thread that runs it."""
+        if not _TraceRemover.is_over:
+            _settrace(None)
         for each in _with_callers(frame):
-            each.f_trace = None
+            if each.f_trace == self._clear_thread or not _TraceRemover.is_over:
+                each.f_trace = None
         self._cleared.add(threading.get_ident())
 
 

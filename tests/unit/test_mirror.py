@@ -78,7 +78,6 @@ COVERED_BY = {
     "tests/e2e/test_running_clients.py": "relay_client/cli/running/ common events logs release status stop",
     "tests/e2e/test_ways_in.py": "relay_agent/agent/ reverse relay_client/ports/ reverse",
     "tests/e2e/test_debugpy_traps.py": (
-        "relay_agent/debuggee/ tracing "
         "relay_agent/debuggee/pydevd_patches/child_plugin/pydevd_plugins/extensions/ pydevd_plugin_relay_agent"
     ),
     # A figure, not a fact.
