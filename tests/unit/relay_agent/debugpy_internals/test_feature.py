@@ -60,7 +60,6 @@ NOT_USED = {
     table.JOB_PORT,
     table.POST_MORTEM,
     table.RECOVERY,
-    table.CHILDREN,
     table.UNCAUGHT,
 }
 """Features that this job does not need."""
