@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import random
-import socket
 import time
 from base64 import b64encode
 from pathlib import Path
@@ -17,12 +16,10 @@ from relay_client.ports.local_port import parse_forwards
 from relay_core.agent_api.announcement import State
 from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.metadata import ClientStatus, PortConflict
-from relay_core.agent_api.requests import Listen
-from relay_core.errors import ConnectionLost, LocalPortInUse, NoListener
+from relay_core.errors import NoListener
 from tests.support.fleet import (
     DAP_START,
     KEY,
-    DiallingAgent,
     Node,
     agent,
     node_of,
@@ -332,78 +329,6 @@ async def test_what_happens_is_told_line_by_line(relay: LocalRelay, caplog: pyte
         node.remove(port + 1)
         await until(lambda: "rank 4 on node-1 is gone (pid 44)" in caplog.text)
     assert [1] == alarms
-
-
-async def test_an_editor_that_listens_is_dialled_by_the_job(relay: LocalRelay) -> None:
-    """A port that another program holds is used the other way round: the agent opens a stream to the editor."""
-    answered: asyncio.Queue[bytes] = asyncio.Queue()
-
-    async def editor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answered.put_nowait(await reader.readline())
-        writer.write(b"initialize\n")
-        await reader.read()
-        writer.close()
-
-    server = await asyncio.start_server(editor, "127.0.0.1", 0)
-    port, free = server.sockets[0].getsockname()[1], free_port()
-    async with (
-        server,
-        process(port, "never") as rank,
-        tunnels(relay) as client,
-        Forwarder(client, [port, free], may_reverse=True) as forwarder,
-    ):
-        assert [free] == forwarder.opened
-        async with agent(relay, Node(rank), DiallingAgent) as dialling:
-            request, stream = await asyncio.wait_for(dialling.dialled.get(), 20)
-            await stream.write(b"hello from the job\n")
-            assert b"hello from the job\n" == await asyncio.wait_for(answered.get(), 20)
-            assert b"initialize\n" == await asyncio.wait_for(stream.read(), 20)
-            await stream.close()
-            assert b"" == await asyncio.wait_for(request.read(), 20)  # the session is over, and so is the request
-            _, stream = await asyncio.wait_for(dialling.dialled.get(), 20)  # the editor still listens
-            await stream.write(b"hello again\n")
-            assert b"hello again\n" == await asyncio.wait_for(answered.get(), 20)
-
-
-async def test_an_editor_that_has_gone_refuses_the_job(relay: LocalRelay) -> None:
-    """When nothing listens on the port any more, the agent's stream is refused, and the request ends."""
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))  # taken, and refuses whoever dials
-        port = holder.getsockname()[1]
-        async with (
-            process(port, "never") as rank,
-            tunnels(relay) as client,
-            Forwarder(client, [port], may_reverse=True, trust_unknown=True),
-            agent(relay, Node(rank), DiallingAgent) as dialling,
-        ):
-            request, stream = await asyncio.wait_for(dialling.dialled.get(), 20)
-            with pytest.raises(ConnectionLost, match="no editor is listening on port"):
-                await asyncio.wait_for(stream.read(), 20)
-            assert b"" == await asyncio.wait_for(request.read(), 20)
-
-
-async def test_a_port_of_another_relay_client_is_in_use(relay: LocalRelay) -> None:
-    """A port that another relay-client has is an error, not an editor."""
-    port = free_port()
-    async with tunnels(relay) as first, tunnels(relay) as second, Forwarder(first, [port], may_reverse=True):
-        with pytest.raises(LocalPortInUse, match=f"port {port} on this machine is in use by another relay-client"):
-            async with Forwarder(second, [port], may_reverse=True):
-                pass
-
-
-async def test_an_agent_cannot_open_streams_by_itself(relay: LocalRelay) -> None:
-    """A client that did not ask for it refuses a stream that an agent opens towards it."""
-    port = free_port()
-    async with (
-        process(port, "rank") as rank,
-        agent(relay, Node(rank), DiallingAgent) as dialling,
-        tunnels(relay) as client,
-    ):
-        await client.discover()
-        client.open_request(next(iter(client.roster)).id, Listen(port))
-        _, stream = await asyncio.wait_for(dialling.dialled.get(), 20)
-        with pytest.raises(ConnectionLost, match=f"this client does not accept connections to {port}"):
-            await asyncio.wait_for(stream.read(), 20)
 
 
 async def test_what_changes_while_a_client_is_away_reaches_it(relay: LocalRelay) -> None:
