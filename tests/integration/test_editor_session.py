@@ -242,33 +242,29 @@ async def test_the_directory_of_the_job_is_the_one_that_it_was_started_in(
     local = tmp_path / "laptop"
     local.mkdir()
     (local / "train.py").touch()
-    async with (
-        changed_directory(relay, tmp_path / "node") as (job, port),
-        await DapClient.connect("127.0.0.1", port) as editor,
-    ):
-        mappings = [{"localRoot": str(local), "remoteRoot": "."}]
-        arguments = {"pathMappings": mappings} if is_given else {"workspaceFolder": str(local)}
-        found = await editor.attach({str(local / "train.py"): [{"line": 6}]}, within=60, **arguments)
-        assert [True] == [each["verified"] for each in found[str(local / "train.py")]]
-        stopped = await editor.wait_for_event("stopped", within=60)
-        await output(editor, "train.py differs from the job's file on ")
-        await editor.request("continue", {"threadId": stopped["body"]["threadId"]}, within=60)
-        if not is_given:
-            assert f'"localRoot": "{local}", "remoteRoot": "."' in await output(editor, "has no pathMappings")
-        await editor.request("disconnect", within=60)
+    async with changed_directory(relay, tmp_path / "node") as (job, port):
+        async with await DapClient.connect("127.0.0.1", port) as editor:
+            mappings = [{"localRoot": str(local), "remoteRoot": "."}]
+            arguments = {"pathMappings": mappings} if is_given else {"workspaceFolder": str(local)}
+            found = await editor.attach({str(local / "train.py"): [{"line": 6}]}, within=60, **arguments)
+            assert [True] == [each["verified"] for each in found[str(local / "train.py")]]
+            stopped = await editor.wait_for_event("stopped", within=60)
+            await output(editor, "train.py differs from the job's file on ")
+            await editor.request("continue", {"threadId": stopped["body"]["threadId"]}, within=60)
+            if not is_given:
+                assert f'"localRoot": "{local}", "remoteRoot": "."' in await output(editor, "has no pathMappings")
+            await editor.request("disconnect", within=60)
         await job.finish()
 
 
 async def test_a_wrong_mapping_is_explained(relay: LocalRelay, tmp_path: Path) -> None:
     """Breakpoints that are not set come with the directory of the job, and with the mapping to write."""
-    async with (
-        changed_directory(relay, tmp_path / "node") as (job, port),
-        await DapClient.connect("127.0.0.1", port) as editor,
-    ):
-        mappings = [{"localRoot": "/home/me", "remoteRoot": "/wrong"}]
-        found = await editor.attach({"/home/me/train.py": [{"line": 6}]}, within=60, pathMappings=mappings)
-        assert [False] == [each["verified"] for each in found["/home/me/train.py"]]
-        mapping = f'{{"localRoot": "/home/me", "remoteRoot": "{tmp_path / "node"}"}}'
-        assert mapping in await output(editor, "breakpoints in /home/me/train.py are not set")
-        await editor.request("disconnect", within=60)
+    async with changed_directory(relay, tmp_path / "node") as (job, port):
+        async with await DapClient.connect("127.0.0.1", port) as editor:
+            mappings = [{"localRoot": "/home/me", "remoteRoot": "/wrong"}]
+            found = await editor.attach({"/home/me/train.py": [{"line": 6}]}, within=60, pathMappings=mappings)
+            assert [False] == [each["verified"] for each in found["/home/me/train.py"]]
+            mapping = f'{{"localRoot": "/home/me", "remoteRoot": "{tmp_path / "node"}"}}'
+            assert mapping in await output(editor, "breakpoints in /home/me/train.py are not set")
+            await editor.request("disconnect", within=60)
         await job.finish()

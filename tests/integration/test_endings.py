@@ -1,5 +1,6 @@
 """Facts about the end of a debugged job: what its editor receives, and how long the job takes to exit."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -129,13 +130,18 @@ async def test_relay_client_is_stopped(relay: LocalRelay, tmp_path: Path, number
 async def test_the_agent_is_killed(relay: LocalRelay, tmp_path: Path) -> None:
     """An editor that honours `restart` is asked to attach again; its new connection reaches the job."""
     script, port = tmp_path / "train.py", free_port()
-    script.write_text(SCRIPT.replace(END, "sys.stdin.read()"))
+    script.write_text(SCRIPT.replace(END, "__import__('time').sleep(600)"))
     async with (
         running_job(relay, script, "--debug-port", str(port)),
         running_client(relay, tmp_path, "--ports", str(port)),
     ):
         async with await DapClient.connect("127.0.0.1", port) as editor:
             await editor.request("initialize", {"clientID": "vscode", "adapterID": "debugpy"}, within=60)
+            attaching = asyncio.ensure_future(editor.request("attach", {"request": "attach"}, within=60))
+            await editor.wait_for_event("initialized", within=60)
+            await editor.request("configurationDone", within=60)
+            await attaching
+            await editor.wait_for_event("process", within=60)  # of the debugger itself
             (agent,) = agents_on(tmp_path / "node")
             agent.kill()
             await editor.wait_for_event("output", matching=contains("the agent is gone: the agent "), within=60)
