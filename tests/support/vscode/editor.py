@@ -45,6 +45,7 @@ SETTINGS = {
     "git.enabled": False,
     "remote.autoForwardPorts": False,
     "security.workspace.trust.enabled": False,
+    "terminal.integrated.enablePersistentSessions": False,  # a new window does not get the task of one that failed
     "terminal.integrated.gpuAcceleration": "off",  # text in the page instead of pixels
     "telemetry.telemetryLevel": "off",
     "update.mode": "none",

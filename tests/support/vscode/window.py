@@ -62,6 +62,7 @@ class Window:
 
     async def clear(self) -> None:
         """Undo what a test has left, read launch.json and tasks.json again, and show the script."""
+        await self.command("workbench.action.tasks.terminate", "terminateAll")
         for command in CLEARED_BY:
             await self.command(command)
         await self.control.call("configured", wanted=self.workspace.configured())
@@ -69,6 +70,7 @@ class Window:
         await self.command(
             "workbench.view.debug"
         )  # VS Code leaves "Locals" closed if the first stop has to open this view
+        await self.command("workbench.panel.repl.view.focus")  # as after the first session, whatever a test has shown
         await self.open(SCRIPT)
 
     async def press(self, key: str) -> None:
