@@ -16,7 +16,8 @@ EDITORS_READY := tests/editors/node_modules/.ready
 EXTENSION_READY := vscode/node_modules/.ready
 VSIX := build/relay-debug.vsix
 LOWEST_DEBUGPY := .debugpy-lowest-$(VERSION)
-PYTEST_FLAGS ?= -n 2 --dist loadgroup
+# Two workers for each of two processors: most tests wait for other processes.
+PYTEST_FLAGS ?= -n 4 --dist loadgroup
 
 .PHONY: demo test test-unit test-lowest coverage lint soak fuzz bench extras mpi neovim vsix test-pythons clean
 

@@ -21,7 +21,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from relay_agent.debuggee import debugpy_start, fork_guard, pydevd_patches, recovery, tracing
-from relay_agent.debugpy_internals.table import BREAK_HERE, CHILDREN, FORKING, STATE
+from relay_agent.debugpy_internals.table import BREAK_HERE, CHILDREN, FORKING, STATE, UNCAUGHT
 from relay_agent.stderr import write_line
 from relay_core.errors import ConfigurationError, RelayDebugError
 
@@ -315,6 +315,7 @@ class Debugger:
         try:
             debugpy = debugpy_start.load(follow_children=follow_children)
             FORKING.is_available()  # looked up here, and not in each child
+            UNCAUGHT.is_available()  # and not in the thread of the program, where a debugger may stop meanwhile
             yield debugpy
             if self._state is State.RESTARTING:
                 tracing.start_tracing()

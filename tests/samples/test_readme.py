@@ -47,7 +47,7 @@ async def test_from_a_script_to_a_breakpoint(terminal, tmp_path: Path) -> None:
     async with terminal(start_relay) as relay:
         await relay.line("relay-server: ready")
         async with terminal(LAPTOP.replace("5678", str(port))) as client:
-            await client.line("relay-client: ready")
+            await client.line("relay-client: ready on ")
             async with terminal(JOB.replace("5678", str(port))) as job:
                 async with breakpoint_hit(port, script, "return total") as stop:
                     assert ("train", "6") == (stop.function, await stop.evaluate("total"))

@@ -60,13 +60,13 @@ NOT_USED = {
     table.JOB_PORT,
     table.POST_MORTEM,
     table.RECOVERY,
-    table.UNCAUGHT,
 }
 """Features that this job does not need."""
 NOT_NOTICED = {table.OUTPUT, table.HIDDEN_THREADS}
 """Features whose absence cannot be seen from inside the process."""
 NOT_MISSED = {
     (table.REACHING, "trace_dispatch"),  # not read where pydevd reaches all threads by itself
+    (table.UNCAUGHT, "trace_dispatch"),  # read when a program begins under `relay-agent run`
     (table.FORKING, "additional_info"),  # set in any case
     (table.STOPPED_THREADS, "pydev_state"),  # read if an adapter was killed
     (table.CHILD_WAIT, "pydb_disposed"),  # read while it waits

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from relay_agent.node import process_exit
+from relay_agent.node.in_agent import process_exit
 from relay_agent.node.in_agent.process_exit import until_exit
 
 
