@@ -16,7 +16,7 @@ CODE = """
         def run(self):
             for _ in range(2):
                 print(debugger.arm(), flush=True)
-                debugger.wait_for_attach(60, threading.Event())
+                print(debugger.wait_for_attach(60, threading.Event()), flush=True)
                 if sys.stdin.readline() == "go\\n":
                     gate.put(7)
                     sys.stdin.readline()
@@ -39,10 +39,12 @@ async def test_thread_that_waits_all_the_time(tmp_path: Path) -> None:
         assert running.process.stdin is not None
         async with await DapClient.connect("127.0.0.1", int(await running.line())) as client:
             await client.attach({}, within=30)
+            assert "True" == await running.line()  # a shorter attach could go unnoticed
             await client.request("disconnect", {"terminateDebuggee": False}, within=30)
         running.process.stdin.write(b"\n")
         async with await DapClient.connect("127.0.0.1", int(await running.line())) as client:
             await client.attach({str(script): [{"line": 2}]}, within=30)
+            assert "True" == await running.line()
             running.process.stdin.write(b"go\n")
             assert await client.wait_for_event("stopped", within=15)
             await client.request("disconnect", {"terminateDebuggee": False}, within=30)
