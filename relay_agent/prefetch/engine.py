@@ -23,7 +23,7 @@ LARGE = 64 * 1024
 """Bytes of a response. VS Code's requests have responses of about 3 KiB; larger ones are sent only when requested."""
 ABANDONED = "relay-agent has stopped prefetching; step again to see this"
 COSTLY_LIMIT = 3
-"""A request whose response is slow or large this many times in a row is no longer prefetched."""
+"""After this many slow or large responses in a row, a request is not prefetched any more."""
 
 
 @dataclass(frozen=True)

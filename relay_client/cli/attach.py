@@ -16,12 +16,13 @@ from relay_client.cli.common import (
     Commands,
     add_allow_terminate_option,
     add_command,
+    add_json,
     add_prefetch_option,
     run_controlled,
     run_with_tunnels,
 )
 from relay_client.cli.rank_ranges import parse_ranks
-from relay_client.cli.running.common import add_json, only_client, running
+from relay_client.cli.running.common import only_client, running
 from relay_client.ui.text import format_ranks
 from relay_core.errors import ConfigurationError, UsageError
 from relay_core.program.options import access_settings, argument_type

@@ -20,6 +20,8 @@ __all__ = [
     "Commands",
     "add_allow_terminate_option",
     "add_command",
+    "add_json",
+    "add_local_command",
     "add_prefetch_option",
     "add_verbose",
     "make_tunnels",
@@ -46,11 +48,29 @@ def add_command(
     description: str,
 ) -> argparse.ArgumentParser:
     """Add a command that connects to the relay; its options may also precede its name."""
+    parser = add_local_command(commands, name, run, summary=summary, description=description)
+    add_access_options(parser)
+    return parser
+
+
+def add_local_command(
+    commands: Commands[argparse.ArgumentParser],
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    *,
+    summary: str,
+    description: str,
+) -> argparse.ArgumentParser:
+    """Add a command that needs no credentials, because it stays on this machine."""
     parser = commands.add_parser(name, help=summary, description=description, argument_default=argparse.SUPPRESS)
     parser.set_defaults(command=run)
-    add_access_options(parser)
     add_verbose(parser)
     return parser
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`."""
+    parser.add_argument("--json", action="store_true", default=False, help="print JSON")
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import Commands, add_command, quiet_logging, run_with_tunnels
+from relay_client.cli.common import Commands, add_command, add_json, quiet_logging, run_with_tunnels
 from relay_core.errors import NoListener
 from relay_core.values import named
 
@@ -33,7 +33,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--all-threads", action="store_true", default=False, help="include threads other than the main one"
     )
-    parser.add_argument("--json", action="store_true", default=False, help="print JSON")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import Commands, add_command, quiet_logging, run_with_tunnels
+from relay_client.cli.common import Commands, add_command, add_json, quiet_logging, run_with_tunnels
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -25,7 +25,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         summary="list the processes that can be debugged now",
         description="Lists node, rank, logical port, process, script and state of each process that can be debugged.",
     )
-    parser.add_argument("--json", action="store_true", default=False, help="print JSON")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -107,7 +107,7 @@ class EarlyAnswers(Layer):
         return [*_to_local(self._from_debugger.end()), *super().receive_peer_lost(now)]
 
     def _rests(self) -> list[Output]:
-        """Return parts of messages that wait for their rest, if this layer is no longer needed."""
+        """Return the incomplete messages held so far, if this layer is no longer needed."""
         if self._is_configured and not self._answered and not self._has_initialized:
             self.is_finished = True
         if not self.is_finished:

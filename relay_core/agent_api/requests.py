@@ -134,7 +134,7 @@ class FileDigest:
     """The content of a file, without its line ends: editors and git change these."""
 
     sha256: str = ""
-    """In hexadecimal digits; "" if there is no such file, or it is too large."""
+    """Hexadecimal; "" if the file does not exist or is too large."""
 
     def encode(self) -> dict[str, object]:
         """Return the response."""

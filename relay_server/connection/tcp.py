@@ -85,7 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         return 0 if self._ended else self._transport.get_write_buffer_size()
 
     def prove(self) -> None:
-        """Note that the peer's token or secret is valid: the connection is no longer dropped for a new one."""
+        """Record that the peer's token or secret is valid, so that the connection is not dropped to admit a new one."""
         if self.place is not None:
             self.place.leave()
 

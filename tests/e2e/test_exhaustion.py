@@ -48,7 +48,7 @@ def limit_descriptors(running: Program) -> None:
 
 @pytest.mark.parametrize("exhausted", ["agent", "client"])
 async def test_descriptors_run_out(relay: LocalRelay, tmp_path: Path, exhausted: str) -> None:
-    """A connection that is open goes on, it is logged once what is missing, and later connections work again."""
+    """An open connection is unaffected, the cause is logged, and later connections work again."""
     port = free_port()
     async with local_server(echo) as (target, _), ends(relay, tmp_path, port, target) as (agent, client):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -227,14 +227,14 @@ async def kill_and_look(running: Fleet, victim: str) -> str:
             raise AssertionError(f"killed {victim}: {stepper!r} does not step; {running.logs()}") from None
     seconds = loop.time() - started
     assert must_end == [stepper.sessions > count for stepper, count in zip(steppers, sessions, strict=True)]
-    heard = [stepper.endings[count:] for stepper, count in zip(steppers, endings, strict=True)]
+    reasons = [stepper.endings[count:] for stepper, count in zip(steppers, endings, strict=True)]
     log = running.client_log()[logged:]
-    for texts, ends in zip(heard, must_end, strict=True):
+    for texts, ends in zip(reasons, must_end, strict=True):
         kind = victim.partition(" ")[0]
         if ends and kind in REASONS:
             assert any(reason in text for text in texts for reason in REASONS[kind]), (victim, texts, log)
-    told = sorted({text for texts in heard for text in texts})
-    return f"killed {victim}: both step again after {seconds:.1f} s; {'; '.join(told) or 'no session ended'}"
+    shown = sorted({text for texts in reasons for text in texts})
+    return f"killed {victim}: both step again after {seconds:.1f} s; {'; '.join(shown) or 'no session ended'}"
 
 
 def _ends_with(victim: str, rank: int) -> bool:

@@ -8,14 +8,14 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import Commands, add_verbose, quiet_logging
+from relay_client.cli.common import Commands, add_json, add_local_command, quiet_logging
 from relay_core.errors import NoClient, UsageError
 
 if TYPE_CHECKING:
     from relay_client.control.client import ControlClient
     from relay_client.control.state import ClientId
 
-__all__ = ["add_json", "add_running_command", "as_json", "only_client", "run_with_clients", "running"]
+__all__ = ["add_running_command", "as_json", "only_client", "run_with_clients", "running"]
 
 
 def add_running_command(
@@ -27,8 +27,7 @@ def add_running_command(
     description: str,
 ) -> argparse.ArgumentParser:
     """Add a command that directs running relay-clients."""
-    parser = commands.add_parser(name, help=summary, description=description, argument_default=argparse.SUPPRESS)
-    parser.set_defaults(command=run)
+    parser = add_local_command(commands, name, run, summary=summary, description=description)
     parser.add_argument(
         "--client",
         default="",
@@ -36,13 +35,7 @@ def add_running_command(
         help="only this relay-client: its id, process id or hybrid connection, as 'relay-client status' shows them",
     )
     add_json(parser)
-    add_verbose(parser)
     return parser
-
-
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add `--json`."""
-    parser.add_argument("--json", action="store_true", default=False, help="print JSON")
 
 
 def run_with_clients(

@@ -1,7 +1,7 @@
 """What the end of a node's agent costs: it is killed while an editor's debugger stands at a breakpoint.
 
 The time from SIGKILL until the editor's connection has ended, with the reason in the client's log, and until a debugger
-that attaches again at once stands at the breakpoint again. The relay, the client and the job go on.
+that attaches again at once stands at the breakpoint again. The relay, the client and the job continue.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ async def death(stage: Stage, *, quick: bool) -> list[Row]:
     rows = []
     for what, options in (("", ()), (", headers ignored", ("--ignore-listener-selection",))):
         times = await _deaths(stage, 3 if quick else 8, options)
-        heard, again = ([times_of[index] for times_of in times] for index in range(2))
+        ended, resumed = ([times_of[index] for times_of in times] for index in range(2))
         limits = {"worst": Limit(PROMISED_MS)}
         rows += [
-            Row(FIGURE, f"session ended{what}", "ms", _values(heard), detail={"seconds": heard}, limits=limits),
-            Row(FIGURE, f"attached and stopped again{what}", "ms", _values(again), detail={"seconds": again}),
+            Row(FIGURE, f"session ended{what}", "ms", _values(ended), detail={"seconds": ended}, limits=limits),
+            Row(FIGURE, f"attached and stopped again{what}", "ms", _values(resumed), detail={"seconds": resumed}),
         ]
     return rows
 
@@ -83,12 +83,12 @@ async def _die(port: int, script: Path, node: Path) -> tuple[float, float]:
         killed = time.monotonic()
         with contextlib.suppress(ConnectionLost):
             await editor.wait_for_event("terminated", within=WITHIN)
-        heard = time.monotonic() - killed
+        ended = time.monotonic() - killed
     async with await _stopped(port, script) as editor:
-        again = time.monotonic() - killed
+        resumed = time.monotonic() - killed
         await editor.request("disconnect", {"terminateDebuggee": False}, within=WITHIN)
     await asyncio.sleep(1.0)
-    return heard, again
+    return ended, resumed
 
 
 async def _stopped(port: int, script: Path) -> DapClient:
