@@ -83,7 +83,7 @@ class DebuggerWatch(Layer):
             if not self._checking.cancelled() and self._checking.exception() is None and self._checking.result():
                 command = next(iter(self._pending.values()))
                 return [
-                    Abort(f"debugpy has not answered '{command}' for {PATIENCE:g} s; the job runs on, attach again")
+                    Abort(f"debugpy has not answered '{command}' for {PATIENCE:g} s; the job continues; attach again")
                 ]
             self._checking, self._deadline = None, now + PATIENCE
         return []

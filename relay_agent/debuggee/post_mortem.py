@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from relay_agent.debuggee.debugger import debugger, pydevd_debugger
 from relay_agent.debugpy_internals.table import POST_MORTEM
+from relay_agent.exceptions import describe_exception
 from relay_agent.stderr import write_line
 
 __all__ = ["Hold", "hold_on_crash", "install", "tracebacks"]
@@ -117,7 +118,7 @@ def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
         _held[threading.get_ident()] = error.__traceback__
     try:
         has_stopped = is_uncaught and _stops_at_uncaught()
-        while _installed.hold(_describe(error)):
+        while _installed.hold(describe_exception(error)):
             if not has_stopped:
                 _stop_at(error)
             if not _installed.is_lost():
@@ -125,7 +126,7 @@ def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
             has_stopped = False
             debugger.release()  # it may still seem to be attached
     except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - Ctrl-C, for example, only ends the hold
-        write_line(f"the hold ended: {_describe(failure)}")
+        write_line(f"the hold ended: {describe_exception(failure)}")
     finally:
         _held.pop(threading.get_ident(), None)
         _installed.end_hold()
@@ -163,9 +164,3 @@ def _stop_with_older_debugpy(error: Exception, traceback: TracebackType) -> None
     finally:
         state.is_tracing -= 1
         pydevd.enable_tracing()
-
-
-def _describe(error: BaseException) -> str:
-    """Return the exception in one line."""
-    text = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {text}"[:200] if text else type(error).__name__

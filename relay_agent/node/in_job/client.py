@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from relay_agent.exceptions import describe_exception
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_job.connect import connect_or_start
 from relay_agent.node.protocol import (
@@ -52,8 +53,6 @@ SHORT_LIFE = 10.0
 PROMPT_RESTARTS = 8
 """Agents with such a life, in succession, that are replaced without delay; the next ones later and later."""
 MAX_RESTART_DELAY = 15.0
-MAX_ERROR = 200
-"""Characters of an uncaught exception."""
 
 
 class NodeClient:
@@ -277,10 +276,7 @@ class NodeClient:
 def _uncaught() -> str:
     """Return the uncaught exception that ends this process, in one line, or ""."""
     error = getattr(sys, "last_value", None)  # set by Python before it prints the traceback
-    if error is None:
-        return ""
-    text = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {text}"[:MAX_ERROR] if text else type(error).__name__
+    return "" if error is None else describe_exception(error)
 
 
 def _register_dump(directory: NodeDirectory) -> DumpRecord | None:
