@@ -1,8 +1,8 @@
 """The agent's prefetch layer, between debugpy and the stream of one debugger; see `relay_core.dap.prefetch`.
 
-It sends debugpy the requests of the client's prefetch set. If the process prefetches (`relay_agent.prefetch.pydevd`),
-it instead passes the set on to the process, and the prefetch events to the client. It neither delays, drops nor changes
-the messages between editor and debugpy.
+It sends debugpy the requests of the client's prefetch set. If the process prefetches
+(`relay_agent.prefetch.in_process`), it instead passes the set on to the process, and the prefetch events to the client.
+It neither delays, drops nor changes the messages between editor and debugpy.
 """
 
 from __future__ import annotations

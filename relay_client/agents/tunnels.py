@@ -23,7 +23,7 @@ from relay_client.agents.events import describe_agent
 from relay_client.agents.new_role import retry_while_role_is_new
 from relay_client.agents.roster import Claim, Destination, Roster
 from relay_client.agents.search import AgentSearch
-from relay_client.prefetch.layer import PrefetchCacheLayer
+from relay_client.prefetch.response_cache import ResponseCache
 from relay_client.ui.text import printable
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.announcement import AgentId, AgentInfo
@@ -141,7 +141,7 @@ class Tunnels:
         tunnel = await self._tunnel_to(destination)
         prefetch = not destination.is_forward and self._can_prefetch(tunnel)
         stream = tunnel.driver.open(destination.port, StreamMetadata(_user(), prefetch).encode())
-        return stream, [PrefetchCacheLayer()] if prefetch else []
+        return stream, [ResponseCache()] if prefetch else []
 
     def leads_to_debugpy(self, destination: Destination) -> bool:
         """True if prefetching is possible, and a destination is a process of a job that no other user debugs."""

@@ -30,7 +30,7 @@ from relay_client.ports.local_roots import find_local_root
 from relay_client.ports.no_stream import NoStream
 from relay_client.ports.reverse_requests import ReverseRequestGuard
 from relay_client.ports.source_check import is_different
-from relay_client.prefetch.early_answers import EarlyAnswers
+from relay_client.prefetch.attach_answers import AttachAnswers
 from relay_core.agent_api.announcement import AgentId
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.layers.early_bytes import EarlyBytes
@@ -124,7 +124,7 @@ class _LocalConnection:
         self._record = record
         self._name = record.name
         self._endpoint = endpoint
-        self._answers = EarlyAnswers()
+        self._answers = AttachAnswers()
         self._early = EarlyBytes(self._connected)
         self._views = JobViews(tunnels, local.destination)
         self._loop = asyncio.get_running_loop()

@@ -21,7 +21,7 @@ from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.editor.detach_only import DetachOnly
 from relay_client.ports.reverse_requests import ReverseRequestGuard
-from relay_client.prefetch.layer import PrefetchCacheLayer
+from relay_client.prefetch.response_cache import ResponseCache
 from relay_client.ui.text import printable
 from relay_core.agent_api.metadata import StreamMetadata
 from relay_core.agent_api.requests import Failure, Listen
@@ -162,7 +162,7 @@ class ReverseForwarder:
         traffic = Traffic()
         try:
             guard = ReverseRequestGuard(None, self._log_once)
-            layers = [guard, PrefetchCacheLayer(is_adapter_local=True)] if prefetch else [guard]
+            layers = [guard, ResponseCache(is_adapter_local=True)] if prefetch else [guard]
             layers = layers if self._allow_terminate else [DetachOnly(), *layers]
             await carry_bytes(local, stream, layers, traffic=traffic)
             logger.info("port %d: closed (%d bytes sent, %d received)", self._port, traffic.sent, traffic.received)

@@ -5,7 +5,7 @@ each of these requests needs the response to the one before. The client learns w
 automatically, and sends them to the agent as the *prefetch set*. At the next stop the agent sends the same requests to
 debugpy, next to the editor's own, and sends requests and responses to the client in *prefetch events*. The client
 answers a request of the editor that is in such an event, at once or as soon as its response arrives. A process that
-supports it prefetches in place of the agent (`relay_agent.prefetch.pydevd`).
+supports it prefetches in place of the agent (`relay_agent.prefetch.in_process`).
 
     editor          client                              agent                     debugpy
       | next          |  prefetch set (if new), next      |  next                    |

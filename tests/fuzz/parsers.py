@@ -17,7 +17,7 @@ from pathlib import Path
 from relay_agent.node import protocol as node
 from relay_agent.prefetch.layer import PrefetchLayer
 from relay_client.ports.reverse_requests import SUBPROCESS_EVENTS, ReverseRequestGuard
-from relay_client.prefetch.layer import PrefetchCacheLayer
+from relay_client.prefetch.response_cache import ResponseCache
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.fitting import MAX_ANNOUNCEMENT, fit
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
@@ -303,7 +303,7 @@ def reverse_requests(data: bytes) -> None:
 
 @parser
 def prefetch_of_client(data: bytes) -> None:
-    _both_ways(PrefetchCacheLayer, data)
+    _both_ways(ResponseCache, data)
 
 
 @parser

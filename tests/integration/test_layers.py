@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay_agent.prefetch.layer import PrefetchLayer
-from relay_client.prefetch.layer import PrefetchCacheLayer
+from relay_client.prefetch.response_cache import ResponseCache
 from relay_core.dap.adapter_greeting import GreetingGuard
 from relay_core.dap.framing import encode
 from relay_core.dap.splitter import MAX_PARSED
@@ -64,7 +64,7 @@ class Path:
         self.sides = self._connected()
 
     def _connected(self) -> list[Side]:
-        client = Side(LayerStack([self.early, PrefetchCacheLayer()]))
+        client = Side(LayerStack([self.early, ResponseCache()]))
         agent = Side(LayerStack([GreetingGuard(self.now), PrefetchLayer()]))
         client.do(client.stack.start(self.now), agent)
         return [client, agent]

@@ -16,7 +16,7 @@ from relay_agent.prefetch.layer import PrefetchLayer
 from relay_client.agents.tunnels import Tunnels
 from relay_client.demo.chaos import ChaosProxy
 from relay_client.ports.forwarder import Forwarder
-from relay_client.prefetch.layer import PrefetchCacheLayer
+from relay_client.prefetch.response_cache import ResponseCache
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT, PREFETCH_SET
 from relay_core.dap.splitter import MAX_PARSED
@@ -41,7 +41,7 @@ class Wire:
 
     def __init__(self, adapter: ScriptedAdapter) -> None:
         self.now = 100.0
-        self.client, self.agent, self.adapter = PrefetchCacheLayer(), PrefetchLayer(), adapter
+        self.client, self.agent, self.adapter = ResponseCache(), PrefetchLayer(), adapter
         self.up, self.down = bytearray(), bytearray()
         self.decoder = MessageDecoder()
         self.received: deque[Message] = deque()
@@ -164,7 +164,7 @@ messages = st.builds(
 @given(st.lists(st.tuples(st.booleans(), messages), max_size=12))
 def test_any_messages_through_client_and_agent(sent):
     """No message of an editor or a debugger, however malformed, raises an exception in either layer."""
-    client, agent = PrefetchCacheLayer(), PrefetchLayer()
+    client, agent = ResponseCache(), PrefetchLayer()
     for from_editor, message in sent:
         if from_editor:
             onward, _ = split(client.receive_local(encode(message), 0))
@@ -187,7 +187,7 @@ async def look(session: Stopped, levels: int = 1) -> dict[str, str]:
 async def test_real_debugger(relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the second stop every request is answered from the cache: the tunnel to the agent is stalled."""
     for limit in ("AUTOMATIC_DELAY", "MAX_AGE"):  # on a slow machine, the editor is as slow as a person
-        monkeypatch.setattr(f"relay_client.prefetch.layer.{limit}", 60.0)
+        monkeypatch.setattr(f"relay_client.prefetch.response_cache.{limit}", 60.0)
     async with (
         debuggee(tmp_path) as (_, debugger_port, script),
         tunnelled_to(relay, debugger_port, dap_only=True, settings=Settings()) as path,
@@ -223,7 +223,7 @@ async def test_job_that_prefetches(
 ) -> None:
     """The same with a job whose debugpy relay_agent started, whichever side connects."""
     for limit in ("AUTOMATIC_DELAY", "MAX_AGE"):
-        monkeypatch.setattr(f"relay_client.prefetch.layer.{limit}", 60.0)
+        monkeypatch.setattr(f"relay_client.prefetch.response_cache.{limit}", 60.0)
     port, script = free_port(), tmp_path / "counting.py"
     script.write_text(PROGRAM)
     levels = 20 if debugging is listening else 1  # an editor that listens gets single frames from debugpy only

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from relay_agent.debuggee.pydevd_patches import child_wait, continuing, following, sending, waking
-from relay_agent.prefetch import pydevd
+from relay_agent.prefetch import in_process
 from relay_agent.python_path import in_front
 
 __all__ = ["follow_into_children", "follow_on_demand", "install"]
@@ -27,7 +27,7 @@ def install() -> None:
     continuing.install()
     child_wait.install()
     following.install()
-    pydevd.install()
+    in_process.install()
 
 
 def follow_into_children(port: int | None) -> None:

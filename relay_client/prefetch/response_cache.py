@@ -29,7 +29,7 @@ from relay_core.dap.prefetch import (
 from relay_core.dap.splitter import MAX_PARSED, MessageSplitter, Piece
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
 
-__all__ = ["PrefetchCacheLayer"]
+__all__ = ["ResponseCache"]
 
 AUTOMATIC_DELAY = 1.0
 """Seconds after the last message to the editor within which a request counts as automatic; people are slower. VS Code
@@ -47,7 +47,7 @@ _SEQ = re.compile(rb'\s*\{\s*"seq"\s*:\s*([0-9]{1,18})\b')
 """The number of a message as debugpy writes it, first of all fields."""
 
 
-class PrefetchCacheLayer(Layer):
+class ResponseCache(Layer):
     """One editor's connection: the editor is the local program, the agent is the peer.
 
     Args:
@@ -79,7 +79,7 @@ class PrefetchCacheLayer(Layer):
         """Highest `seq` of the messages that the editor has received."""
 
     def __repr__(self) -> str:
-        return f"<PrefetchCacheLayer set={len(self._sent_set)} prefetched={len(self._prefetched)}>"
+        return f"<ResponseCache set={len(self._sent_set)} prefetched={len(self._prefetched)}>"
 
     def receive_local(self, data: bytes, now: float) -> list[Output]:
         """Take bytes of the editor; return those for the agent, and prefetched responses."""

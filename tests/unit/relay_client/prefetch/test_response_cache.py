@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_client.prefetch.layer import AUTOMATIC_DELAY, MAX_AGE, PrefetchCacheLayer
+from relay_client.prefetch.response_cache import AUTOMATIC_DELAY, MAX_AGE, ResponseCache
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET
 from relay_core.dap.splitter import MAX_PARSED
@@ -17,7 +17,7 @@ class Editor:
 
     def __init__(self) -> None:
         self.now = 10.0
-        self.client = PrefetchCacheLayer()
+        self.client = ResponseCache()
         self.seq = 0
 
     def send(self, command: str, **arguments: object) -> tuple[list[Message], list[Message]]:
@@ -245,7 +245,7 @@ def test_other_responses_to_initialize(body):
 def test_single_frames_for_an_editor_that_listens():
     """With the adapter on this machine, a request of one frame is neither learned nor answered, but its ids are."""
     editor = Editor()
-    editor.client = PrefetchCacheLayer(is_adapter_local=True)
+    editor.client = ResponseCache(is_adapter_local=True)
     editor.receive(stopped())
     editor.send("stackTrace", threadId=1, startFrame=0, levels=1)
     editor.receive({"type": "response", "request_seq": editor.seq, "body": {"stackFrames": [{"id": 7}]}})
@@ -323,7 +323,7 @@ def test_malformed_requests_and_responses(editor, malformed):
 @pytest.mark.parametrize("early", [b"", b"Content"])
 def test_connection_that_is_not_an_editors(early):
     """A layer in front of another protocol is finished, unless bytes of the other direction wait for their rest."""
-    client = PrefetchCacheLayer()
+    client = ResponseCache()
     client.receive_peer(early, 0)
     assert [ToPeer(b"GET / HTTP/1.1")] == client.receive_local(b"GET / HTTP/1.1", 0)
     assert (not early) == client.is_finished

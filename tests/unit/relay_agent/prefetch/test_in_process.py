@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 
-from relay_agent.prefetch.pydevd import PydevdPrefetcher
+from relay_agent.prefetch.in_process import PydevdPrefetcher
 from relay_client.dap.client import DapClient
 from relay_core.dap.framing import Message
 from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT, PREFETCH_SET, RequestTemplate

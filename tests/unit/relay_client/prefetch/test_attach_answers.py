@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay_client.prefetch.attach_answers import AttachAnswers
 from relay_client.prefetch.capabilities import DEBUGPY_CAPABILITIES
-from relay_client.prefetch.early_answers import EarlyAnswers
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.dap.splitter import MAX_PARSED
 from relay_core.layers.layer import EndLocal, EndPeer, ResetLocal, ToLocal, ToPeer
@@ -18,7 +18,7 @@ class Editor:
     """An editor in front of the layer; the test takes the part of the debugger."""
 
     def __init__(self, *, is_debugpy: bool = True) -> None:
-        self.answers = EarlyAnswers()
+        self.answers = AttachAnswers()
         self.answers.is_debugpy = is_debugpy
         self.seq = 0
         self.numbers: dict[str, int] = {}
@@ -206,14 +206,14 @@ def test_nothing_is_inserted_into_a_long_message():
 
 def test_connection_that_is_not_an_editors():
     """The layer is finished at the first bytes."""
-    answers = EarlyAnswers()
+    answers = AttachAnswers()
     assert [ToPeer(b"GET / HTTP/1.1")] == answers.receive_local(b"GET / HTTP/1.1", 0)
     assert answers.is_finished
 
 
 def test_ends():
     """Parts of messages are passed on before an end or a loss."""
-    answers = EarlyAnswers()
+    answers = AttachAnswers()
     assert ([EndPeer()], [EndLocal()]) == (answers.receive_local_eof(0), answers.receive_peer_eof(0))
     answers.receive_local(b"Content", 0)
     answers.receive_peer(b"Content", 0)
@@ -237,7 +237,7 @@ messages = st.builds(
 @given(st.lists(st.tuples(st.booleans(), messages), max_size=12))
 def test_any_messages(sent):
     """No message, however malformed, raises an exception, and the debugger receives every request unchanged."""
-    answers = EarlyAnswers()
+    answers = AttachAnswers()
     answers.is_debugpy = True
     for from_editor, message in sent:
         data = encode(message)

@@ -35,13 +35,13 @@ from relay_core.dap.prefetch import arguments_of, parse
 from relay_core.dap.splitter import MessageSplitter, Piece
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
 
-__all__ = ["EarlyAnswers"]
+__all__ = ["AttachAnswers"]
 
 _SEQ = re.compile(rb'\s*\{\s*"seq"\s*:\s*([0-9]{1,18})\b')
 """The number of a message as debugpy writes it, first of all fields."""
 
 
-class EarlyAnswers(Layer):
+class AttachAnswers(Layer):
     """One editor's connection until it has attached: the editor is the local program, the debugger is the peer.
 
     It lives as long as the connection, while streams come and go.
@@ -69,7 +69,7 @@ class EarlyAnswers(Layer):
         """Highest `seq` of the messages that the editor has received."""
 
     def __repr__(self) -> str:
-        return f"<EarlyAnswers {len(self._answered)} unconfirmed>"
+        return f"<AttachAnswers {len(self._answered)} unconfirmed>"
 
     def start(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
         """Begin with a stream; an `initialize` that has waited for it is answered."""
