@@ -19,7 +19,7 @@ LOWEST_DEBUGPY := .debugpy-lowest-$(VERSION)
 # Two workers for each of two processors: most tests wait for other processes.
 PYTEST_FLAGS ?= -n 4 --dist loadgroup
 
-.PHONY: demo test test-unit test-lowest coverage lint soak fuzz bench extras mpi neovim vsix test-pythons clean
+.PHONY: demo test test-unit test-lowest coverage lint soak fuzz bench extras mpi neovim tmux vsix test-pythons clean
 
 demo: $(READY)
 	$(BIN)/relay-client demo
@@ -95,7 +95,7 @@ bench: $(READY)
 
 # What some tests and samples need and nobody should have to download for the rest: torch, the Azure ML SDK, MPI, Azure
 # ML's inference server, the Azure CLI, a real VS Code in a browser, and what editors read and debug with.
-extras: $(READY) mpi .inference-server/.ready .azure-cli/.ready $(EDITORS_READY) $(VENV)/.vscode neovim vsix
+extras: $(READY) mpi .inference-server/.ready .azure-cli/.ready $(EDITORS_READY) $(VENV)/.vscode neovim tmux vsix
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' -e '.[ml]'
 
 # Three real MPI launchers for the tests of ranks, each in an environment of its own: all of them are called mpiexec. Without
@@ -148,13 +148,14 @@ $(EDITORS_READY): tests/editors/package.json
 	  cd tests/editors && npm install --no-package-lock --no-audit --no-fund --loglevel=error && touch node_modules/.ready; \
 	else echo "npm is missing: tests with the parser and debug client of VS Code will be skipped"; fi
 
-# Neovim from Debian. Its plugin nvim-dap is in no package registry: NVIM_DAP names a directory that has it.
+# Neovim from Debian, and tmux, a terminal that can be resized. Neovim's plugin nvim-dap is in no package registry: NVIM_DAP
+# names a directory that has it.
 APT_INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
-neovim:
-	@if command -v nvim >/dev/null 2>&1; then :; \
+neovim tmux:
+	@if command -v $(subst neovim,nvim,$@) >/dev/null 2>&1; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && \
-	  { $(APT_INSTALL) neovim || { apt-get update -qq && $(APT_INSTALL) neovim; }; } >/dev/null 2>&1; then :; \
-	else echo "neovim cannot be installed: its tests will be skipped"; fi
+	  { $(APT_INSTALL) $@ || { apt-get update -qq && $(APT_INSTALL) $@; }; } >/dev/null 2>&1; then :; \
+	else echo "$@ cannot be installed: its tests will be skipped"; fi
 
 # The extension for VS Code, with the versions of vscode/package-lock.json.
 vsix: $(VSIX)

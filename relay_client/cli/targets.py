@@ -55,5 +55,6 @@ def _print_rich_table(lines: list[tuple[str, ...]]) -> bool:
         return False
     from relay_client.ui.target_table import rich_table
 
-    Console().print(rich_table(lines))
+    console = Console()
+    console.print(rich_table(lines, console.width))
     return True

@@ -1,4 +1,9 @@
-"""The live table below the log lines on a terminal: the current targets, their states and attachments."""
+"""The live table below the log lines on a terminal: the current targets, their states and attachments.
+
+Between two updates the cursor is on the first line of the table, not below it. A terminal that is resized keeps the
+cursor on its line even if it wraps other lines, so erasing from the cursor down always removes the whole table. Moving
+up from below the table by its number of lines, as `rich.live` does, leaves copies of it when a line wraps.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +11,31 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from relay_client.ui.target_table import by_node, rich_table, rows
 from relay_core.agent_api.announcement import AgentInfo
+from relay_core.compat import timeout
 from relay_core.net.tasks import TaskSet
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.live import Live
 
 __all__ = ["live_table"]
 
 REFRESH_INTERVAL = 1.0
-"""Seconds between updates; the table is redrawn only if it has changed."""
+"""Seconds between updates; the table is redrawn only if it or the size of the terminal has changed."""
+
+_ERASE = "\r\x1b[J"
+"""From the cursor's line to the end of the screen."""
+_UP = "\x1b[{}A\r"
+_WRAP_OFF, _WRAP_ON = "\x1b[?7l", "\x1b[?7h"
+"""Around the table: each of its lines takes one line of the screen, even if the terminal has just become narrower."""
+_HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
 
 @contextlib.asynccontextmanager
@@ -36,24 +49,35 @@ async def live_table(agents: Iterable[AgentInfo]) -> AsyncIterator[None]:
     if console is None:
         yield
         return
-    from rich.console import Group  # noqa: PLC0415 - on a terminal only
-    from rich.live import Live  # noqa: PLC0415 - as above
-
-    live = Live(Group(), console=console, auto_refresh=False, transient=True, redirect_stderr=False)
-    with live, _log_above(console):
+    table = _Table(console)
+    with table.shown(), _lines_above(table):
         async with TaskSet() as tasks:
-            tasks.spawn(_update(live, agents), name="live table")
+            tasks.spawn(_update(table, agents), name="live table")
             yield
 
 
-async def _update(live: Live, agents: Iterable[AgentInfo]) -> None:
-    shown: list[tuple[str, ...]] = []
-    while True:
-        lines = rows(by_node(agents), time.time())
-        if lines != shown:
-            live.update(rich_table(lines), refresh=True)
-            shown = lines
-        await asyncio.sleep(REFRESH_INTERVAL)
+async def _update(table: _Table, agents: Iterable[AgentInfo]) -> None:
+    with _resizes() as resized:
+        while True:
+            table.update(rows(by_node(agents), time.time()))
+            with contextlib.suppress(asyncio.TimeoutError):
+                async with timeout(REFRESH_INTERVAL):
+                    await resized.wait()
+            resized.clear()
+
+
+@contextlib.contextmanager
+def _resizes() -> Iterator[asyncio.Event]:
+    """Yield an event that is set when the terminal is resized, where the platform has a signal for that."""
+    event, loop = asyncio.Event(), asyncio.get_running_loop()
+    if not hasattr(signal, "SIGWINCH"):
+        yield event
+        return
+    loop.add_signal_handler(signal.SIGWINCH, event.set)
+    try:
+        yield event
+    finally:
+        loop.remove_signal_handler(signal.SIGWINCH)
 
 
 def _terminal() -> Console | None:
@@ -67,14 +91,63 @@ def _terminal() -> Console | None:
     return Console(stderr=True)
 
 
-class _AboveTable:
-    """A text stream that prints above the table, without colours and line breaks added by rich."""
+class _Table:
+    """The table on the screen. The cursor is on its first line, in the first column."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._file: TextIO = sys.stderr
+        self._rows: list[tuple[str, ...]] = []
+        self._size = (0, 0)
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[None]:
+        """Remove the table at the end of a block."""
+        self._write(_HIDE_CURSOR)
+        try:
+            yield
+        finally:
+            self._write(_ERASE + _SHOW_CURSOR)
+
+    def update(self, lines: list[tuple[str, ...]]) -> None:
+        """Show these rows."""
+        if (lines, tuple(self._console.size)) != (self._rows, self._size):
+            self._rows = lines
+            self._write(_ERASE + self._drawing())
+
+    def write_above(self, text: str) -> None:
+        """Write lines above the table, as they are."""
+        self._write(_ERASE + text + self._drawing())
+
+    def _drawing(self) -> str:
+        """Return what draws the table from the cursor on, and moves the cursor back to its first line."""
+        self._size = width, height = self._console.size
+        with self._console.capture() as captured:
+            self._console.print(rich_table(self._rows, width))
+        lines = captured.get().splitlines()
+        hidden = len(lines) - (height - 1)
+        if hidden > 0:
+            lines = [*lines[: height - 2], f"... and {hidden + 1} more"[:width]]
+        back = _UP.format(len(lines) - 1) if len(lines) > 1 else "\r"
+        return _WRAP_OFF + "\n".join(lines) + _WRAP_ON + back
+
+    def _write(self, text: str) -> None:
+        self._file.write(text)
+        self._file.flush()
+
+
+class _AboveTable:
+    """A text stream that prints above the table."""
+
+    def __init__(self, table: _Table) -> None:
+        self._table = table
+        self._line = ""
+        """The beginning of a line whose end has not been written."""
 
     def write(self, text: str) -> int:
-        self._console.out(text, end="", highlight=False)
+        lines, newline, self._line = (self._line + text).rpartition("\n")
+        if newline:
+            self._table.write_above(lines + newline)
         return len(text)
 
     def flush(self) -> None:
@@ -82,13 +155,15 @@ class _AboveTable:
 
 
 @contextlib.contextmanager
-def _log_above(console: Console) -> Iterator[None]:
-    """Write the program's log lines above the table during a block."""
+def _lines_above(table: _Table) -> Iterator[None]:
+    """Write the program's log lines and output above the table during a block."""
+    stream = _AboveTable(table)
     handlers = [h for h in logging.getLogger("relay_client").handlers if isinstance(h, logging.StreamHandler)]
     for handler in handlers:
-        handler.setStream(_AboveTable(console))
+        handler.setStream(stream)
     try:
-        yield
+        with contextlib.redirect_stdout(stream) if sys.stdout.isatty() else contextlib.nullcontext():
+            yield
     finally:
         for handler in handlers:
             handler.setStream(sys.stderr)

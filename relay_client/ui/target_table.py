@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "as_json", "by_node", "plain_table", "rich_table", "rows"]
 
 COLUMNS = ("node", "rank", "port", "pid", "script", "state", "since", "held by")
+LEAST_IMPORTANT = ("pid", "script", "since", "port")
+"""Columns that a narrow terminal does without, in this order."""
 ATTACHED = "attached"
 """Shown instead of the state while a debugger is attached, unless the process has crashed."""
 
@@ -67,18 +69,37 @@ def plain_table(lines: Sequence[Sequence[str]]) -> str:
     )
 
 
-def rich_table(lines: Sequence[Sequence[str]]) -> RenderableType:
-    """Return rows as a table of rich; an empty group without rows."""
+def rich_table(lines: Sequence[Sequence[str]], width: int) -> RenderableType:
+    """Return rows as a table of rich with one line for each; an empty group without rows.
+
+    Args:
+        lines: Rows of `COLUMNS`.
+        width: Width of the terminal. If it is too small, the least important columns are left out, then cells are cut.
+    """
     from rich.console import Group  # noqa: PLC0415 - on a terminal only
     from rich.table import Table  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415 - as above
 
     if not lines:
         return Group()
-    table = Table(*COLUMNS, box=None, pad_edge=False)
+    shown = _columns(lines, width)
+    table = Table(box=None, pad_edge=False)
+    for column in shown:
+        table.add_column(COLUMNS[column], no_wrap=True, overflow="ellipsis")
     for line in lines:
-        table.add_row(*map(Text, line))
+        table.add_row(*(Text(line[column]) for column in shown))
     return table
+
+
+def _columns(lines: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Return the columns to show on a terminal of this width."""
+    shown = list(range(len(COLUMNS)))
+    widths = [max(len(line[column]) for line in (COLUMNS, *lines)) for column in shown]
+    for name in LEAST_IMPORTANT:
+        if sum(widths[column] + 1 for column in shown) <= width:  # rich pads the last one, too
+            break
+        shown.remove(COLUMNS.index(name))
+    return shown
 
 
 def as_json(agents: Sequence[AgentInfo]) -> dict[str, object]:

@@ -4,6 +4,7 @@ import asyncio
 import signal
 import time
 from base64 import b64encode
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.support.ports import free_port
 from tests.support.programs import DEADLINE
 from tests.support.relay import LocalRelay
 from tests.support.screen import WIDTH, Screen, client_on, screen
+from tests.support.tmux import MISSING, client_in_tmux
 
 pytestmark = pytest.mark.e2e
 
@@ -91,3 +93,22 @@ async def test_elsewhere_there_are_lines_only(relay: LocalRelay, env: dict[str, 
         await shown.until("within 10 min\r\n")
         assert "\x1b" not in shown.text
         assert not table(shown)
+
+
+@pytest.mark.skipif(bool(MISSING), reason=MISSING)
+async def test_a_terminal_that_is_resized(relay: LocalRelay, env: dict[str, str], tmp_path: Path) -> None:
+    """However often a real terminal changes its width, the table is there once, and every event line is whole."""
+    port = free_port()
+    async with (
+        node_of(relay, port, fields={"host": "node-1"}, rank=3, script="train.py", state="running") as node,
+        client_in_tmux(tmp_path, env, "--ports", str(port)) as terminal,
+    ):
+        await terminal.until("train.py")
+        for number, width in enumerate((40, 110, 30, 70, 25, 120)):
+            await terminal.resize(width, 30)
+            node.change(port, state="crashed", detail=f"ValueError: {number}", until=time.time() + 605)
+            await terminal.until(f"rank 3 on node-1 crashed: ValueError: {number};")
+        lines = await terminal.until("train.py  crashed: ValueError: 5")
+        assert 1 == sum(line.startswith("node ") for line in lines), "\n".join(lines)
+        assert 1 == sum(line.startswith("node-1 ") for line in lines)
+        assert 4 + 6 == sum(line.startswith("relay-client: ") for line in lines), "\n".join(lines)

@@ -1,6 +1,9 @@
 """Facts about the output of `relay-client targets`."""
 
-from relay_client.ui.target_table import as_json, plain_table, rows
+import pytest
+from rich.console import Console
+
+from relay_client.ui.target_table import as_json, plain_table, rich_table, rows
 from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo
 
 NOW = 1000.0
@@ -36,6 +39,25 @@ def test_the_plain_table_is_aligned() -> None:
     heading, first, *_ = plain_table(rows([NODE, SERVE], NOW)).splitlines()
     assert heading.index("port") == first.index("5680")
     assert heading.index("state") == first.index("crashed")
+
+
+@pytest.mark.parametrize("width", [120, 90, 70, 60, 30, 10])
+def test_one_line_for_each_target_at_any_width(width: int) -> None:
+    """A narrow terminal shows fewer columns and shorter cells, but neither more lines nor longer ones."""
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(rich_table(rows([NODE, SERVE], NOW), width))
+    lines = captured.get().splitlines()
+    assert 4 == len(lines)
+    assert all(len(line) <= width for line in lines)
+
+
+def test_columns_that_a_narrow_terminal_keeps() -> None:
+    """The node, the rank and its state are shown when there is no room for the process and its script."""
+    console = Console(width=60)
+    with console.capture() as captured:
+        console.print(rich_table(rows([NODE, SERVE], NOW), 60))
+    assert ["node", "rank", "state", "held", "by"] == captured.get().splitlines()[0].split()
 
 
 def test_json_has_everything() -> None:
