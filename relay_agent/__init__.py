@@ -4,10 +4,10 @@
 
     relay_agent.start_remote_debugging_from_args()
 
-With `--is-debug true --debug-relay-connection-name myhc` on its command line the job registers with the node's agent,
-a small process that dials out to Azure Relay, and waits for a debugger. Without them the call does nothing and costs
-nothing. debugpy is imported when a debugger attaches; network packages are never imported. If debugging fails, the job
-reports that on stderr and runs as usual: none of these functions raises or hangs because of it.
+With `--is-debug true --debug-relay-connection-name myhc` on its command line the job registers with the node's agent, a
+small process that dials out to Azure Relay, and waits for a debugger. Without these arguments, the call does nothing
+and takes no time. debugpy is imported when a debugger attaches; network packages are never imported. If debugging
+fails, the job reports that on stderr and runs as usual: none of these functions raises or hangs because of it.
 """
 
 from relay_agent.api import (

@@ -64,10 +64,10 @@ def start_remote_debugging(
 
     Args:
         debug_relay_connection_name: Name of the hybrid connection.
-        debug_port: Logical port of rank 0, as in your launch.json; rank n has n more. It identifies this process; no
-            socket uses it here.
+        debug_port: Logical port of rank 0, as in your launch.json; rank n has this number plus n. It identifies the
+            process; no socket on this machine uses it.
         wait: Seconds to wait for the debugger; 0 does not wait, but a debugger can attach at any time.
-        debug_ranks: Ranks that wait, such as "0,3-5", "all" or "none"; the others continue immediately.
+        debug_ranks: Ranks that wait, such as "0,3-5", "all" or "none"; the other ranks continue immediately.
         rank: Rank of this process, if the environment does not define it.
         connection_string: Connection string with the Listen right.
         connection_string_file: File with the connection string, readable by its owner only.
@@ -130,10 +130,10 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
 def breakpoint(  # noqa: A001 - intended: a remote version of Python's breakpoint()
     *, rank: int | str | None = None, when: bool = True, hold: float = DEFAULT_HOLD
 ) -> None:
-    """Stop here in the debugger; wait for one if none is attached. Does nothing in a run without debugging.
+    """Stop here in the debugger, and wait for one if none is attached. Does nothing in a run without debugging.
 
     Args:
-        rank: Stop only in this rank or these ranks ("0,3-5"); by default in every rank.
+        rank: Stop only in these ranks, such as 3 or "0,3-5"; by default in every rank.
         when: Stop only if this is true.
         hold: Seconds to wait for a debugger before the job continues.
     """

@@ -31,7 +31,8 @@ DEBUG_ARGUMENTS = (
     "--debug-port ${{inputs.debug_port}} "
     "$[[--debug-relay-connection-string-secret ${{inputs.debug_relay_connection_string_secret}}]]"
 )
-"""For a step's command or a parallel step's program arguments; Azure ML omits a `$[[ ]]` whose input has no value."""
+"""Append this to a step's command or to a parallel step's program arguments. Azure ML omits a `$[[ ]]` whose input has
+no value."""
 
 FIRST_PORT, LAST_PORT = 1024, 65535
 """Ports below 1024 are privileged: relay-client could not listen on them on the developer's machine."""
@@ -51,7 +52,7 @@ def debug_inputs(port: int) -> dict[str, dict[str, Any]]:
     """Return the inputs that DEBUG_ARGUMENTS uses, for `command(inputs=...)` and `parallel_run_function(inputs=...)`.
 
     Args:
-        port: The step's own port in launch.json; a distributed step uses one more port for each further process.
+        port: The step's port in launch.json; a distributed step uses one more port for each additional process.
     """
     return {
         "is_debug": {"type": "boolean", "default": False},
@@ -85,7 +86,7 @@ def rest_body(job: Any) -> Body:
 
 
 def _plain(value: Any) -> Any:
-    """Convert the SDK's objects to JSON values."""
+    """Convert an SDK object to JSON values."""
     if hasattr(value, "_to_rest_object"):
         value = value._to_rest_object()  # noqa: SLF001 - the SDK's public functions for this need a workspace
     if hasattr(value, "as_dict"):
@@ -103,7 +104,7 @@ class Step:
     Args:
         name: Its name in the pipeline.
         node: Its part of the body, with the component and not only the component's id.
-        pipeline_inputs: The values of the pipeline's own inputs.
+        pipeline_inputs: The values of the pipeline's inputs.
     """
 
     def __init__(self, name: str, node: Body, pipeline_inputs: Mapping[str, str]) -> None:
@@ -134,7 +135,7 @@ class Step:
 
     @property
     def nodes(self) -> int:
-        """Number of machines that it runs on."""
+        """Number of machines on which it runs."""
         return int((self.settings.get("resources") or {}).get("instance_count") or 1)
 
     @property
@@ -144,7 +145,7 @@ class Step:
 
     @property
     def ports(self) -> range:
-        """The ports of its processes in launch.json: `debug_port` and one more for each further rank."""
+        """The ports of its processes in launch.json: `debug_port`, plus one more for each additional rank."""
         first = self.values.get("debug_port", "")
         if not first.isdecimal():
             return range(0)

@@ -1,23 +1,23 @@
-"""Longer timeouts for collective communication: a rank that is stopped in a debugger keeps its peers waiting.
+"""Raises the timeouts of collective communication. A rank that is stopped in a debugger keeps its peers waiting.
 
 To its peers, a rank at a breakpoint looks dead: torch.distributed times out after 10 minutes (NCCL) or 30 (gloo), or
-after the time that the job sets. The timeout that counts is the one that the peers' operation was started with, so the
-timeouts must be raised at the start of every rank, not when one of them stops.
+after the time that the job sets. The timeout is fixed when the peers start an operation, so it must be raised at the
+start of every rank, not when one of them stops.
 
 Some limits are read from environment variables:
 
     TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC     480 s       torch: c10d/ProcessGroupNCCL.hpp
     DEEPSPEED_TIMEOUT                    30 min      deepspeed/constants.py; in minutes
     HOROVOD_GLOO_TIMEOUT_SECONDS         30 s        horovod/common/gloo/gloo_context.cc
-    HOROVOD_STALL_SHUTDOWN_TIME_SECONDS  off         horovod/common/stall_inspector.h; raised only where it is set
+    HOROVOD_STALL_SHUTDOWN_TIME_SECONDS  off         horovod/common/stall_inspector.h; raised only if it is set
 
-The others are arguments inside torch.distributed. This module never imports torch: an import hook acts when the job
-imports it, and wraps the functions that pass timeouts on. Process groups, their stores and barriers then get at least
-the requested timeout, instead of the default or a shorter one; a longer one is kept.
+The others are arguments inside torch.distributed. This module never imports torch. When the job imports it, an import
+hook wraps the functions that pass timeouts on. Process groups, their stores and barriers then get at least the
+requested timeout, instead of the default or a shorter one; a longer one is kept.
 
-Verified with gloo (torch 2.13). Not verified with NCCL, for lack of a GPU: according to its source
-(ProcessGroupNCCL.hpp) the watchdog compares an operation's age with the same timeout of its group, and the monitor uses
-the variable above.
+Verified with gloo (torch 2.13). Not verified with NCCL, which requires a GPU. According to its source
+(ProcessGroupNCCL.hpp), the watchdog compares an operation's age with the same timeout of its group, and the monitor
+uses the variable above.
 
 Not covered are the exit barrier of torchrun (5 minutes between nodes), the `timeout` of a TCPStore that the job
 creates, torch.distributed.rpc, and external supervision of the job, such as liveness probes and wall-clock limits.
@@ -77,7 +77,7 @@ _VARIABLES = (
 def timeout_variables(seconds: float, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables to set so that none of their limits is below `seconds`.
 
-    A longer limit is kept, and so is a text that is not a number: the library that reads it reports that.
+    A longer limit is kept. A text that is not a number is kept too; the library that reads it reports the error.
     """
     changes = {}
     for variable in _VARIABLES:
@@ -99,7 +99,7 @@ def raise_timeouts(
     environ: MutableMapping[str, str] | None = None,
     warn: Callable[[str], None] = stderr.write_line,
 ) -> None:
-    """Raise the timeouts of collective operations in this process, and in those that it starts, to `seconds` at least.
+    """Raise the timeouts of collective operations in this process and its children to at least `seconds`.
 
     A timeout that cannot be raised causes a warning, never an error. A second call can raise the timeouts further.
 
@@ -128,7 +128,7 @@ class _Timeouts:
         self._wrapped = False
 
     def at_least(self, timeout: Any) -> Any:
-        """Return `timeout` or the minimum, whichever is longer; any value but a timedelta is returned unchanged."""
+        """Return `timeout` or the minimum, whichever is longer; return any value other than a timedelta unchanged."""
         from datetime import timedelta  # noqa: PLC0415 - torch has imported it by now
 
         minimum = timedelta(seconds=self.seconds)
@@ -154,7 +154,7 @@ class _Timeouts:
             self.warn("cannot raise the timeouts of process groups: unsupported version of torch")
 
     def _wrap_function(self, module: ModuleType, name: str) -> bool:
-        """Raise the timeout that a function gets, and that of its store; return False if it has no such argument."""
+        """Raise a function's timeout argument and the timeout of its store; return False if it has no such argument."""
         import functools  # noqa: PLC0415 - torch has imported them by now
         import inspect  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
-"""The directory that this process was started in, also if the program has changed its directory since.
+"""The directory in which this process was started, even if the program has changed its directory since.
 
-It is what `"."` means in an editor's `pathMappings`. hydra, for example, changes the directory before a job's own code
-runs.
+In an editor's `pathMappings`, `"."` means this directory. A program may have changed it: hydra, for example, changes
+the directory before a job's own code runs.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _at_import = _current()
 def start_directory() -> str:
     """Return the directory, or "" if it is unknown.
 
-    Python makes `__file__` of the main module absolute when the program starts; the relative path on the command line
-    is its end then, and the rest is the directory. Programs given in another form do not reveal it.
+    Python makes `__file__` of the main module absolute when the program starts. If it ends with the relative path on
+    the command line, the rest is the directory. Programs given in another form do not reveal the directory.
     """
     name = next((text for text in sys.orig_argv[1:] if text == sys.argv[0]), "") if sys.argv else ""
     file = getattr(sys.modules.get("__main__"), "__file__", None) or ""

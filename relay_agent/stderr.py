@@ -8,7 +8,7 @@ __all__ = ["report_failure", "write_line"]
 
 
 def write_line(text: str) -> None:
-    """Write a line to the job's stderr; control characters in it are escaped, because a client may have sent a part.
+    """Write a line to the job's stderr; control characters are escaped, because a part may come from a client.
 
     The line bypasses debugpy's redirection of stderr, which is Python code that a developer could step into. It is
     written with one call, because other ranks write to the same file; `print` makes two when Python is unbuffered.
@@ -22,6 +22,6 @@ def write_line(text: str) -> None:
 
 
 def report_failure(error: object) -> None:
-    """Write an error of the debugging, and that the job continues."""
+    """Write an error in debugging to stderr, and that the job continues."""
     write_line(f"error: {error}")
     write_line("continuing without a debugger")

@@ -1,8 +1,8 @@
-"""Which hybrid connection a program uses and where its credentials are: one row per setting, for all programs.
+"""One table, for all programs, of the settings that select a hybrid connection and its credentials.
 
-From `ACCESS_OPTIONS` follow the options of relay-client and relay-agent, the variables RELAY_DEBUG_* in which
-`relay-agent run` passes them on, the node's agent that a process shares with others, and the reference page. Where an
-option is absent, its `variable` counts. Jobs import this module, and never `relay_core.auth`, which reads the secrets.
+`ACCESS_OPTIONS` defines the options of relay-client and relay-agent, the variables RELAY_DEBUG_* in which `relay-agent
+run` passes them on, the settings by which processes of a node share an agent, and the reference page. If an option is
+absent, its `variable` applies. Jobs import this module, but never `relay_core.auth`, which reads the secrets.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ __all__ = [
 ]
 
 Side = Literal["agent", "client"]
-"""Who asks: an agent runs on cloud compute and a client on a developer's machine, so their identities differ."""
+"""The kind of program. An agent runs on cloud compute and a client on a developer's machine, so their identities
+differ."""
 
 CONNECTION_STRING_VARIABLE = "RELAY_CONNECTION_STRING"
 CONNECTION_STRING_FILE_VARIABLE = "RELAY_CONNECTION_STRING_FILE"
 CONNECTION_STRING_SECRET_VARIABLE = "RELAY_CONNECTION_STRING_SECRET"  # noqa: S105 - a variable's name
 KEY_VAULT_VARIABLE = "KEY_VAULT_URL"
-"""The name that Microsoft's guide to secrets in Azure ML jobs uses."""
+"""This name comes from Microsoft's guide to secrets in Azure ML jobs."""
 NAMESPACE_VARIABLE = "RELAY_NAMESPACE"
 IDENTITY_VARIABLE = "RELAY_IDENTITY"
 TUNNEL_KEY_VARIABLE = "RELAY_TUNNEL_KEY"
@@ -46,33 +47,33 @@ TUNNEL_KEY_FILE_VARIABLE = "RELAY_TUNNEL_KEY_FILE"
 TUNNEL_KEY_SECRET_VARIABLE = "RELAY_TUNNEL_KEY_SECRET"  # noqa: S105 - a variable's name
 CA_FILE_VARIABLE = "RELAY_CA_FILE"
 OLD_STRING_VARIABLE = "AZRELAY_CONNECTION_STRING"
-"""A name of the azure-debug-relay package, like the next one."""
+"""A variable of the azure-debug-relay package, like the next one."""
 OLD_NAME_VARIABLE = "AZRELAY_CONNECTION_NAME"
 
 
 class AccessSettings(NamedTuple):
-    """What a command line or a call sets explicitly; None where the environment may decide."""
+    """The settings given on a command line or in a call. None means that the environment applies."""
 
     hc: str | None = None
-    """Hybrid connection; a connection string may name it as well."""
+    """Hybrid connection; a connection string may also name it."""
     connection_string: str | None = None
     connection_string_file: str | None = None
     connection_string_secret: str | None = None
     """Name of a Key Vault secret."""
     key_vault: str | None = None
-    """URL or bare name of the vault that named secrets are in."""
+    """URL or bare name of the vault that contains the named secrets."""
     namespace: str | None = None
-    """Host or bare name of a relay's namespace, for tokens of Entra ID."""
+    """Host or bare name of a relay's namespace, for Entra ID tokens."""
     identity: str | None = None
     """The Entra identity to use, see `relay_core.auth.identity`."""
     tunnel_key_file: str | None = None
     tunnel_key_secret: str | None = None
-    """Name of a Key Vault secret that holds the tunnel key alone."""
+    """Name of a Key Vault secret that contains only the tunnel key."""
     ca_file: str | None = None
-    """PEM file of a certificate authority to trust besides the system's."""
+    """PEM file of a certificate authority to trust in addition to the system's."""
 
     def __repr__(self) -> str:
-        """Show what is set, but not the key in a connection string."""
+        """Show the fields that are set, but not the key in a connection string."""
         shown = {name: "..." if name == "connection_string" else text for name, text in self.given().items()}
         return f"<AccessSettings{''.join(f' {name}={text}' for name, text in shown.items())}>"
 
@@ -83,7 +84,7 @@ class AccessSettings(NamedTuple):
     def lacks_key_vault(self, environ: Mapping[str, str]) -> bool:
         """Return whether these settings name a Key Vault secret, but neither they nor the environment name a vault.
 
-        It does not count as missing where there is another way to the relay.
+        The vault does not count as missing if the settings provide another way to the relay.
         """
         if not self.connection_string_secret:
             return False
@@ -97,13 +98,13 @@ class AccessOption(NamedTuple):
     """One row of the table."""
 
     field: str
-    """Of `AccessSettings`."""
+    """Field of `AccessSettings`."""
     metavar: str
     help: str
     variable: str | None = None
-    """What counts where the option is absent."""
+    """Environment variable that applies if the option is absent."""
     default: str = ""
-    """What counts where neither is given, if that is not nothing."""
+    """Default if neither is given, or ""."""
 
     @property
     def option(self) -> str:
@@ -130,17 +131,17 @@ ACCESS_OPTIONS = (
         "Key Vault secret with the connection string",
         CONNECTION_STRING_SECRET_VARIABLE,
     ),
-    AccessOption("key_vault", "URL", "Key Vault of the named secrets, URL or name", KEY_VAULT_VARIABLE),
+    AccessOption("key_vault", "URL", "URL or name of the Key Vault with the named secrets", KEY_VAULT_VARIABLE),
     AccessOption(
         "namespace",
         "HOST",
-        "namespace of the relay, to use tokens of Entra ID instead of a connection string",
+        "relay namespace; use Entra ID tokens instead of a connection string",
         NAMESPACE_VARIABLE,
     ),
     AccessOption("identity", "NAME", "use only this Entra identity, such as dev, prod or azure-cli", IDENTITY_VARIABLE),
     AccessOption("tunnel_key_file", "FILE", "file (mode 0600) with the tunnel key", TUNNEL_KEY_FILE_VARIABLE),
     AccessOption("tunnel_key_secret", "NAME", "Key Vault secret with the tunnel key", TUNNEL_KEY_SECRET_VARIABLE),
-    AccessOption("ca_file", "FILE", "certificate authority to trust besides the system's", CA_FILE_VARIABLE),
+    AccessOption("ca_file", "FILE", "certificate authority to trust in addition to the system's", CA_FILE_VARIABLE),
 )
 """In the order of `--help`."""
 
@@ -152,4 +153,4 @@ ACCESS_VARIABLES = (
     OLD_STRING_VARIABLE,
     OLD_NAME_VARIABLE,
 )
-"""Every variable that decides about a program's relay and credentials."""
+"""Every variable that selects a program's relay and credentials."""

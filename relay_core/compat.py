@@ -17,4 +17,4 @@ else:
 __all__ = ["TIMEOUT_ERRORS", "timeout"]
 
 TIMEOUT_ERRORS = (asyncio.TimeoutError, TimeoutError)
-"""Exceptions that `timeout()` raises: two classes on Python 3.10, which are the same since 3.11."""
+"""Exceptions that `timeout()` raises: two classes on Python 3.10, one class since 3.11."""

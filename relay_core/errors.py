@@ -1,8 +1,8 @@
 """All errors that users can see, as one shallow tree of exceptions.
 
 An error has one sentence (what failed, on which side, and why) and one hint (what to do next). The class determines the
-exit code of the command line programs and if a retry can succeed. Messages must not contain keys, tokens or connection
-strings.
+exit code of the command line programs and whether a retry can succeed. Messages must not contain keys, tokens or
+connection strings.
 
     RelayDebugError                 1   anything not listed below
     ├── UsageError                  2   wrong command line (argparse uses 2 as well)
@@ -18,7 +18,7 @@ strings.
     ├── ConnectionLost             12   an established connection closed unexpectedly
     ├── ProtocolError              13   the peer violated the protocol
     ├── TimedOut                   14   an awaited event did not happen in time
-    └── NoClient                   15   no relay-client is running that could be directed
+    └── NoClient                   15   no matching relay-client is running
 
 Exit code 0 means success or a stop on request (Ctrl-C, SIGTERM); 130 means a second Ctrl-C.
 """
@@ -52,7 +52,7 @@ class RelayDebugError(Exception):
     Args:
         sentence: What failed and why, without a full stop and without secrets.
         hint: What to do next, or "".
-        costly: Whether attempts that fail like this are work for the relay, so that retries have to be rare.
+        costly: Whether such a failed attempt causes work for the relay, so that retries must be infrequent.
     """
 
     exit_code: ClassVar[int] = 1
@@ -68,7 +68,7 @@ class RelayDebugError(Exception):
 
     @property
     def allows_prompt_retry(self) -> bool:
-        """Whether retries may follow each other within a second while somebody waits for the connection."""
+        """Whether retries may be less than a second apart while somebody waits for the connection."""
         return self.retryable and not self.costly
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ class Unauthorized(RelayDebugError):
     """The relay, Key Vault or Entra ID refused the key, token or identity.
 
     Args:
-        status: HTTP status of the relay's answer (401, 403); None if it was not the relay that answered.
+        status: HTTP status of the relay's answer (401, 403); None if the answer is not from the relay.
     """
 
     exit_code = 4

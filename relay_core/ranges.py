@@ -1,4 +1,4 @@
-"""The grammar of lists of numbers, whether of ranks or of ports: "3", "3-5", and these joined by commas.
+"""The grammar of lists of ranks or ports: single numbers ("3") and ranges ("3-5"), joined by commas.
 
 good:  5678    5678-5680    0,3-5    " 3 - 4 , 7 "
 bad:   5-3 (start above end)    -1, 1.5, 1e3, +1, "" (not numbers)    "0," (an empty part)
@@ -14,7 +14,7 @@ from relay_core.errors import UsageError
 __all__ = ["expand_ranges", "format_ranges", "parse_ranges"]
 
 _PART = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?", re.ASCII)
-"""At most nine digits: turning thousands of them into a number would take a process noticeable time."""
+"""At most nine digits, because converting thousands of digits would take noticeable time."""
 
 
 def parse_ranges(text: str, *, what: str, example: str) -> list[range]:
@@ -22,8 +22,8 @@ def parse_ranges(text: str, *, what: str, example: str) -> list[range]:
 
     Args:
         text: Such as "0,3-5".
-        what: What is listed, for errors: "list of ports".
-        example: What to write instead, for hints.
+        what: What the text is, for errors: "list of ports".
+        example: A valid text, for hints.
 
     Raises:
         UsageError: the text does not follow the grammar.
@@ -48,7 +48,7 @@ def expand_ranges(ranges: Iterable[range], *, what: str, limit: int) -> list[int
     """
     numbers: dict[int, None] = {}
     for part in ranges:
-        if len(numbers) + len(part) > limit:  # before a range of a thousand million is expanded
+        if len(numbers) + len(part) > limit:  # checked before a range of a billion numbers is expanded
             raise UsageError(f"invalid {what}: more than {limit} numbers", hint="list fewer")
         for number in part:
             if number in numbers:
@@ -58,7 +58,7 @@ def expand_ranges(ranges: Iterable[range], *, what: str, limit: int) -> list[int
 
 
 def format_ranges(numbers: Iterable[int]) -> str:
-    """Return numbers as a list of this grammar, ascending neighbours joined to ranges."""
+    """Return numbers as a list of this grammar, with consecutive ascending numbers joined to ranges."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:

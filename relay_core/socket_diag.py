@@ -1,11 +1,12 @@
 """Looks up one TCP connection of this machine in the kernel, by its addresses (sock_diag(7)).
 
-`/proc/net/tcp` shows the same, but lists all sockets of the machine: some 4 microseconds for each of them, every time.
+`/proc/net/tcp` shows the same, but each read lists all sockets of the machine, which takes about 4 microseconds per
+socket.
 
     request   nlmsghdr, inet_diag_req_v2 (include/uapi/linux/inet_diag.h)
     response  nlmsghdr, inet_diag_msg, or nlmsgerr (include/uapi/linux/netlink.h)
 
-Ports and addresses are in network byte order, all else in that of the machine.
+Ports and addresses are in network byte order, all other fields in the machine's byte order.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ NLMSG_ERROR = 2
 NLM_F_REQUEST = 1
 TCP_LISTEN = 10
 _HEADER = struct.Struct("=IHHII")
-"""Of a netlink message: length, type, flags, sequence number, port id."""
+"""Header of a netlink message: length, type, flags, sequence number, port id."""
 _ERROR = struct.Struct("=i")
-"""A negative errno."""
+"""Error code: a negative errno."""
 _REQUEST = struct.Struct("=BBBBI")
-"""Family, protocol, extensions, padding, and a bit for each state that is wanted."""
+"""Family, protocol, extensions, padding, and one bit for each requested state."""
 _PORTS = struct.Struct("!HH")
 _ADDRESSES = struct.Struct("16s16s")
 _ANY = struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)
-"""Any interface, and INET_DIAG_NOCOOKIE twice."""
+"""Any interface, then INET_DIAG_NOCOOKIE twice."""
 _STATE = struct.Struct("=BBBB")
-"""Family, state, timer, retransmissions; then follow ports, addresses, interface and cookie."""
+"""Family, state, timer, retransmissions; ports, addresses, interface and cookie follow."""
 _OWNER = struct.Struct("=IIIII")
 """Timeout, receive queue, send queue, uid, inode."""
 _OWNER_AT = _STATE.size + _PORTS.size + _ADDRESSES.size + len(_ANY)
 RESPONSE_TIMEOUT = 1.0
-"""Seconds; the kernel has responded when `send` returns."""
+"""Timeout in seconds; the kernel has usually responded when `send` returns."""
 
 
 class DiagSocket(NamedTuple):
@@ -54,7 +55,7 @@ def find_connection(local: tuple[str, int], remote: tuple[str, int]) -> DiagSock
     """Return the connected socket with these addresses, both IPv4 or both IPv6; None if the kernel shows none.
 
     Raises:
-        OSError: this system does not offer such queries.
+        OSError: this system does not support such queries.
     """
     if not hasattr(socket, "AF_NETLINK"):
         raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
@@ -80,10 +81,10 @@ def _request(local: tuple[str, int], remote: tuple[str, int]) -> bytes:
 
 
 def _parse(response: bytes, local_port: int, remote_port: int) -> DiagSocket | None:
-    """Parse a response: where no connection has the addresses, the kernel returns the listener of the port instead.
+    """Parse a response. If no connection has the addresses, the kernel returns the port's listener instead.
 
     Raises:
-        OSError: the kernel has refused the request, or the response is too short.
+        OSError: the kernel refused the request, or the response is too short.
     """
     body = response[_HEADER.size :]
     if len(response) >= _HEADER.size + _ERROR.size and _HEADER.unpack_from(response)[1] == NLMSG_ERROR:

@@ -1,13 +1,13 @@
-"""Which user owns a TCP socket of this machine, as the kernel lists it in `/proc/net/tcp` and `/proc/net/tcp6`.
+"""Finds the user who owns a TCP socket of this machine, in `/proc/net/tcp` and `/proc/net/tcp6`.
 
-A loopback port is reachable for every user of a machine. Here programs that open or dial one learn who is at the other
-end. A single connection is looked up in the kernel instead (`socket_diag`), where that is possible.
+Every user of a machine can reach a loopback port. A program that opens or dials one uses this module to identify the
+user at the other end. A single connection is looked up with `socket_diag` instead if the system supports it.
 
     sl  local_address rem_address   st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode
      0: 0100007F:162E 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000  0     31337 ...
 
-Addresses are 32-bit words in the byte order of the machine. A row with the inode 0 belongs to no process: its program
-has closed it, or has not accepted it yet. The kernel shows such a row with the uid 0, so its uid means nothing.
+Addresses are 32-bit words in the byte order of the machine. A row with inode 0 belongs to no process: the program has
+closed the socket or has not accepted it yet. The kernel shows uid 0 in such a row, which has no meaning.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ __all__ = ["ROOT", "OwnerUnknown", "SocketTables", "TableRow", "own_user", "pars
 
 PROC_NET = Path("/proc/net")
 ROOT = 0
-"""The uid that may do everything anyway; forwarders such as `kubectl port-forward` and WSL connect with it."""
+"""The uid of root, which has all permissions anyway; forwarders such as `kubectl port-forward` and WSL connect with
+it."""
 LISTENING = 0x0A
 """TCP_LISTEN in the kernel's `enum` of states (include/net/tcp_states.h)."""
 MAX_READS = 3
-"""The tables are read again if a connection is missing: sockets that open and close meanwhile can hide a row."""
+"""The tables are read again if a connection is missing, because sockets that open and close during the read can hide a
+row."""
 MIN_FIELDS = 10
 LOOPBACK = "127.0.0.1"
 WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not listened on
@@ -63,7 +65,7 @@ class SocketTables:
     """The kernel's tables of TCP sockets.
 
     Args:
-        directory: Where they are; by default those of this process's network namespace.
+        directory: Directory of the tables; by default those of this process's network namespace.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -105,7 +107,7 @@ class SocketTables:
         return any(row.local[1] == port and not row.is_listening and row.owner is not None for row in rows)
 
     def has_client(self, port: int) -> bool:
-        """Return whether a process of this machine is connected to `port` of it.
+        """Return whether a process of this machine is connected to its port `port`.
 
         Raises:
             OwnerUnknown: the tables cannot be read.
@@ -113,17 +115,17 @@ class SocketTables:
         return any(row.remote[1] == port and row.owner is not None for row in self._read(port))
 
     def peer_owner(self, own: Address, peer: Address) -> int | None:
-        """Return the user at the other end of a connection within this machine.
+        """Return the user at the other end of a loopback connection.
 
         Args:
             own: The address of this end.
             peer: The address of the other end.
 
         Returns:
-            A uid, or None while no process has the other end: it was closed, or has not been accepted yet.
+            A uid, or None while no process owns the other end, because it was closed or has not been accepted yet.
 
         Raises:
-            OwnerUnknown: the tables cannot be read, or list not even this end.
+            OwnerUnknown: the tables cannot be read, or do not even list this end.
         """
         own, peer = _plain(own), _plain(peer)
         if (found := self._look_up(peer, own)) is not None:
@@ -141,7 +143,7 @@ class SocketTables:
         return None
 
     def _look_up(self, local: Address, remote: Address) -> socket_diag.DiagSocket | None:
-        """Return one end of a connection; None if the kernel does not show it, or cannot be asked."""
+        """Return one end of a connection; None if the kernel does not show it or does not support the query."""
         try:
             return socket_diag.find_connection(local, remote) if self._can_look_up else None
         except OSError:
@@ -160,15 +162,15 @@ class SocketTables:
 
 
 def own_user() -> int:
-    """Return the user that this process's sockets belong to; -1 on a system without such numbers."""
+    """Return the uid that owns this process's sockets; -1 on a system without uids."""
     return os.geteuid() if hasattr(os, "geteuid") else -1
 
 
 def parse_table(text: str, port: int) -> Iterator[TableRow]:
-    """Parse the rows of `/proc/net/tcp` or `/proc/net/tcp6` that mention a port; a busy machine has thousands more.
+    """Parse only the rows of a table that contain a port, because a busy machine has thousands of rows.
 
     Raises:
-        ValueError: it does not have the documented form.
+        ValueError: a row does not have the documented form.
     """
     mention = f":{port:04X} "
     for line in text.splitlines()[1:]:
@@ -189,7 +191,7 @@ def _address(text: str) -> Address:
 
 
 def _plain(address: Address) -> Address:
-    """Return an address as IPv4 if it is an IPv4-mapped one, otherwise in its shortest form."""
+    """Return an IPv4-mapped address as IPv4, and any other address in its shortest form."""
     host, port = address
     if ":" not in host:
         return host, port

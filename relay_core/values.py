@@ -1,11 +1,11 @@
-"""The small values that users write in options, variables and files: a port, yes or no, a duration.
+"""Parsers of values in options, variables and files: ports, flags and durations.
 
     port       5678                       1 to 65535
-    flag       true yes on 1              false no off 0 none, and nothing at all
+    flag       true yes on 1              false no off 0 none, and an empty text
     duration   90  90s  10m  1.5h         seconds unless a unit follows
 
-Each reader raises a UsageError that does not say where the text came from; `named` puts that in front.
-Jobs import this module: it must stay as light as `relay_core.errors`.
+Each parser raises a UsageError that does not name the source of the text; `named` adds the name.
+Jobs import this module, so it must import as little as `relay_core.errors`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ MAX_PORT = 65535
 _MAX_PORT_DIGITS = 5
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off", "none", ""})
-"""A pipeline passes an input that has no value as "none" or as nothing."""
+"""A pipeline passes an input without a value as "none" or as an empty text."""
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 @contextlib.contextmanager
 def named(name: str) -> Iterator[None]:
-    """Put the option, variable or field that a text came from in front of the error about it."""
+    """Prefix an error with the option, variable or field that the invalid text came from."""
     try:
         yield
     except UsageError as error:
@@ -46,18 +46,18 @@ def named(name: str) -> Iterator[None]:
 
 
 def escape_controls(text: str) -> str:
-    """Return a text on one line: line breaks and other characters that are not printable become escape sequences."""
+    """Return a text as one line, with line breaks and other unprintable characters as escape sequences."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def is_port(number: int) -> bool:
-    """Return whether TCP has a port of this number."""
+    """Return whether a number is a valid TCP port."""
     return 1 <= number <= MAX_PORT
 
 
 def is_port_text(text: str) -> bool:
-    """Return whether a text is the number of a port."""
-    # Python's int() also reads "+5", "5_678" and the digits of other scripts; no other program takes those for a port.
+    """Return whether a text is a valid port number."""
+    # Python's int() also accepts "+5", "5_678" and digits of other scripts, which no other program accepts as a port.
     return text.isascii() and text.isdecimal() and len(text) <= _MAX_PORT_DIGITS and is_port(int(text))
 
 
@@ -73,16 +73,16 @@ def parse_port(text: str) -> int:
 
 
 def read_flag(text: str) -> bool | None:
-    """Return what a yes-or-no text means; None if it is neither."""
+    """Return the value of a flag; None if the text is not a flag."""
     word = text.strip().lower()
     return True if word in _TRUE else False if word in _FALSE else None
 
 
 def parse_flag(text: str) -> bool:
-    """Return what a yes-or-no text means; "False" and "" are false.
+    """Return the value of a flag; "False" and "" are false.
 
     Raises:
-        UsageError: it is neither yes nor no.
+        UsageError: the text is not a flag.
     """
     value = read_flag(text)
     if value is None:
@@ -102,6 +102,6 @@ def parse_duration(text: str) -> float:
         seconds = float(digits[:-1] if factor else digits) * (factor or 1)
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds < float("inf"):  # a NaN compares false, too
+    if not 0 <= seconds < float("inf"):  # written this way because any comparison with NaN is false
         raise UsageError(f"invalid duration: '{text}'", hint="use seconds or a unit, such as 90, 90s, 10m or 2h")
     return seconds

@@ -52,7 +52,7 @@ NO_TUNNEL = (426, "this agent accepts relay-client connections only")
 ANONYMOUS = "somebody"
 """Name of a client that does not announce its user."""
 IN_CONTACT_INTERVAL = 0.2
-"""Seconds between two checks for connected clients, once listening is impossible."""
+"""Seconds between checks for connected clients after listening has become impossible."""
 DRAIN_TIMEOUT = 1.5
 """Seconds for open connections to finish when the agent exits, so that debugpy's last events reach the editor. The job
 waits 2 s for its agent."""
@@ -61,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 
 class Agent:
-    """Serves targets to the clients of one hybrid connection, until it is cancelled or cannot listen any more.
+    """Serves targets to the clients of one hybrid connection, until it is cancelled or can no longer listen.
 
     Args:
         endpoint: The hybrid connection.
@@ -118,7 +118,7 @@ class Agent:
             prefetch=True,
         )
         self._left_out = 0
-        """Targets that the announcement had no room for, as logged."""
+        """Number of targets omitted from the announcement, as last logged."""
         self._tunnels = AgentTunnels(
             TunnelIdentity(Role.AGENT, tunnel_key) if tunnel_key is not None else None,
             info=self._fitted(),
@@ -130,7 +130,8 @@ class Agent:
         self._connections = TaskSet()
         self._admission = Admission()
         self._beginning: set[str] = set()
-        """Clients whose first transport is being set up or in use: parallel probes must not start two sessions."""
+        """Clients whose first transport is being set up or in use. Parallel connection attempts must not start two
+        sessions."""
         self._last_logged = ""
         """The last warning about the listener."""
         self._refusals = RefusalLog()
@@ -143,13 +144,13 @@ class Agent:
         self._tunnels.send_status(self._fitted())
 
     async def drain(self, target: Target, *, within: float) -> None:
-        """Wait up to `within` seconds until the client of a target has received the end of its debugger."""
+        """Wait up to `within` seconds until the client of a target has received the end of the debug session."""
         with contextlib.suppress(*TIMEOUT_ERRORS):
             async with timeout(within):
                 await self._holders.until_ended(target)
 
     async def run(self) -> None:
-        """Serve until cancelled, and then wait briefly for open connections to finish.
+        """Serve until cancelled, then wait briefly for open connections to finish.
 
         Raises:
             RelayDebugError: listening has become impossible, and the last connected client has disconnected.
@@ -171,7 +172,7 @@ class Agent:
                 await self._tunnels.close("the job or its agent has exited")
 
     async def _serve_connected(self, error: RelayDebugError) -> None:
-        """Wait until all clients have disconnected: a working transport does not need the listener."""
+        """Wait until all clients have disconnected, because a working transport does not need the listener."""
         if self._tunnels.in_contact:
             logger.error("no longer listening: %s; connected clients stay connected", error.sentence)
         while self._tunnels.in_contact:  # noqa: ASYNC110 - at the end only, and the exact moment does not matter
@@ -187,7 +188,7 @@ class Agent:
         """Accept a sender and use it as a transport until it closes, or reject it."""
         try:
             with contextlib.ExitStack() as at_end:
-                # A rejection needs a place as well: it is a connection to the relay.
+                # A rejection needs a place too, because it opens a connection to the relay.
                 async with self._admission.place():
                     header = TunnelHeader.parse(offer.header(TUNNEL_HEADER))
                     rejection = self._rejection(header)
@@ -224,13 +225,13 @@ class Agent:
         )
 
     def _fitted(self) -> dict[str, object]:
-        """Return the announcement as it is sent; log how many targets it has no room for, again when they double."""
+        """Return the announcement to send; log how many targets it omits, and again when that number doubles."""
         info = self._announcement()
         fields = fit(info.encode())
         left_out = len(info.targets) - count_targets(fields)
         if left_out > 2 * self._left_out:
             logger.warning(
-                "%d of %d targets are not announced, those with the highest ports: there are too many with gaps "
+                "%d of %d targets, those with the highest ports, are not announced: too many targets with gaps "
                 "between their ports",
                 *(left_out, len(info.targets)),
             )
@@ -323,7 +324,7 @@ class Agent:
             logger.info("listening on '%s' (namespace %s), port %s", self._endpoint.path, self._endpoint.host, ports)
             self._last_logged = ""
             self._succession.listening()
-            self.publish()  # with the new generation
+            self.publish()  # includes the new generation
             self._on_listening()
         elif error is not None:
             self._info = replace(self._info, generation=self._info.generation + 1)
@@ -340,10 +341,10 @@ class Agent:
 
 
 async def _abort_after_end(target: Target, stream: SessionStream) -> NoReturn:
-    """Abort a stream whose target has ended without ending the stream.
+    """Abort a stream if its target exits without closing the connection.
 
     Raises:
-        ConnectionLost: that has happened.
+        ConnectionLost: the target has exited.
     """
     reason = await target.until_ended()
     stream.abort(reason, code=ResetCode.GONE)

@@ -1,4 +1,7 @@
-"""Table of attachments: which client is connected to which target. A debug target accepts one client at a time."""
+"""Table of attachments, that is, which client is connected to which target.
+
+A debug target accepts one client at a time.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from relay_core.net.session.driver import SessionDriver
 __all__ = ["Attachments"]
 
 ACK_INTERVAL = 0.01
-"""Seconds between two checks whether a client has received everything."""
+"""Seconds between checks of whether a client has received everything."""
 
 
 @dataclass
@@ -27,7 +30,7 @@ class _Holder:
     streams: int = 0
     """Open streams; a debugger of a process with children has several."""
     running: set[object] = field(default_factory=set)
-    """A token for each stream whose debugger has not ended."""
+    """A token for each stream whose debug session has not ended."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when `running` has changed."""
     gone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -55,8 +58,9 @@ class Attachments:
     def refusal(self, target: Target, driver: SessionDriver, user: str) -> str:
         """Return why a client must not connect to a target: another one holds it; "" if it may connect.
 
-        The session of a client that was killed is kept as long as that of one that only lost its network. So if the
-        same user connects with a new client, and the old one has no transport, the old session is aborted.
+        The agent cannot distinguish a client that was killed from one that lost its network, and keeps the session of
+        both. So if the same user connects with a new client while the old one has no transport, the old session is
+        aborted.
         """
         holder = self._holders.get(target)
         if holder is None or holder.driver is driver or not target.dap_only:
@@ -68,10 +72,10 @@ class Attachments:
 
     @contextlib.asynccontextmanager
     async def holding(self, target: Target, driver: SessionDriver, user: str) -> AsyncIterator[Callable[[], None]]:
-        """Hold a target for the duration of a block; streams of an aborted session end before that.
+        """Hold a target for the duration of a block; the streams of an aborted session are closed first.
 
         Yields:
-            To be called when the debugger has ended, and its last bytes were passed to the session.
+            A function to call when the debug session has ended and its last bytes were passed to the tunnel session.
 
         Raises:
             ConnectionLost: another client has taken the target.
@@ -109,7 +113,7 @@ class Attachments:
         return holder
 
     async def until_ended(self, target: Target) -> None:
-        """Wait until the debuggers of a target have ended, and their client has received everything."""
+        """Wait until the debug sessions of a target have ended and their client has received everything."""
         holder = self._holders.get(target)
         while holder is not None and holder.running:
             holder.changed.clear()
@@ -118,6 +122,6 @@ class Attachments:
             await asyncio.sleep(ACK_INTERVAL)
 
     def attachment(self, target: Target) -> Attachment | None:
-        """Return the attachment of a debug target; None if it is free, and for targets that clients share."""
+        """Return the attachment of a debug target; None if the target is free or shared by clients."""
         holder = self._holders.get(target)
         return None if holder is None or not target.dap_only else Attachment(holder.user, holder.since)

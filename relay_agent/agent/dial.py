@@ -1,8 +1,8 @@
 """Connection of a client's stream to a target.
 
 A connection to debugpy's adapter that is closed early ends the adapter's accept thread permanently, and every later
-attach hangs (microsoft/debugpy#1308). So the agent does not connect for a client that has already disconnected. For a
-client whose first bytes are `Content-Length:`, the connection stays open until debugpy has sent its greeting
+attach hangs (microsoft/debugpy#1308). The agent therefore does not connect for a client that has already disconnected.
+For a client whose first bytes are `Content-Length:`, the connection stays open until debugpy has sent its greeting
 (`relay_core.dap.adapter_greeting`). For other clients the agent does not connect to targets that are known to use DAP.
 """
 
@@ -33,15 +33,16 @@ __all__ = ["ClientStream", "serve_stream"]
 FIRST_BYTES_TIMEOUT = 30.0
 """Seconds for a debug client to send its first request; VS Code sends it immediately."""
 SERVER_FIRST_DELAY = 0.3
-"""Seconds without data after which the client's protocol is assumed to be one where the server sends first (ssh)."""
+"""Seconds without data after which the client is assumed to use a protocol in which the server sends first (ssh)."""
 CONNECT_TIMEOUT = 10.0
 DEBUGGER_PATIENCE = 20.0
-"""Seconds for a debug adapter to start listening: an editor may connect before the job (`relay-agent serve --dap`)."""
+"""Seconds for a debug adapter to start listening: an editor may connect before the job starts (`relay-agent serve
+--dap`)."""
 DIAL_INTERVAL = 0.2
 
 
 class ClientStream(ByteStream, PeerStream, Protocol):
-    """A client's stream: its first bytes are read before the connection to the target, the others are pushed."""
+    """A client's stream. Its first bytes are read before the target is connected; the others are pushed."""
 
 
 async def serve_stream(
@@ -59,7 +60,7 @@ async def serve_stream(
         stream: The client's stream.
         traffic: Receives the byte counts.
         prefetch: Whether the client supports prefetch.
-        on_end: Called when a debugger has ended its session, or the target its connection.
+        on_end: Called when a debugger has ended its session, or the target has closed its connection.
 
     Raises:
         ProtocolError: the client of a DAP target does not use DAP; no connection to the target was made.
@@ -126,7 +127,7 @@ async def _dial(target: Target, *, patience: float) -> LocalEndpoint:
     except (OSError, *TIMEOUT_ERRORS) as error:
         if isinstance(error, OSError) and error.errno in EXHAUSTED:
             raise ConnectionLost(
-                "the agent has no descriptors left", hint="raise the node's limit (ulimit -n)"
+                "the agent has no file descriptors left", hint="raise the node's limit (ulimit -n)"
             ) from None
         raise ConnectionLost(
             f"nothing is listening on {f'[{host}]' if ':' in host else host}:{port}",
@@ -136,6 +137,6 @@ async def _dial(target: Target, *, patience: float) -> LocalEndpoint:
 
 async def _connect(target: Target, host: str, port: int) -> LocalEndpoint:
     local = await connect_local(host, port)
-    if target.is_own:  # a debugger that has ended may have left its port to another user
+    if target.is_own:  # another user may have taken over the port of a debugger that has exited
         await until_accepted(local, trust_unknown=True)
     return local

@@ -1,4 +1,7 @@
-"""A layer that notices the end of a debug session, so that an exiting process need not wait for the editor to leave."""
+"""A layer that detects the end of a debug session.
+
+An exiting process then need not wait for the editor to disconnect.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from relay_core.layers.layer import Layer, Output
 __all__ = ["EndObserver"]
 
 LAST_EVENT = b'"terminated"'
-"""The last event of a debugger. It could also be a value in another message; the process then waits for less."""
+"""The last event of a debugger. The same text in another message only shortens the wait."""
 
 
 class EndObserver(Layer):
     """The layer of one connection; the debugger is the local program.
 
     Args:
-        on_end: Called once the end was passed on.
+        on_end: Called once, after the end was passed on.
     """
 
     def __init__(self, on_end: Callable[[], None]) -> None:
@@ -29,7 +32,7 @@ class EndObserver(Layer):
         return f"<EndObserver {'ended' if self.is_finished else 'running'}>"
 
     def receive_local(self, data: bytes, now: float) -> list[Output]:
-        """Pass bytes of the debugger on."""
+        """Pass the debugger's bytes on."""
         seen = self._tail + data
         self._tail = seen[1 - len(LAST_EVENT) :]
         if LAST_EVENT in seen:
@@ -37,12 +40,12 @@ class EndObserver(Layer):
         return super().receive_local(data, now)
 
     def receive_local_eof(self, now: float) -> list[Output]:
-        """Pass the debugger's end on."""
+        """Pass the debugger's EOF on."""
         self._is_due = True
         return super().receive_local_eof(now)
 
     def next_deadline(self) -> float | None:
-        """Return the present once the end was passed on, which is after this call."""
+        """Return the current time after the end was seen, so that `tick` is called once the end was passed on."""
         return 0.0 if self._is_due and not self.is_finished else None
 
     def tick(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer

@@ -1,7 +1,7 @@
-"""How many senders an agent serves at a time before they have shown that they may use the tunnel.
+"""Limits the number of senders that an agent serves concurrently before they are authenticated.
 
-Every sender costs the agent a connection to the relay and TLS buffers, and anybody with a Send key can be a sender. So
-an offer needs a place before it is accepted, and gives it back when its handshake is over.
+Each sender uses a connection to the relay and TLS buffers, and anybody with a Send key can be a sender. An offer
+therefore needs a place before it is accepted, and releases it when its handshake is complete.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from relay_core.tunnel.limits import HANDSHAKE_TIMEOUT
 __all__ = ["Admission"]
 
 MAX_HANDSHAKES = 32
-"""Handshakes in progress; each holds a descriptor and about 400 KiB. A client has at most a few at a time."""
+"""Maximum number of concurrent handshakes; each uses a descriptor and about 400 KiB. A client has only a few at a
+time."""
 MAX_WAITING = 256
-"""Offers that wait for a place, of up to 64 KiB each; beyond that the oldest is dropped."""
+"""Maximum number of waiting offers, of up to 64 KiB each; beyond that, the oldest is dropped."""
 MAX_WAIT = 25.0
-"""Seconds that an offer waits; the relay refuses a sender that is not accepted within 30 s."""
+"""Maximum time in seconds that an offer waits; the relay refuses a sender that is not accepted within 30 s."""
 BUSY_TIMEOUT = 3.0
-"""Seconds for a handshake while other offers wait; enough for a client on a slow network."""
+"""Timeout in seconds of a handshake while other offers wait; enough for a client on a slow network."""
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +34,8 @@ logger = logging.getLogger(__name__)
 class Admission:
     """Places for handshakes.
 
-    While all places are taken, the newest offer is next: somebody who floods an agent makes every offer wait, and the
-    clients of old offers have given up.
+    While all places are taken, the newest offer is served next: under a flood every offer has to wait, and the clients
+    of old offers have given up.
     """
 
     def __init__(self) -> None:
@@ -47,7 +48,7 @@ class Admission:
 
     @property
     def time_limit(self) -> float:
-        """Seconds for a handshake that begins now."""
+        """Timeout in seconds of a handshake that begins now."""
         return BUSY_TIMEOUT if self._waiting else HANDSHAKE_TIMEOUT
 
     @contextlib.asynccontextmanager
@@ -55,7 +56,7 @@ class Admission:
         """Hold a place, after waiting for one.
 
         Raises:
-            ConnectionLost: There was none in time.
+            ConnectionLost: No place became free in time.
         """
         if self._free:
             self._free -= 1
@@ -67,7 +68,7 @@ class Admission:
             self._release()
 
     async def _wait(self) -> bool:
-        """Return True with a place, or False without one."""
+        """Take a place and return True, or return False if none is free."""
         if not self._logged:
             self._logged = True
             logger.warning("%d clients are connecting at the same time; further ones wait", MAX_HANDSHAKES)
@@ -85,7 +86,7 @@ class Admission:
             raise
 
     def _abandon(self, waiter: asyncio.Future[bool]) -> None:
-        """Remove a waiter, or pass on the place that it was given while its task was cancelled."""
+        """Remove a waiter, or pass on a place that it received while its task was being cancelled."""
         if waiter in self._waiting:
             self._waiting.remove(waiter)
         elif waiter.done() and not waiter.cancelled() and waiter.result():

@@ -5,7 +5,7 @@
 5678:[::1]:40123     logical port 5678 is [::1]:40123
 5678:127.0.0.2:5678  logical port 5678 is 127.0.0.2:5678
 
-Invalid: 5678:10.0.0.4:5678 (an agent serves its own machine only), 5678:localhost:5678 (a name may have two addresses).
+Invalid: 5678:10.0.0.4:5678 (an agent serves only its own machine), 5678:localhost:5678 (a name may have two addresses).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class PortTarget:
     logical_port: int
     """The number that users write in `--ports` and launch.json."""
     port: int
-    """The port of this machine that the program listens on."""
+    """The port on this machine on which the program listens."""
     dap_only: bool = False
-    """Whether it is a debug adapter, which accepts debug clients only."""
+    """Whether it is a debug adapter, which accepts only debug clients."""
     host: str = LOOPBACK
     """A loopback address of this machine."""
 
@@ -48,7 +48,7 @@ class PortTarget:
 
     @property
     def is_own(self) -> bool:
-        """Return False: whoever starts the agent names the port, and may mean another user's program."""
+        """Return False: the port was chosen explicitly and may belong to another user's program."""
         return False
 
     async def locate(self) -> tuple[str, int]:
@@ -63,14 +63,14 @@ class PortTarget:
         )
 
     async def is_running(self) -> bool:
-        """Return False: the agent cannot ask the program behind the port."""
+        """Return False: the agent cannot check the program behind the port."""
         return False
 
     def detached(self) -> None:
         """Do nothing: the program behind the port is not affected."""
 
     async def until_ended(self) -> str:
-        """Wait without end: the agent does not know the program behind the port."""
+        """Wait without limit: the agent does not know the program behind the port."""
         await asyncio.Event().wait()
         raise AssertionError("unreachable")
 
@@ -148,7 +148,7 @@ def _parse_loopback(text: str) -> str:
     """Return the address of a text such as `127.0.0.2` or `[::1]`.
 
     Raises:
-        UsageError: it is not a loopback address in that form.
+        UsageError: the text is not a loopback address in this form.
     """
     try:
         address: IPv4Address | IPv6Address
@@ -159,5 +159,5 @@ def _parse_loopback(text: str) -> str:
         pass
     raise UsageError(
         f"invalid loopback address: '{text}'",
-        hint="use an address of this machine as in 5678:127.0.0.2:40123 or 5678:[::1]:40123",
+        hint="use a loopback address, as in 5678:127.0.0.2:40123 or 5678:[::1]:40123",
     )

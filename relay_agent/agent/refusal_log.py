@@ -1,4 +1,7 @@
-"""Log of the senders that an agent could not serve: a flood of them becomes one line a minute, with their number."""
+"""Log of the senders that an agent could not serve.
+
+A flood of them is summarized in one line per minute with their number.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ import logging
 __all__ = ["RefusalLog"]
 
 PERIOD = 60.0
-"""Seconds in which each reason is logged once; clients retry often."""
+"""Seconds during which each reason is logged only once, because clients retry often."""
 MAX_REASONS = 4
-"""Different reasons that are logged in a period: a reason may contain text of the sender."""
+"""Maximum number of different reasons logged per period, because a reason may contain text from the sender."""
 
 logger = logging.getLogger(__name__)
 
@@ -27,14 +30,14 @@ class RefusalLog:
         self._logged: set[str] = set()
         """The reasons of this period."""
         self._further = 0
-        """Senders in this period for which nothing was logged."""
+        """Number of senders in this period that were not logged."""
         self._timer: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
         return f"<RefusalLog logged={len(self._logged)} further={self._further}>"
 
     def add(self, level: int, reason: str) -> None:
-        """Log a reason, or count it if there is a line about it already."""
+        """Log a reason, or count it if it was already logged in this period."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._period, self._end_period)
         if reason in self._logged or len(self._logged) >= MAX_REASONS:
@@ -45,14 +48,14 @@ class RefusalLog:
             logger.log(level, "cannot serve a client: %s", reason)
 
     def close(self) -> None:
-        """Log the number of senders that was not logged yet."""
+        """Log the number of senders that were not logged."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._log_number()
 
     def _end_period(self) -> None:
-        """Log the number, and begin another period; a reason is logged again after a period without any sender."""
+        """Log the number and start another period; reasons are logged again after a period without unlogged senders."""
         if not self._further:
             self._logged.clear()
             self._timer = None
@@ -62,5 +65,5 @@ class RefusalLog:
 
     def _log_number(self) -> None:
         if self._further:
-            logger.warning("%d further attempts to connect could not be served", self._further)
+            logger.warning("%d further connection attempts could not be served", self._further)
         self._further = 0

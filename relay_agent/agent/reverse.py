@@ -2,10 +2,11 @@
 
     job: debugpy.connect(127.0.0.1:P) --> agent: P, any free port --> stream opened by the agent --> client --> editor
 
-Some teams have such configurations for the azure-debug-relay package. The client requests it with a stream to
-`listen/<port>`, and closes that stream to end it.
+Some teams have such configurations for the azure-debug-relay package. The client requests a reverse connection with a
+stream to `listen/<port>`, and closes that stream to end it.
 
-Port P accepts connections of the agent's own user only. There may be several: child processes connect to it too.
+Port P accepts only connections of the agent's own user. There may be several, because child processes connect to it
+too.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ async def connect_to_editor(
     peers = PeerCheck(frozenset({own_user()}), lambda sentence: logger.warning("port %s: %s", logical_port, sentence))
     if not SocketTables().is_readable:
         logger.warning(
-            "this system does not show who connects: every user of this machine can connect to the editor of port %s",
+            "this system does not show who connects; every user of this machine can connect to the editor of port %s",
             logical_port,
         )
     async with TaskSet() as connections:

@@ -1,9 +1,9 @@
-"""Identity of an agent, and the agents that it replaces because they were killed.
+"""Identity of an agent and of the killed agents that it replaces.
 
-Clients cannot see that an agent was killed: it looks like one that has lost its network and may return. The next agent
-knows it. A node has one agent at a time, which holds a lock until it exits (`relay_agent.node.directory`), and an agent
-that exits in order removes the lock file. So an id that is found in the lock file is that of an agent that was killed.
-It becomes part of the announcement, and clients end their sessions with that agent at once.
+To clients, an agent that was killed looks like one that has lost its network and may return. The next agent can
+distinguish the two. A node has one agent at a time, which holds a lock until it exits (`relay_agent.node.directory`),
+and an agent that exits normally removes the lock file. An id in the lock file therefore belongs to a killed agent. It
+becomes part of the announcement, and clients immediately end their sessions with that agent.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from relay_core.agent_api.announcement import AgentId
 __all__ = ["Succession"]
 
 MAX_PREDECESSORS = 8
-"""Predecessors that are kept; these have announced the earlier ones."""
+"""Maximum number of predecessors in the record; they have already announced the earlier ones."""
 MAX_RECORD = 4096
-"""Bytes of the lock file."""
+"""Maximum number of bytes that are read from the lock file."""
 
 
 class Succession:
-    """The new id of this agent, and the record of its predecessors in the lock file, to which the id is added.
+    """The new id of this agent and the record of its predecessors in the lock file, to which the new id is added.
 
     Args:
         lock: Descriptor of the locked file; None for an agent that replaces no other one.
@@ -39,7 +39,7 @@ class Succession:
         self.predecessors = tuple(ids[-MAX_PREDECESSORS:])
         """Ids of the agents that were killed."""
         self.has_listened = found.get("has_listened") is True
-        """True if this agent or a predecessor has listened, so that the settings are known to be right."""
+        """True if this agent or a predecessor has listened; the settings are then known to be correct."""
         self._write()
 
     def __repr__(self) -> str:
@@ -56,13 +56,13 @@ class Succession:
             return
         record = {"agents": [*self.predecessors, self.agent_id], "has_listened": self.has_listened}
         data = json.dumps(record).encode()
-        with contextlib.suppress(OSError):  # the disk is full: clients then notice the death of this agent later
+        with contextlib.suppress(OSError):  # the disk is full: if this agent is killed, clients notice it later
             os.pwrite(self._lock, data, 0)
             os.ftruncate(self._lock, len(data))
 
 
 def _read(lock: int) -> dict[str, object]:
-    """Return the record; an empty one for a new file, and if its writer was killed while writing."""
+    """Return the record; an empty one if the file is new or its writer was killed while writing."""
     try:
         record = json.loads(os.pread(lock, MAX_RECORD, 0) or b"{}")
     except (OSError, ValueError):

@@ -31,17 +31,20 @@ class Target(Protocol):
 
     @property
     def dap_only(self) -> bool:
-        """Whether it is a debug adapter, which accepts debug clients only, and one user at a time."""
+        """Whether it is a debug adapter, which accepts only debug clients and one user at a time."""
 
     @property
     def is_own(self) -> bool:
-        """Whether only a program of this user may be connected to: the debugger of a process of this node."""
+        """Whether the program behind the port must belong to this user.
+
+        True for the debugger of a process of this node.
+        """
 
     async def locate(self) -> tuple[str, int]:
-        """Return host and port to connect to; a process without a running debugger starts it first.
+        """Return the host and port to connect to; if necessary, the process starts its debugger first.
 
         Raises:
-            TargetGone: its process has just ended.
+            TargetGone: its process has just exited.
             RelayDebugError: its debugger cannot be started.
         """
 
@@ -49,17 +52,23 @@ class Target(Protocol):
         """Make its debugger connect to a port of this machine.
 
         Raises:
-            RelayDebugError: the target cannot do that.
+            RelayDebugError: the target cannot connect.
         """
 
     async def is_running(self) -> bool:
-        """Return whether its process runs Python code, and its debugger none of the job's; False if that is unknown."""
+        """Return whether its process runs Python code while its debugger runs none of the job's code.
+
+        False if unknown.
+        """
 
     def detached(self) -> None:
         """Called when the last client has disconnected."""
 
     async def until_ended(self) -> str:
-        """Return that its process has ended, as a sentence, some seconds later: by then debugpy has ended sessions."""
+        """Wait for the process to exit and for debugpy to end its sessions, some seconds later.
+
+        Return the reason as text.
+        """
 
     def describe(self) -> TargetInfo:
         """Return its announcement, without the attachment."""
@@ -72,7 +81,7 @@ class TargetProvider(Protocol):
         """Return the target with a logical port."""
 
     def describe(self, agent: AgentInfo) -> AgentInfo:
-        """Return the agent's announcement, completed with forwards, node rank and run, but not with the targets."""
+        """Return the agent's announcement with forwards, node rank and run added, but without targets."""
 
     def targets(self) -> Iterable[Target]:
         """Return the targets to announce."""
@@ -85,4 +94,4 @@ class TargetProvider(Protocol):
         """
 
     def status_received(self, status: ClientStatus) -> None:
-        """Handle a client's STATUS, with the conflicts that the client sees on the hybrid connection."""
+        """Handle a client's STATUS, which lists the conflicts that the client detected on the hybrid connection."""

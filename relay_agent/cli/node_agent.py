@@ -18,7 +18,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command, without a help text, so that `relay-agent --help` does not list it."""
     parser = commands.add_parser(
         COMMAND,
-        aliases=["attend"],  # its older name: a running job may start the agent of a newer installation
+        aliases=["attend"],  # former name: a running job may start the agent of a newer installation
         description="Started by relay_agent in a job, which passes two file descriptors.",
     )
     parser.add_argument("root", type=Path, help="directory of the node")
@@ -38,15 +38,17 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         asyncio.run(serve_node(arguments.root, arguments.name, arguments.listener, arguments.lock))
-    except RelayDebugError as error:  # not printed: the processes have received it, and log it with its consequence
+    except (
+        RelayDebugError
+    ) as error:  # not printed: the processes have received the error and log it with its consequence
         return error.exit_code
     return 0
 
 
 def _leave_process_tree() -> None:
-    """Continue in a child, whose parent exits: it is then no descendant of the job's process any more.
+    """Continue in a child and exit in the parent, so that the agent is no longer a descendant of the job's process.
 
-    Before asyncio is imported: a fork is safe only as long as there are no other threads.
+    Called before asyncio is imported, because a fork is safe only while there are no other threads.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python 3.12 and later warn if a package has started a thread at start-up

@@ -57,7 +57,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _add_option(parser: argparse.ArgumentParser, setting: Setting) -> None:
-    """Add the option of a setting. Flags take no value here, because the command could be mistaken for the value."""
+    """Add the option of a setting.
+
+    Flags take no value here, because argparse could mistake the command for the value.
+    """
     names = [setting.option, *([setting.alias] if setting.alias else [])]
     shown = f"{setting.help} (default: {setting.default})" if setting.default and not setting.is_flag else setting.help
     options: dict[str, Any] = {"nargs": 0} if setting.is_flag else {"metavar": setting.metavar}
@@ -114,7 +117,8 @@ def _program(rest: list[str]) -> list[str]:
     if not program:
         raise UsageError("no command given", hint="for example: relay-agent run --hc myhc -- python train.py")
     if program is rest and "--" in rest and read_flag(program[0]) is not None:
-        # On a job's own command line flags have values: `--debug-on-crash true -- python train.py` would run /bin/true.
+        # On a job's own command line, flags have values. Here, `--debug-on-crash true -- python train.py` would run
+        # /bin/true.
         raise UsageError(
             f"the command would be '{program[0]}'",
             hint="flags of relay-agent run take no value, as in: --debug-on-crash -- python train.py",
@@ -146,7 +150,10 @@ def job_environment(arguments: argparse.Namespace, environ: Mapping[str, str]) -
 
 
 def _access(arguments: argparse.Namespace) -> dict[str, str | None]:
-    """Return the credential settings of the command line, with absolute paths because the job may change directory."""
+    """Return the credential settings of the command line.
+
+    Paths become absolute, because the job may change its directory.
+    """
     given = access_settings(arguments)._asdict()
     found = {CONNECTION_STRING_VARIABLE: given["connection_string"]}
     for option in ACCESS_OPTIONS:
@@ -157,7 +164,10 @@ def _access(arguments: argparse.Namespace) -> dict[str, str | None]:
 
 
 def _hybrid_connection(settings: DebugSettings, connection_string: str | None, environ: Mapping[str, str]) -> str:
-    """Return the name of the hybrid connection; read it from the connection string, because the job does not."""
+    """Return the name of the hybrid connection; from the connection string if necessary.
+
+    The job does not read the connection string.
+    """
     from relay_core.auth import find_connection_string
 
     access = settings.access

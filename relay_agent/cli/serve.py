@@ -33,7 +33,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--dap",
         action="store_true",
-        help="treat the ports as debugpy's: accept debug clients only, and never probe them",
+        help="treat the ports as debugpy ports: accept only debug clients, and never probe the ports",
     )
     add_access_options(parser)
     parser.set_defaults(command=run)

@@ -1,12 +1,12 @@
-"""Where debugpy's adapter listens, from a file that only this user can write.
+"""Reads the ports of debugpy's adapter from a file that only this user can write.
 
-`debugpy.listen` opens a port of 127.0.0.1, to which its adapter reports its own ports, and then connects to what the
-first program that connects reports. Every user of the machine can read the port's number in the adapter's command
-line, and the kernel does not show who has connected once the connection is closed. If a variable names a file, the
-adapter writes the same report into it. So here `debugpy.listen` accepts a connection that carries the content of that
-file, and nothing that arrives at the port.
+`debugpy.listen` opens a port on 127.0.0.1 to which its adapter reports its ports. It believes the first program that
+connects there. Every user of the machine can read the port number in the adapter's command line, and the kernel does
+not show who connected once the connection is closed. If an environment variable names a file, the adapter writes the
+same report into it. So this module makes `debugpy.listen` accept a connection with the content of that file, and
+ignores everything that arrives at the port.
 
-What is replaced is `accept` of the standard library, for one thread: no change in debugpy can bring the port back.
+Only `accept` of the standard library is replaced, for one thread, so a change in debugpy cannot reopen the port.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from typing import Any
 __all__ = ["FILE_VARIABLE", "report_through_file"]
 
 FILE_VARIABLE = "DEBUGPY_ADAPTER_ENDPOINTS"
-"""debugpy's own variable for the path."""
+"""debugpy's variable for the path."""
 TIMEOUT = 30.0
-"""Seconds, if the listener has no time limit; debugpy's has the same."""
+"""Timeout in seconds if the listener has none; debugpy uses the same value."""
 POLL_INTERVAL = 0.005
-"""Seconds between two looks; the adapter takes 200 ms to start."""
+"""Seconds between checks; the adapter takes 200 ms to start."""
 
 
 @contextlib.contextmanager
 def report_through_file() -> Iterator[str]:
-    """Yield the path for the adapter's environment; in the block, `accept` in this thread returns the report."""
+    """Yield the path for the adapter's environment; inside the block, `accept` in this thread returns the report."""
     accept, thread = socket.socket.accept, threading.get_ident()
     with TemporaryDirectory(prefix="relay-debug-") as directory:
         path = Path(directory) / "endpoints.json"
@@ -54,10 +54,10 @@ def report_through_file() -> Iterator[str]:
 
 
 def _read(path: Path, within: float) -> bytes:
-    """Return the content of a file as soon as it is complete, which is a line.
+    """Return the content of a file as soon as it contains a complete line.
 
     Raises:
-        TimeoutError: it was not in time.
+        TimeoutError: the file was not complete in time.
     """
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:

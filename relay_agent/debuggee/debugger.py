@@ -1,12 +1,12 @@
 """State machine of debugpy in this process: absent, listening, connected to an editor, or released.
 
-debugpy listens on 127.0.0.1, on a port of its own choice. Nothing here ever connects to that port: debugpy accepts no
-further debugger once a connection has been opened and closed without a session. Up to Python 3.11, a job with an armed
-debugger runs several times slower, even if no debugger is attached. So debugpy is armed as late as possible and
-released as soon as the debugger has detached.
+debugpy listens on 127.0.0.1, on a free port. This module never connects to that port: if a connection is opened and
+closed without a session, debugpy accepts no further debugger. Up to Python 3.11, a job with an armed debugger runs
+several times slower, even if no debugger is attached. So debugpy is armed as late as possible and released as soon as
+the debugger has detached.
 
-This module decides when to start, stop and wait. `debugpy_start` knows how to start debugpy, `tracing` how to switch
-its tracing off and on, `fork_guard` what a forked child must not inherit.
+This module decides when to start, stop and wait. `debugpy_start` starts debugpy, `tracing` switches its tracing off and
+on, and `fork_guard` removes what a forked child must not inherit.
 """
 
 from __future__ import annotations
@@ -27,10 +27,8 @@ from relay_core.errors import ConfigurationError, RelayDebugError
 
 __all__ = ["TRANSITIONS", "Debugger", "Event", "State", "debugger", "pydevd_debugger"]
 
-# The states of a process
-# -----------------------
-# Two facts define most of them: which connection does pydevd, the part of debugpy inside the job, have, and is the job
-# traced? Tracing is what makes it slow.
+# The states of a process ----------------------- Two facts define most of them: the connection of pydevd, the part of
+# debugpy inside the job, and whether the job is traced. Tracing is what makes the job slow.
 #
 #                             tracing on      tracing switched off
 #     debugpy listens         LISTENING       RELEASED
@@ -39,12 +37,12 @@ __all__ = ["TRANSITIONS", "Debugger", "Event", "State", "debugger", "pydevd_debu
 #
 # Every process starts in ABSENT. That state is in the left column because a debugger that ends leaves its trace
 # functions on the threads: when a dialled editor disconnects, or debugpy's adapter is killed, the job stays slow until
-# `release` has switched tracing off. A start from CLEARED has to switch tracing on again, which debugpy does not do,
-# hence RESTARTING beside STARTING.
+# `release` has switched tracing off. A start from CLEARED must switch tracing on again, which debugpy does not do.
+# Therefore RESTARTING exists in addition to STARTING.
 #
 # Two events happen outside this module and are not reported to it: pydevd's debugger ends, or the job starts one by
-# calling `debugpy.listen`. So they are not stored when they happen: `Debugger.state` reads pydevd's state and applies
-# them to the stored one. FOREIGN is only derived, never stored; when the job's own debugger ends, the stored state is
+# calling `debugpy.listen`. They cannot be stored when they happen, so `Debugger.state` reads pydevd's state and applies
+# them to the stored state. FOREIGN is only derived, never stored; when the job's own debugger ends, the stored state is
 # valid again.
 #
 # A forked child has its parent's memory, but none of the debugger's threads, and `fork_guard` removes its tracing.
@@ -60,7 +58,7 @@ class State(Enum):
     LISTENING = auto()
     """debugpy listens on a port; a debugger may or may not be attached."""
     DIALLED = auto()
-    """debugpy has connected to an editor that listens."""
+    """debugpy has connected to a listening editor."""
     RELEASED = auto()
     """debugpy listens, and the job runs at full speed: breakpoints are not hit."""
     CLEARED = auto()
@@ -133,9 +131,9 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
 }
 
 POLL_INTERVAL = 0.05
-"""Seconds between two checks of debugpy, which has no callback for an attaching debugger."""
+"""Seconds between checks of debugpy, which has no callback for an attaching debugger."""
 DETACH_TIMEOUT = 5.0
-"""Seconds that debugpy may take to process a disconnect: the debugger's socket may be closed before that."""
+"""Seconds for debugpy to process a disconnect; the debugger's socket may be closed before that."""
 
 
 class Debugger:
@@ -146,7 +144,7 @@ class Debugger:
         """Held while the state is being changed."""
         self._state = State.ABSENT
         self._port = 0
-        """The port that debugpy listens on in LISTENING and RELEASED."""
+        """The port on which debugpy listens in LISTENING and RELEASED."""
 
     def __repr__(self) -> str:
         return f"<Debugger {self.state.name.lower()}>"
@@ -176,7 +174,7 @@ class Debugger:
         return self._state in {State.STARTING, State.RESTARTING}
 
     def arm(self, *, follow_children: bool = False) -> int:
-        """Make debugpy ready for a debugger, and return the port on 127.0.0.1 that it listens on.
+        """Make debugpy ready for a debugger, and return the port on 127.0.0.1 on which it listens.
 
         The first call starts debugpy, which takes a third of a second; after `release`, tracing is switched on again.
         From then on breakpoints are hit, including in functions that are already running.
@@ -246,7 +244,7 @@ class Debugger:
                 self._move(Event.RELEASE)
 
     def _end_abandoned(self) -> bool:
-        """End a debugger that does not notice that its editor has left; return whether there was one."""
+        """End a debugger that has not noticed that its editor disconnected; return whether there was one."""
         if self.state is not State.LISTENING or not recovery.is_abandoned(self._port):
             return False
         if not recovery.end_debugger(pydevd_debugger()):
@@ -286,13 +284,13 @@ class Debugger:
         return True
 
     def find_port(self) -> int | None:
-        """Return the port that debugpy listens on, whether this module or the job started it; None if unknown."""
+        """Return the port on which debugpy listens, whether this module or the job started it; None if unknown."""
         if self.state in {State.LISTENING, State.RELEASED}:
             return self._port
         return debugpy_start.find_adapter_port()
 
     def _wait_for_detach(self) -> None:
-        """Wait until debugpy has noticed that the debugger has detached; a connection to an editor ends then.
+        """Wait until debugpy has processed the debugger's detachment; a connection to an editor is then closed.
 
         Raises:
             RelayDebugError: the debugger is still attached.
@@ -314,8 +312,8 @@ class Debugger:
         self._move(Event.START)
         try:
             debugpy = debugpy_start.load(follow_children=follow_children)
-            FORKING.is_available()  # looked up here, and not in each child
-            UNCAUGHT.is_available()  # and not in the thread of the program, where a debugger may stop meanwhile
+            FORKING.is_available()  # looked up here rather than in each child
+            UNCAUGHT.is_available()  # not in the program's thread, where a debugger may stop meanwhile
             yield debugpy
             if self._state is State.RESTARTING:
                 tracing.start_tracing()
@@ -348,7 +346,7 @@ class Debugger:
 
     def _forked(self) -> None:
         """Reset the state in a forked child, in place: other modules hold references to this object."""
-        self._lock = threading.Lock()  # another thread of the parent may have held the old one
+        self._lock = threading.Lock()  # another thread of the parent may have held the old lock
         self._move(Event.FORKED)
 
 

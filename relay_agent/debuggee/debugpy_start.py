@@ -19,7 +19,7 @@ from relay_agent.debugpy_internals.table import DIALLING, JOB_PORT, RESTART, STA
 __all__ = ["connect", "find_adapter_port", "listen", "load"]
 
 ADAPTER_GUARD = Path(__file__).with_name("adapter_guard")
-"""The directory of the `sitecustomize` that lets the adapter's ports serve this user only."""
+"""The directory of the `sitecustomize` that restricts the adapter's ports to this user."""
 _KEPT_VARIABLES = {"PYTHONHOME"}
 """Variables that the adapter needs although their prefix is excluded."""
 _EXCLUDED_PREFIXES = ("PYTHON", "RELAY_", "AZRELAY_", FILE_VARIABLE)
@@ -41,7 +41,7 @@ def load(*, follow_children: bool) -> ModuleType:
 
     debugpy.configure(subProcess=follow_children, pythonEnv=_adapter_environment())
     if STATE.is_available() and RESTART.is_available():
-        # Reset what an adapter that has ended, or the parent of a forked child, has left:
+        # Reset the state left by an adapter that has exited or by the parent of a forked child:
         with RESTART.guarded():
             api.listen.called = False
             sys.modules["pydevd"].SetupHolder.setup = None  # imported by debugpy.server.api
@@ -53,8 +53,8 @@ def load(*, follow_children: bool) -> ModuleType:
 def _resume_threads() -> None:
     """Mark threads as running that were stopped when an adapter was killed.
 
-    pydevd lets them run on, but leaves them marked as stopped, so that they would stop for the next debugger at once,
-    and without an event.
+    pydevd lets them continue but leaves them marked as stopped, so they would immediately stop for the next debugger,
+    without an event.
     """
     if not STOPPED_THREADS.is_available():
         return
@@ -70,8 +70,10 @@ def _resume_threads() -> None:
 
 
 def listen(debugpy: ModuleType) -> int:
-    """Make debugpy listen on a free port of 127.0.0.1 that serves this user only, and return the port."""
-    with report_through_file() as path:  # another user could report false ports to debugpy's own port for that
+    """Make debugpy listen on a free port of 127.0.0.1 that is restricted to this user, and return the port."""
+    with (
+        report_through_file() as path
+    ):  # another user could report false ports to the port that debugpy opens for the report
         debugpy.configure(pythonEnv={**_adapter_environment(), FILE_VARIABLE: path})
         return int(debugpy.listen(("127.0.0.1", 0))[1])
 
@@ -94,7 +96,8 @@ def connect(debugpy: ModuleType, port: int) -> None:
 def find_adapter_port() -> int | None:
     """Return the port that the job passed to its own `debugpy.listen`, or None if that is unknown.
 
-    debugpy keeps it only in the command line of its adapter. For port 0 the actual port stays unknown.
+    debugpy keeps the port only in the command line of its adapter. If the job passed port 0, the actual port is
+    unknown.
     """
     api = sys.modules.get("debugpy.server.api")
     if api is None or not JOB_PORT.is_available():

@@ -22,11 +22,11 @@ __all__ = ["install"]
 def install(*, then: Callable[[], None]) -> None:
     """Register the fork handlers, once per process tree, and `then` as the last of them.
 
-    Children inherit the registration, and with it the cache of this function. Where debugpy gives each child a debugger
-    of its own, it starts that debugger later, from a clean state.
+    Children inherit the registration, and with it the cache of this function. If debugpy gives each child its own
+    debugger, it starts that debugger later, from a clean state.
     """
-    # First a call in C, so that the debugger does not trace the rest: it may wait for a lock that a thread of the
-    # parent held.
+    # The first call is in C and prevents the debugger from tracing the rest, where it might wait for a lock that a
+    # thread of the parent held.
     os.register_at_fork(after_in_child=functools.partial(sys.settrace, None))
     os.register_at_fork(after_in_child=_forget_debugger)
     os.register_at_fork(after_in_child=then)

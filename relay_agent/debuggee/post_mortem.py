@@ -1,11 +1,13 @@
-"""Post-mortem debugging: the first uncaught exception holds its process for a bounded time, for a debugger to attach.
+"""Post-mortem debugging.
+
+The first uncaught exception holds its process for a limited time so that a debugger can attach.
 
     exception --> excepthook --> announced "crashed" --> a debugger attaches --> it stops at the raising frame
                                         |                                              | continue, or detach
                                         +----- no debugger attached in time -----------+--> the original excepthook
 
-Python's own excepthook, which prints the traceback, is called before the hold: the traceback is then in the log while a
-developer decides whether to attach.
+Python's own excepthook, which prints the traceback, is called before the hold, so that a developer can read the
+traceback in the log before deciding whether to attach.
 
 Until a crash, nothing is imported or traced. After the hold the process ends as it would without this module, with the
 same traceback and exit status. SystemExit and KeyboardInterrupt do not count as crashes. Workers of multiprocessing,
@@ -49,14 +51,14 @@ _held: dict[int, TracebackType] = {}
 
 
 def tracebacks() -> Mapping[int, TracebackType]:
-    """Return the tracebacks of held threads, by ident: the raising frames are not on their stacks any more."""
+    """Return the tracebacks of held threads by ident, because the raising frames are no longer on their stacks."""
     return dict(_held)
 
 
 def install(
     hold: Hold, end_hold: Callable[[], None] = lambda: None, is_lost: Callable[[], bool] = lambda: False
 ) -> None:
-    """Hold this process at its first uncaught exception, in any thread; hooks that are already set run after that.
+    """Hold this process at its first uncaught exception, in any thread; hooks that are already set run after the hold.
 
     Args:
         hold: Waits for a debugger.
@@ -86,7 +88,7 @@ def install(
 
 
 def _hold_and_call(error: BaseException | None, hook: Callable[[], object], *, prints_only: bool) -> None:
-    """Hold the process, and call the original hook: before the hold if it only prints, after it if it may do more."""
+    """Hold the process and call the original hook: before the hold if it only prints, otherwise after it."""
     if prints_only:
         hook()
     if error is not None:
@@ -109,7 +111,7 @@ def hold_on_crash() -> Iterator[None]:
 
 
 def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
-    """Hold the process at `error`, once; a failure in here does not change how the exception propagates."""
+    """Hold the process at `error`, once; a failure in this function does not affect how the exception propagates."""
     if _installed is None or _installed.owner != os.getpid() or not isinstance(error, Exception):
         return
     if not _installed.crashed.acquire(blocking=False):
@@ -124,7 +126,7 @@ def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
             if not _installed.is_lost():
                 break
             has_stopped = False
-            debugger.release()  # it may still seem to be attached
+            debugger.release()  # the lost debugger may still appear to be attached
     except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - Ctrl-C, for example, only ends the hold
         write_line(f"the hold ended: {describe_exception(failure)}")
     finally:
@@ -133,7 +135,7 @@ def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
 
 
 def _stops_at_uncaught() -> bool:
-    """Whether the attached debugger stops at uncaught exceptions, and so has already stopped at this one."""
+    """Whether the attached debugger stops at uncaught exceptions and so has already stopped at this one."""
     return debugger.is_attached() and bool(getattr(pydevd_debugger(), "break_on_uncaught_exceptions", False))
 
 
@@ -141,7 +143,7 @@ def _stop_at(error: Exception) -> None:
     """Stop the attached debugger where `error` was raised, until its user continues or detaches."""
     import debugpy  # noqa: PLC0415 - an attached debugger has imported it
 
-    if hasattr(debugpy, "trigger_exception_handler"):  # since 1.8.22
+    if hasattr(debugpy, "trigger_exception_handler"):  # exists since 1.8.22
         debugpy.trigger_exception_handler(error, as_uncaught=False)
     elif error.__traceback__ is not None and debugger.is_attached() and POST_MORTEM.is_available():
         with POST_MORTEM.guarded():
@@ -157,7 +159,7 @@ def _stop_with_older_debugpy(error: Exception, traceback: TracebackType) -> None
     while innermost.tb_next is not None:
         innermost = innermost.tb_next
     pydevd.enable_tracing()  # makes pydevd register this thread now rather than later
-    pydevd.disable_tracing()  # in this thread: otherwise it could stop below, or in code that the user evaluates
+    pydevd.disable_tracing()  # in this thread; otherwise it could stop below, or in code that the user evaluates
     state.is_tracing += 1
     try:
         pydevd.do_stop_on_unhandled_exception(thread, innermost.tb_frame, {}, (type(error), error, traceback))

@@ -1,4 +1,4 @@
-"""The process being debugged: registered with its node's agent, then debugged on demand, waiting, or held at a crash.
+"""The process being debugged: registered with its node's agent, and then on demand, waiting, or held at a crash.
 
     begin(settings) --> on demand: runs at full speed, debugpy is not imported
     wait()          --> waiting: blocked until a debugger attaches, for a bounded time
@@ -35,7 +35,7 @@ NOBODY_ATTACHED = "no debugger attached in time; exiting"
 
 
 def current() -> DebuggedProcess | None:
-    """Return the DebuggedProcess of this process, or None: `begin` was not called, or only in a parent."""
+    """Return the DebuggedProcess of this process, or None if `begin` was not called or was called only in a parent."""
     found = DebuggedProcess.of_this_process
     return found if found is not None and found.node_client.is_mine else None
 
@@ -93,9 +93,9 @@ class DebuggedProcess:
         """Acquired by the first thread that logs the failure, and never released."""
         self._unreachable_logged = False
         self._agent_of_hold = 0
-        """Which of its agents brought the debugger for which this process was held; see `NodeClient.connections`."""
+        """Number of the agent through which the debugger of the current hold attached; see `NodeClient.connections`."""
         self._exits_without = False
-        """True while it waits for a debugger without which it will exit."""
+        """True while the process waits for a debugger and will exit if none attaches."""
         self.port = logical_port(settings.port, identity.rank)
         self.node_client: NodeClient = NodeClient(
             settings.access.given(),
@@ -127,11 +127,11 @@ class DebuggedProcess:
     def wait(self, seconds: float, *, detail: str = "") -> bool:
         """Wait up to `seconds` for a debugger and return whether one is attached.
 
-        Return early if the agent fails, or has not reached the relay since it was started some 30 s ago or more.
+        Return early if the agent fails, or has not reached the relay about 30 s after its start.
 
         Args:
             seconds: Limit of the wait.
-            detail: What is waiting, such as "breakpoint() at train.py:12"; part of the announcement.
+            detail: The reason for waiting, such as "breakpoint() at train.py:12"; part of the announcement.
         """
         if debugger.is_attached():
             return True
@@ -146,7 +146,7 @@ class DebuggedProcess:
             announce_running()
 
     def wait_and_log(self, seconds: float) -> bool:
-        """Wait as `wait` does (not at all for 0 seconds), and log the start and the outcome to stderr."""
+        """Wait as `wait` does (0 seconds do not wait), and log the start and the outcome to stderr."""
         started = time.monotonic()
         if debugger.is_attached():
             self.log("a debugger is already attached")
@@ -191,11 +191,14 @@ class DebuggedProcess:
         return False
 
     def is_agent_lost(self) -> bool:
-        """Return whether the agent that brought the debugger of a hold was killed; another one may have replaced it."""
+        """Return whether the agent through which the debugger of a hold attached was killed.
+
+        Another one may have replaced it.
+        """
         return not self.node_client.is_connected or self.node_client.connections != self._agent_of_hold
 
     def end_hold(self) -> None:
-        """Announce the process as running again: it is about to exit, or only a thread has crashed."""
+        """Announce the process as running again, because it is about to exit or only a thread has crashed."""
         self.node_client.set_state("running")
 
     @property
@@ -204,7 +207,7 @@ class DebuggedProcess:
         return self.node_client.failure or self.node_client.unreachable
 
     def _log_unreachable(self) -> None:
-        """Log, once, why this process does not wait for a relay that its agent cannot reach."""
+        """Log once that this process does not wait for a relay that its agent cannot reach."""
         error = self.node_client.unreachable
         if error is None or self._unreachable_logged:
             return
@@ -215,14 +218,14 @@ class DebuggedProcess:
             return
         self.log(
             f"continuing without a debugger: {error.sentence}; the agent keeps trying, and a debugger can attach on "
-            f"{self.where} as soon as it listens{hint}"
+            f"{self.where} as soon as the agent listens{hint}"
         )
 
     def _log_failure(self, failure: RelayDebugError | None) -> None:
-        """Log, once, that no debugger can attach, whether the job is waiting for one or not."""
+        """Log once that no debugger can attach, whether or not the job is waiting for one."""
         if self._failure_logged.acquire(blocking=False):
             reason = failure or "the agent has exited"
-            if debugger.is_attached():  # an agent whose key was revoked still serves who is connected
+            if debugger.is_attached():  # an agent whose key was revoked still serves connected clients
                 self.log(f"no further debugger can attach: {reason}")
             elif self._exits_without:
                 self.log(f"no debugger can attach: {reason}")

@@ -1,4 +1,4 @@
-"""Ending a debugger that no longer responds, so that the job continues and can be debugged again."""
+"""Ends a debugger that no longer responds, so that the job continues and can be debugged again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relay_core.socket_tables import OwnerUnknown, SocketTables
 __all__ = ["end_debugger", "is_abandoned"]
 
 LOCK_TIMEOUT = 1.0
-"""Seconds; pydevd holds its lock for milliseconds."""
+"""Timeout in seconds; pydevd usually holds its lock for milliseconds."""
 
 
 def is_abandoned(port: int) -> bool:
@@ -25,7 +25,7 @@ def is_abandoned(port: int) -> bool:
 def end_debugger(debugger: Any) -> bool:
     """End pydevd's debugger, which resumes the job's threads; return whether that was possible.
 
-    Its adapter ends with the connection. The next debugger gets a new one.
+    Its adapter exits when the connection closes. The next debugger gets a new adapter.
     """
     if not RECOVERY.is_available():
         return False
@@ -34,7 +34,7 @@ def end_debugger(debugger: Any) -> bool:
     with RECOVERY.guarded():
         with contextlib.suppress(OSError):  # it is closed
             debugger.writer.sock.shutdown(socket.SHUT_RDWR)
-        # A thread that hangs may hold the lock; all others need it in order to resume.
+        # A hanging thread may hold the lock, which all other threads need in order to resume.
         debugger._main_lock.acquire(timeout=LOCK_TIMEOUT)  # noqa: SLF001
         debugger._main_lock.release()  # noqa: SLF001
         debugger.dispose_and_kill_all_pydevd_threads()

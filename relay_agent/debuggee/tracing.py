@@ -1,11 +1,11 @@
 """Switches pydevd's tracing off and on again, in every thread.
 
 pydevd has no such switch. It continues to trace after a debugger has detached, and up to Python 3.11 traced code runs
-several times slower. Only what costs time is undone here: pydevd's socket, threads and patches of the standard library
-stay in place for the next debugger.
+several times slower. This module undoes only what costs time; pydevd's socket, threads and patches of the standard
+library stay in place for the next debugger.
 
 In Python 3.10 and 3.11 a thread can only clear its own trace function. So each thread gets a trace function that clears
-itself when the thread next reaches a line or a call; a thread in C code, for example in a sleep, does so when it
+itself when the thread next reaches a line or a call. A thread in C code, for example in a sleep, does so when it
 returns. Later versions have `threading.settrace_all_threads`, and there pydevd uses `sys.monitoring`, which is switched
 off as a whole.
 """
@@ -28,12 +28,14 @@ from relay_core.errors import RelayDebugError
 __all__ = ["reach_threads", "start_tracing", "stop_tracing", "trace_program"]
 
 ROUNDS = 3
-"""How often the trace functions are replaced: pydevd, running in a thread at that moment, may undo the first time."""
+"""Number of times that the trace functions are replaced, because pydevd code that is running in a thread may undo the
+first replacement."""
 ROUND_TIME = 0.05
-"""Seconds per round for all threads to clear theirs: several GIL switch intervals. A thread in C code cannot."""
+"""Seconds per round for all threads to clear their trace functions: several GIL switch intervals. A thread in C code
+cannot do so in time."""
 
 _settrace = sys.settrace
-"""The original: pydevd may replace `sys.settrace`."""
+"""The original function; pydevd may replace `sys.settrace`."""
 _callbacks: list[object] = []
 """C callbacks, which must outlive their call."""
 
@@ -41,14 +43,14 @@ _callbacks: list[object] = []
 def stop_tracing() -> bool:
     """Stop tracing in every thread, and in threads that start later; return whether that was possible.
 
-    If it was not, this process stays traced, as it would under debugpy alone.
+    If it was not, this process remains traced, as it would with debugpy alone.
     """
     if not RELEASE.is_available():
         return False
     with RELEASE.guarded():
         _stop_tracing(_Pydevd.find())
         return True
-    with contextlib.suppress(Exception):  # a part may have been done
+    with contextlib.suppress(Exception):  # some threads may already be cleared
         _start_tracing(_Pydevd.find())
     return False
 
@@ -96,8 +98,8 @@ def _start_tracing(pydevd: _Pydevd) -> None:
 def reach_threads() -> None:
     """Trace the threads that pydevd cannot reach from the calling one.
 
-    Without its C library, which exists for x86 only, pydevd traces the calling thread and later ones. On Python 3.10
-    and 3.11 this function adds only the main thread, when that next runs Python code.
+    Without its C library, which exists only for x86, pydevd traces only the calling thread and threads that start
+    later. On Python 3.10 and 3.11 this function adds only the main thread, when that thread next runs Python code.
     """
     if REACHING.is_available():
         with REACHING.guarded():
@@ -118,11 +120,11 @@ def _reach_threads() -> None:
 
 
 def trace_program() -> None:
-    """Make pydevd report the uncaught exceptions of a program; to be called just before this thread starts it.
+    """Make pydevd report the uncaught exceptions of a program; call this just before this thread starts the program.
 
     Up to Python 3.11 pydevd reports an exception as uncaught when it leaves the outermost frame of a thread. It looks
     for that frame once per thread, at the first traced call (`fix_top_level_trace_and_get_trace_func`). In a thread
-    that waits for its debugger in a startup hook, it finds a frame that ends before the program begins.
+    that waits for its debugger in a startup hook, it finds a frame that exits before the program begins.
     """
     if "pydevd" not in sys.modules or not UNCAUGHT.is_available():
         return
@@ -135,7 +137,10 @@ def trace_program() -> None:
 
 
 def _trace_from_program(dispatch: Any, frame: FrameType, event: str, arg: object) -> Any:
-    """Trace function that is replaced by `dispatch` when the program begins; Python calls its importer before that."""
+    """Trace function that is replaced by `dispatch` when the program begins.
+
+    Before that, Python runs its import code.
+    """
     if frame.f_back is not None or frame.f_globals.get("__name__") != "__main__":
         return None
     _settrace(dispatch)
@@ -160,7 +165,7 @@ class _Pydevd:
     """The internals of pydevd that this module uses, looked up before anything is changed."""
 
     debugger: Any
-    """None after its adapter has ended."""
+    """None after its adapter has exited."""
     monkey: ModuleType
     tracing: ModuleType
     uses_monitoring: bool
@@ -192,7 +197,7 @@ if sys.version_info >= (3, 12):
     def _stop_monitoring() -> None:
         """Switch pydevd's events off, and remove its line events from code with breakpoints.
 
-        Such code stays instrumented, and slow, until the callback of each line's first event has returned DISABLE.
+        Such code remains instrumented, and slow, until the callback of each line's first event has returned DISABLE.
         """
         monitoring = sys.monitoring
         if monitoring.get_tool(monitoring.DEBUGGER_ID) != "pydevd":
@@ -206,14 +211,14 @@ class _TraceRemover:
     """Removes the trace functions of all threads in Python 3.10 and 3.11."""
 
     is_over = False
-    """True once tracing is on again: threads that have not cleared theirs by then keep it."""
+    """True once tracing is on again. A thread that has not cleared its trace function by then keeps it."""
 
     def __init__(self, set_trace_to_threads: Callable[..., int]) -> None:
         self._set_trace_to_threads = set_trace_to_threads
         self._cleared: set[int] = set()
 
     def run(self) -> None:
-        """Clear this thread, and make the others clear themselves; threads that seem to be in C code do so later."""
+        """Clear this thread, and make the others clear themselves; threads that appear to be in C code do so later."""
         _TraceRemover.is_over = False
         self._clear_thread(sys._getframe(), "call", None)  # noqa: SLF001 - its documented name
         for _ in range(ROUNDS):
@@ -226,7 +231,7 @@ class _TraceRemover:
         """Make `_clear_thread` the trace function of each thread that still has one, and return their idents."""
         running = sys._current_frames()  # noqa: SLF001 - its documented name
         frames = {thread: frame for thread, frame in running.items() if thread not in self._done()}
-        for frame in frames.values():  # the frames that are running; this needs no help from pydevd
+        for frame in frames.values():  # the running frames, which need no help from pydevd
             for each in _with_callers(frame):
                 each.f_trace = self._clear_thread
         if frames:  # the functions that they call

@@ -1,1 +1,1 @@
-"""debugpy's and pydevd's private functions: a table of those that relay-debug uses, and what happens without them."""
+"""Table of the private functions of debugpy and pydevd that relay-debug uses, with the effect if one is missing."""

@@ -1,8 +1,9 @@
-"""A feature that depends on private functions of debugpy, and is switched off when this debugpy does not have them.
+"""A feature that depends on private functions of debugpy and is switched off if this version does not have them.
 
-A version of debugpy may rename or change its private functions at any time. Nothing of that may end a debug session:
-before a feature is used its functions are looked up, and an error in it, too, switches it off for good. Then debugpy's
-own functions are called as if relay-debug had not replaced them, and a line in the job's stderr states what is missing.
+A version of debugpy may rename or change its private functions at any time. Such a change must not end a debug session.
+The functions of a feature are therefore looked up before it is used, and an error in the feature also switches it off
+permanently. Then debugpy's own functions are called as if relay-debug had not replaced them, and a line on the job's
+stderr reports what is missing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from relay_agent.stderr import write_line
 __all__ = ["CHECKED_VERSIONS", "Feature", "Internal"]
 
 CHECKED_VERSIONS = ("1.8.14", "1.8.22")
-"""The oldest and the newest version of debugpy that all features were checked with, and all between them."""
+"""The oldest and the newest version of debugpy with which all features were checked; all versions in between were
+checked too."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Internal:
 
     Attributes:
         name: Its place, as `module:Class.attribute`.
-        use: What is done with it: "replaced", "called", "set" or "read".
+        use: How it is used: "replaced", "called", "set" or "read".
         why: The reason, for the documentation.
         of_instance: Whether only instances have it, so that it cannot be looked up in advance.
     """
@@ -57,10 +59,10 @@ class Internal:
 
 
 class Feature:
-    """What relay-debug does with a few private functions of debugpy; on or off as a whole.
+    """A use of a few private functions of debugpy, which is on or off as a whole.
 
     Args:
-        without: What the user notices if it is off.
+        without: The effect for the user if it is off.
         internals: The functions.
     """
 
@@ -68,7 +70,7 @@ class Feature:
         self.without = without
         self.internals = internals
         self.is_off = False
-        """True from the first failure on; forked children inherit it."""
+        """True after the first failure; forked children inherit it."""
         self._was_checked = False
         self._failure_logged = threading.Lock()
         """Acquired by the thread that logs the failure, and never released."""
@@ -77,7 +79,7 @@ class Feature:
         return f"<Feature {'off' if self.is_off else 'on'}: {self.without}>"
 
     def is_available(self) -> bool:
-        """True if this debugpy has all the functions, which is checked once, and none of them has failed."""
+        """True if this debugpy has all the functions and none of them has failed; their existence is checked once."""
         if not (self._was_checked or self.is_off):
             with self.guarded():
                 for internal in self.internals:
@@ -86,17 +88,17 @@ class Feature:
         return not self.is_off
 
     def guarded(self) -> _Guard:
-        """Return a context manager that switches the feature off if its block raises, and continues behind it."""
+        """Return a context manager that switches the feature off if its block raises, and suppresses the exception."""
         return _Guard(self)
 
     def switch_off(self, reason: object) -> None:
-        """Never use the functions again, and log that once."""
+        """Switch the feature off permanently, and log this once."""
         self.is_off = True
         if self._failure_logged.acquire(blocking=False):
             first, last = CHECKED_VERSIONS
             version = getattr(sys.modules.get("debugpy"), "__version__", "of an unknown version")
             write_line(
-                f"{self.without}: debugpy {version} is not as expected ({_describe(reason)}); "
+                f"{self.without}: unexpected internals of debugpy {version} ({_describe(reason)}); "
                 f"relay-debug was checked with {first} to {last}"
             )
 

@@ -1,7 +1,7 @@
 """Table of debugpy's private functions that relay-debug uses, by feature.
 
-`docs/reference/debugpy.md` is generated from it. A use that is not in this table is a mistake: with another debugpy it
-could end sessions, without a line in any log.
+`docs/reference/debugpy.md` is generated from it. Every use must be in this table: with another version of debugpy, any
+other use could end sessions without a log message.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ __all__ = [
 ]
 
 _COMM = "_pydevd_bundle.pydevd_comm"
-_MESSAGE = Internal("_pydevd_bundle.pydevd_net_command:NetCommand", "called", "makes a message for the adapter")
+_MESSAGE = Internal("_pydevd_bundle.pydevd_net_command:NetCommand", "called", "creates a message for the adapter")
 _BYTES = Internal("_pydevd_bundle.pydevd_net_command:NetCommand._as_bytes", "read", "size of a message", True)
 _DICT = Internal("_pydevd_bundle.pydevd_net_command:NetCommand.as_dict", "read", "content of a message")
 _DEBUGGER = Internal("pydevd:get_global_debugger", "called", "finds the debugger of the process")
 _WRITER = Internal("pydevd:PyDB.writer", "read", "the connection to the adapter", True)
-_LOCK = Internal("pydevd:PyDB._main_lock", "called", "is held while pydevd processes a request", True)
+_LOCK = Internal("pydevd:PyDB._main_lock", "called", "held while pydevd processes a request", True)
 _ENABLE = Internal("pydevd:PyDB.enable_tracing", "called", "traces a thread")
 
 SENDING = Feature(
     "each response takes up to 40 ms longer, and one of 16 MiB or more makes the session hang",
-    Internal("_pydevd_bundle.pydevd_net_command:NetCommand.send", "replaced", "sets TCP_NODELAY, and limits the size"),
+    Internal("_pydevd_bundle.pydevd_net_command:NetCommand.send", "replaced", "sets TCP_NODELAY and limits the size"),
     _MESSAGE,
     _BYTES,
     _DICT,
@@ -53,29 +53,41 @@ SENDING = Feature(
 WAKING = Feature(
     "a step in a job with several threads may take 0.2 s longer",
     Internal("_pydevd_bundle.pydevd_thread_lifecycle:internal_run_thread", "replaced", "wakes the resumed thread"),
-    Internal(f"{_COMM}:InternalThreadCommand.do_it", "replaced", "lets a thread read its next command at once"),
-    Internal(f"{_COMM}:InternalThreadCommand.thread_id", "read", "the thread of a command", True),
-    Internal("pydevd:PyDB.get_internal_queue_and_event", "called", "finds what a stopped thread waits for"),
+    Internal(f"{_COMM}:InternalThreadCommand.do_it", "replaced", "makes a thread read its next command immediately"),
+    Internal(f"{_COMM}:InternalThreadCommand.thread_id", "read", "the thread that executes a command", True),
+    Internal("pydevd:PyDB.get_internal_queue_and_event", "called", "finds the event that a stopped thread waits for"),
     Internal("_pydevd_bundle.pydevd_constants:get_thread_id", "called", "pydevd's id of a thread"),
     Internal("_pydevd_bundle.pydevd_constants:get_global_debugger", "called", "finds the debugger of the process"),
 )
 CONTINUING = Feature(
-    "pressing Continue twice can make the debugger silent until the job ends (microsoft/debugpy#2048)",
+    "pressing Continue twice can make the debugger stop responding until the job ends (microsoft/debugpy#2048)",
     Internal(
         "pydevd:ThreadsSuspendedSingleNotification.add_on_resumed_callback",
         "replaced",
-        "responds to `continue` at once if nothing is stopped",
+        "responds to `continue` immediately if nothing is stopped",
     ),
     Internal(
         "pydevd:ThreadsSuspendedSingleNotification.send_suspend_notification",
         "replaced",
         "responds to `continue` before the next stop is reported",
     ),
-    Internal("pydevd:ThreadsSuspendedSingleNotification._callbacks", "set", "what waits for the threads to resume"),
-    Internal("pydevd:ThreadsSuspendedSingleNotification._callbacks_lock", "called", "protects these"),
+    Internal(
+        "pydevd:ThreadsSuspendedSingleNotification._callbacks",
+        "set",
+        "the callbacks that wait for the threads to resume",
+    ),
+    Internal("pydevd:ThreadsSuspendedSingleNotification._callbacks_lock", "called", "protects these callbacks"),
     Internal("pydevd:AbstractSingleNotificationBehavior._lock", "called", "protects the two numbers below"),
-    Internal("pydevd:AbstractSingleNotificationBehavior._last_resume_notification_time", "read", "what has resumed"),
-    Internal("pydevd:AbstractSingleNotificationBehavior._last_suspend_notification_time", "read", "what has stopped"),
+    Internal(
+        "pydevd:AbstractSingleNotificationBehavior._last_resume_notification_time",
+        "read",
+        "the number of the last resume",
+    ),
+    Internal(
+        "pydevd:AbstractSingleNotificationBehavior._last_suspend_notification_time",
+        "read",
+        "the number of the last stop",
+    ),
 )
 PREFETCH = Feature(
     "a step takes a few milliseconds longer, because the responses to the editor's requests are not prefetched",
@@ -84,10 +96,10 @@ PREFETCH = Feature(
         "replaced",
         "receives the prefetch set, and processes prefetch requests",
     ),
-    Internal(f"{_COMM}:WriterThread.add_command", "replaced", "adds responses to `stopped`, and takes them out"),
+    Internal(f"{_COMM}:WriterThread.add_command", "replaced", "adds responses to `stopped` and removes them"),
     Internal(f"{_COMM}:ReaderThread.process_net_command_json", "called", "processes prefetch requests", True),
     Internal("pydevd:PyDB.reader", "read", "the thread that processes requests", True),
-    Internal("_pydevd_bundle.pydevd_net_command:NetCommand.send", "called", "is what pydevd does with each message"),
+    Internal("_pydevd_bundle.pydevd_net_command:NetCommand.send", "called", "handles each message in pydevd"),
     _WRITER,
     _MESSAGE,
     _BYTES,
@@ -96,10 +108,10 @@ PREFETCH = Feature(
 RESTART = Feature(
     "a process whose debugger has ended, or whose parent was debugged, cannot be debugged again",
     Internal("debugpy.server.api:listen.called", "set", "allows `debugpy.listen` to be called again"),
-    Internal("pydevd:SetupHolder.setup", "set", "removes the settings of the debugger before"),
+    Internal("pydevd:SetupHolder.setup", "set", "removes the settings of the previous debugger"),
 )
 STOPPED_THREADS = Feature(
-    "threads that stood at a breakpoint when debugpy's adapter was killed stop for the next debugger without an event",
+    "threads that were at a breakpoint when debugpy's adapter was killed stop for the next debugger without an event",
     Internal("_pydevd_bundle.pydevd_additional_thread_info:set_additional_thread_info", "called", "state of a thread"),
     Internal(
         "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.pydev_state",
@@ -107,19 +119,19 @@ STOPPED_THREADS = Feature(
         "whether it is stopped",
         True,
     ),
-    Internal("_pydevd_bundle.pydevd_constants:STATE_SUSPEND", "read", "the value of a stopped thread"),
+    Internal("_pydevd_bundle.pydevd_constants:STATE_SUSPEND", "read", "the value for a stopped thread"),
     Internal("_pydevd_bundle.pydevd_thread_lifecycle:internal_run_thread", "called", "marks it as running"),
 )
 DIALLING = Feature(
-    "a job that connects to a listening editor reports that only when the editor has sent its breakpoints",
-    Internal("debugpy.server.api:_settrace", "replaced", "connects without a wait that has no time limit"),
+    "a job that connects to a listening editor reports this only after receiving its breakpoints",
+    Internal("debugpy.server.api:_settrace", "replaced", "connects without an unlimited wait"),
 )
 JOB_PORT = Feature(
-    "the port of a debugger that the job has started itself is unknown",
+    "the port of a debugger that the job itself has started is unknown",
     Internal("debugpy.server.api:_adapter_process", "read", "the adapter's command line has the port"),
 )
 STATE = Feature(
-    "a debugger that the job has started itself is not found, and one that has ended cannot be started again",
+    "a debugger that the job itself has started is not found, and one that has ended cannot be started again",
     _DEBUGGER,
 )
 BREAK_HERE = Feature(
@@ -127,18 +139,20 @@ BREAK_HERE = Feature(
     Internal("pydevd:settrace", "called", "stops in a given frame"),
 )
 RELEASE = Feature(
-    "the job stays as slow as with a debugger after that has detached",
+    "the job stays slow after the debugger has detached",
     _DEBUGGER,
     _LOCK,
     _ENABLE,
     Internal("pydevd:PyDB.patch_threads", "called", "traces threads that start later"),
     Internal("pydevd:PyDB.set_tracing_for_untraced_contexts", "called", "traces the other running threads"),
     Internal("pydevd:PyDB.trace_dispatch", "read", "the trace function", True),
-    Internal("_pydev_bundle.pydev_monkey:disable_trace_thread_modules", "called", "leaves later threads untraced"),
-    Internal("_pydev_bundle.pydev_monkey:enable_trace_thread_modules", "called", "undoes that"),
+    Internal(
+        "_pydev_bundle.pydev_monkey:disable_trace_thread_modules", "called", "stops tracing threads that start later"
+    ),
+    Internal("_pydev_bundle.pydev_monkey:enable_trace_thread_modules", "called", "traces these threads again"),
     Internal("pydevd_tracing:set_trace_to_threads", "called", "replaces the trace function of other threads"),
-    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing there is"),
-    Internal("_pydevd_frame_eval.pydevd_frame_eval_main:stop_frame_eval", "called", "ends the compiled tracing"),
+    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
+    Internal("_pydevd_frame_eval.pydevd_frame_eval_main:stop_frame_eval", "called", "stops the compiled tracing"),
 )
 REACHING = Feature(
     "on processors other than x86, threads that were running before the debugger attached do not stop",
@@ -146,39 +160,43 @@ REACHING = Feature(
     _ENABLE,
     Internal("pydevd:PyDB.trace_dispatch", "read", "the trace function", True),
     Internal("pydevd_tracing:_load_python_helper_lib", "called", "shows whether pydevd reaches other threads itself"),
-    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing there is"),
+    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
 )
 UNCAUGHT = Feature(
     "up to Python 3.11, a job that has waited under `relay-agent run` does not stop at uncaught exceptions",
     Internal("_pydevd_bundle.pydevd_constants:get_global_debugger", "called", "finds the debugger of the process"),
     Internal("pydevd:PyDB.trace_dispatch", "read", "the trace function", True),
-    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing there is"),
+    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
 )
 CHILD_WAIT = Feature(
     "a child process that is offered to an editor waits for it without limit",
     Internal("pydevd:PyDB.wait_for_ready_to_run", "replaced", "waits for a limited time"),
     Internal("pydevd:PyDB.ready_to_run", "set", "whether the editor has sent its breakpoints", True),
     Internal("pydevd:PyDB.pydb_disposed", "read", "whether the debugger has ended", True),
-    Internal("pydevd:PyDB.process_internal_commands", "called", "what pydevd does while it waits"),
+    Internal("pydevd:PyDB.process_internal_commands", "called", "processes commands while it waits"),
 )
 FORKING = Feature(
     "a forked child keeps its parent's debugger, and may wait for it at a breakpoint",
-    Internal("_pydevd_bundle.pydevd_constants:GlobalDebuggerHolder.global_dbg", "set", "forgets the debugger"),
+    Internal(
+        "_pydevd_bundle.pydevd_constants:GlobalDebuggerHolder.global_dbg",
+        "set",
+        "removes the reference to the debugger",
+    ),
     Internal("threading:Thread.additional_info", "set", "removes pydevd's state of the thread", True),
 )
 FOLLOWING = Feature(
-    "an editor that attaches cannot follow child processes, unless the job has `--debug-follow-children`",
+    "an editor that attaches cannot follow child processes unless the job has `--debug-follow-children`",
     Internal(
         "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor._set_debug_options",
         "replaced",
         "reads `subProcess` of `attach`",
     ),
-    Internal("_pydev_bundle.pydev_monkey:_get_apply_arg_patching", "replaced", "decides for each process"),
-    Internal("_pydev_bundle.pydev_monkey:patch_new_process_functions", "called", "notices processes that are started"),
+    Internal("_pydev_bundle.pydev_monkey:_get_apply_arg_patching", "replaced", "decides for each new process"),
+    Internal("_pydev_bundle.pydev_monkey:patch_new_process_functions", "called", "detects processes that are started"),
     Internal("pydevd:SetupHolder.setup", "set", "lets children follow their own children"),
 )
 CHILDREN = Feature(
-    "processes that a followed job starts are debugged without the improvements of this table",
+    "processes that a followed job starts are debugged without the improvements in this table",
     Internal("_pydevd_bundle.pydevd_extension_api:DebuggerEventHandler", "called", "base class of the extension"),
     Internal(
         "_pydevd_bundle.pydevd_extension_api:DebuggerEventHandler.on_debugger_modules_loaded",
@@ -207,7 +225,7 @@ OUTPUT = Feature(
     Internal("_pydevd_bundle.pydevd_io:IORedirector._redirect_to", "read", "the job's own stderr", True),
 )
 HIDDEN_THREADS = Feature(
-    "relay-agent's thread is listed in the editor, and stops with the job",
+    "relay-agent's thread is listed in the editor and stops with the job",
     Internal(
         "_pydevd_bundle.pydevd_daemon_thread:PyDBDaemonThread.is_pydev_daemon_thread",
         "set",
@@ -222,11 +240,11 @@ HIDDEN_THREADS = Feature(
     ),
 )
 RECOVERY = Feature(
-    "a debugger that no longer responds keeps the job until the job ends",
+    "a debugger that no longer responds blocks further debuggers until the job ends",
     _DEBUGGER,
     _WRITER,
     _LOCK,
-    Internal("pydevd:PyDB.dispose_and_kill_all_pydevd_threads", "called", "ends the debugger, and resumes the job"),
+    Internal("pydevd:PyDB.dispose_and_kill_all_pydevd_threads", "called", "ends the debugger and resumes the job"),
 )
 
 FEATURES = (

@@ -1,7 +1,7 @@
 """Recognizes helper processes of a job, which are not debugged, by their command lines.
 
 Every Python process of a debug run calls this when it starts, including launchers, compilers, DataLoader workers and
-package managers. These outnumber the ranks by far, so this module imports only `sys`, which costs nothing.
+package managers. These outnumber the ranks by far, so this module imports only `sys`, which takes no time.
 """
 
 import sys
@@ -14,19 +14,19 @@ _OFF = frozenset({"", "0", "false", "no", "off", "none"})
 
 _PROGRAMS = frozenset(
     {
-        # Launchers of ranks; those of MPI are Python where they came from PyPI.
+        # Launchers of ranks; the MPI launchers are Python programs if they were installed from PyPI.
         *("torchrun", "torchx", "accelerate", "accelerate-launch", "deepspeed", "ds", "dsr", "horovodrun", "ray"),
         *("composer", "colossalai", "fabric", "lightning", "orterun", "prterun", "prun"),
         *("mpiexec", "mpirun", "mpiexec.hydra", "mpiexec.mpich", "mpiexec.openmpi", "mpirun.mpich", "mpirun.openmpi"),
         # This project and debugpy.
         *("relay-agent", "relay-client", "relay-server", "debugpy", "debugpy-adapter"),
-        # Tools that scripts around a training program call.
+        # Tools that scripts around a training program run.
         *("pip", "conda", "mamba", "poetry", "pdm", "hatch", "pipx", "virtualenv", "cmake", "ninja", "meson"),
         *("cython", "cythonize", "az", "aws", "gsutil", "gcloud", "kaggle", "wandb", "mlflow", "dvc", "tensorboard"),
         *("huggingface-cli", "hf", "gpustat", "nvitop", "jupyter", "jupyter-lab", "jupyter-notebook"),
     }
 )
-"""Commands, which have no suffix: a `torchrun.py` is a file of the job."""
+"""Commands without a suffix; a `torchrun.py` would be a file of the job."""
 _MODULES = (
     "torch.distributed.run",
     "torch.distributed.launch",
@@ -69,7 +69,7 @@ def is_off(mode: str) -> bool:
 
 
 def helper_reason(orig_argv: list[str]) -> str | None:
-    """Return why the process with this command line is not to be debugged; None if it may be.
+    """Return why the process with this command line should not be debugged; None if it may be debugged.
 
     Args:
         orig_argv: `sys.orig_argv`: interpreter, its options, and the program with its arguments.

@@ -1,6 +1,6 @@
 """Decides which processes of a `relay-agent run` job register as targets.
 
-RELAY_DEBUG_REGISTERED   set by a registered process for its children: its pid and rank
+RELAY_DEBUG_REGISTERED   set by a registered process for its children; contains its pid and rank
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def should_register(environ: Mapping[str, str], orig_argv: list[str], pid: int) 
 
     A child of a rank that inherits the rank's variables is a helper of that rank. A child of a registered process with
     a different rank (started by Lightning or a custom launcher) is a target. So is a program that replaces a registered
-    process (exec): it has the same pid.
+    process (exec), because it has the same pid.
 
     Args:
         environ: The environment of the process.

@@ -18,16 +18,16 @@ from relay_core.errors import RelayDebugError
 __all__ = ["register_process"]
 
 _done = False
-"""True if `register_process` has run: with two installations on PYTHONPATH it is called twice."""
+"""True if `register_process` has run; with two installations on PYTHONPATH it is called twice."""
 
 
 def register_process(*, is_child: bool) -> None:
-    """Register this process before its program starts, if it is to be debugged; some ranks then wait for a debugger.
+    """Register this process before its program starts, if it should be debugged; some ranks then wait for a debugger.
 
     Errors are reported on stderr and not raised.
 
     Args:
-        is_child: True for a child of multiprocessing: it is not a target, but its timeouts are raised, because it may
+        is_child: True for a child of multiprocessing. It is not a target, but its timeouts are raised, because it may
             be a rank whose peers are held.
     """
     global _done  # noqa: PLW0603 - see its docstring
@@ -51,7 +51,7 @@ def register_process(*, is_child: bool) -> None:
 
 
 def _raise_timeouts(settings: DebugSettings) -> None:
-    """Raise the timeouts of collective operations, also if debugging is impossible here: a peer may be held."""
+    """Raise the timeouts of collective operations even if this process cannot be debugged: a peer may be held."""
     if settings.timeouts is not None:
         from relay_agent.collective_timeouts import raise_timeouts  # noqa: PLC0415 - only if needed
 
@@ -67,7 +67,9 @@ def _start(settings: DebugSettings) -> None:
     except SystemExit as request:
         _exit(request)
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # shells check that an interrupted program died of the signal
+        signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        )  # shells check that an interrupted program was terminated by the signal
         os.kill(os.getpid(), signal.SIGINT)
     except Exception as error:  # noqa: BLE001 - as above
         report_failure(f"{type(error).__name__}: {error}")

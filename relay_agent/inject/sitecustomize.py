@@ -1,8 +1,8 @@
 """Startup hook of every Python process of a `relay-agent run` job; Python runs it before the program.
 
-It first runs the `sitecustomize` that the process would have without relay-debug, and then registers the process if
-that is to be debugged. Other processes are delayed by one small import only. Errors are printed to stderr and never end
-the job.
+It first runs the `sitecustomize` that the process would have without relay-debug, and then registers the process if it
+should be debugged. Other processes are delayed only by one small import. Errors are printed to stderr and never end the
+job.
 
 The job may also run tools with other Python versions, so this file must compile on any Python 3.
 """
@@ -26,7 +26,7 @@ def _chain() -> None:
 
 
 def _helper_reason() -> "str | None":
-    """Return why this process is not to be debugged; None if it may be, according to its command line."""
+    """Return why this process should not be debugged, judged by its command line; None if it may be debugged."""
     mode = os.environ.get("RELAY_DEBUG", "")
     if not mode or sys.version_info < (3, 10):
         return "off"

@@ -4,9 +4,9 @@
 debugpy's does, blocks until the main thread has returned from there. A process that waited for its debugger inside
 `sitecustomize` would wait without limit.
 
-Python has no callback for the right moment. But before it runs a program it calls two extension points, while it holds
-no import lock (Modules/main.c): it calls the hooks in `sys.path_hooks` to find out if a script is a directory or an
-archive, and for those, and for modules, it calls functions of `runpy` to find the code.
+Python has no callback for the right moment. But before it runs a program, it calls two extension points while it holds
+no import lock (Modules/main.c). It calls the hooks in `sys.path_hooks` to determine whether a script is a directory or
+an archive. For those, and for modules, it calls functions of `runpy` to find the code.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from relay_agent.inject._relay_debug_programs import what_runs
 __all__ = ["call_before_program"]
 
 _SEARCHES = ("_get_module_details", "_get_main_module_details")
-"""The functions that `runpy._run_module_as_main` calls first: for `-m`, and for a directory or an archive."""
+"""The functions that `runpy._run_module_as_main` calls first, for `-m` and for a directory or an archive."""
 
 
 def call_before_program(act: Callable[[], None]) -> None:
     """Call a function in the main thread, once, just before the program of this process starts.
 
     Args:
-        act: It should not raise: Python would report that as a program that was not found.
+        act: The function. It should not raise, because Python would report the exception as a missing program.
     """
     kind, name = what_runs(sys.orig_argv)
     gate = _Gate(act, os.path.abspath(name))  # noqa: PTH100 - pathlib costs 10 ms here
@@ -78,7 +78,9 @@ class _Gate:
         return sys.path_hooks[-1:] == [self]
 
     def _open(self) -> None:
-        if self._is_last():  # Python reads the number of hooks before it calls them, so only the last can be removed
+        if (
+            self._is_last()
+        ):  # Python reads the number of hooks before it calls them, so only the last one can be removed
             sys.path_hooks.pop()
         for name, search in self._searches.items():
             setattr(sys.modules["runpy"], name, search)

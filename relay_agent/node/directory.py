@@ -1,15 +1,15 @@
-"""Private directory with the lock, the socket and the files by which the processes of a node reach their agent.
+"""Private directory with the lock, the socket and the files through which the processes of a node reach their agent.
 
     /tmp/relay-debug-1000/            mode 0700; RELAY_NODE_DIR sets another directory
         4f1d0c9a2b7e.lock             locked (flock) by the agent for as long as it runs
         4f1d0c9a2b7e.sock             the Unix socket that the agent listens on
 
-The file name identifies the agent: processes with the same hybrid connection and the same credentials share one. It is
-a digest, which reveals neither.
+The file name identifies the agent, which processes with the same hybrid connection and credentials share. It is a
+digest and reveals neither.
 
-If the lock is free, no agent is running; any other files are from an agent that was killed, and the next agent of this
-user removes them when it exits. A lock file is removed only by the process that holds the lock, and after locking one a
-process checks that the file still has that name.
+If the lock is free, no agent is running. Any remaining files are from an agent that was killed, and the next agent of
+this user removes them when it exits. Only the process that holds the lock removes the lock file. After a process has
+locked a file, it checks that the file still has that name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ __all__ = ["NODE_DIR_VARIABLE", "NodeDirectory"]
 
 NODE_DIR_VARIABLE = "RELAY_NODE_DIR"
 MAX_SOCKET_PATH = 103
-"""Bytes, without the terminating zero; the address of a Unix socket has room for 108 on Linux and 104 on macOS."""
+"""Maximum length in bytes, without the terminating zero; the address of a Unix socket has 108 bytes on Linux and 104 on
+macOS."""
 _OLD_CONFIG_FILE = ".azrelay.json"
 
 
@@ -137,7 +138,7 @@ class NodeDirectory:
         except OSError as error:
             raise ConfigurationError(
                 f"cannot create {self.root}: {error.strerror}",
-                hint=f"set {NODE_DIR_VARIABLE} to a directory of your own",
+                hint=f"set {NODE_DIR_VARIABLE} to a directory that you own",
             ) from error
         self.require_private()
         return os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,8 +1,8 @@
-"""How a process that is not a child has ended, as Linux shows it to other processes of the same user.
+"""The exit status of a process that is not a child, as Linux shows it to other processes of the same user.
 
     Linux 6.15   ioctl PIDFD_GET_INFO: the status stays available after the parent has collected it
     before       /proc/PID/stat, from the moment at which the process begins to exit until its parent collects the
-                 status; it has to be read repeatedly, and may be missed
+                 status; it must be polled and may be missed
 
 The status is a wait status, as `os.waitstatus_to_exitcode` reads it.
 """

@@ -1,14 +1,11 @@
 """Messages between a process and the node's agent: one JSON object per line, over a stream socket.
 
-    process -> agent                                     agent -> process
-    {"register": {...}, "access": {...}, ...}  first     {"registered": PORT, "agent": PID}
-    {"state": "waiting", "detail": "", "until": SECONDS} {"refused": SENTENCE, "hint": ...}      the socket then ends
-    {"answer": ID, ...}                                  {"ask": "arm" | "release" | ..., "id": ID, ...}
-    {"leave": true, "error": ""}            last         {"listening": true}
-                                                         {"unreachable": SENTENCE, "hint": ...}  the agent keeps trying
-                                                         {"failed": SENTENCE, "hint": ...}       the agent then ends
-                                                         {"notice": TEXT}
-                                                         {"done": true}                          after a "leave"
+    process -> agent                                     agent -> process {"register": {...}, "access": {...}, ...}
+    first     {"registered": PORT, "agent": PID} {"state": "waiting", "detail": "", "until": SECONDS} {"refused":
+    SENTENCE, "hint": ...}      the socket is then closed {"answer": ID, ...}                                  {"ask":
+    "arm" | "release" | ..., "id": ID, ...} {"leave": true, "error": ""}            last         {"listening": true}
+    {"unreachable": SENTENCE, "hint": ...}  the agent keeps trying {"failed": SENTENCE, "hint": ...}       the agent
+    then exits {"notice": TEXT} {"done": true}                          after a "leave"
 
 Only this user can access the socket, so messages may contain connection strings. Unknown fields are ignored: agent and
 process can have different versions if a job's environment is replaced while an agent is running.
@@ -37,7 +34,7 @@ __all__ = [
 ]
 
 MAX_LINE = 4 * 1024 * 1024
-"""Bytes: enough for the stacks of a process with a thousand threads."""
+"""Maximum length in bytes: enough for the stacks of a process with a thousand threads."""
 
 Access = dict[str, Any]
 """Settings for the agent's listener: the fields of `relay_core.auth.AccessSettings`, and `ca_file`."""
@@ -97,7 +94,7 @@ class AnswerFields(TypedDict, total=False):
     """The fields of an answer: `port` to `arm`, `threads` to `stacks`, `busy` to `check`, or `error` and `hint`."""
 
     port: int
-    """The port that debugpy's adapter listens on."""
+    """The port on which debugpy's adapter listens."""
     threads: Sequence[object]
     """As `relay_core.agent_api.stacks.ThreadStack` encodes them."""
     busy: bool

@@ -1,7 +1,7 @@
 """State machine of prefetch at a stop, sans-IO: decides which requests to send to debugpy and what to send the client.
 
 The protocol is in `relay_core.dap.prefetch`. The agent's layer and the job's hook in pydevd both use this class: they
-report debugpy's messages to it, and send what it returns.
+report debugpy's messages to it and send the messages that it returns.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from relay_core.dap.prefetch import MAX_PREFETCH_SET, PREFETCH_EVENT, RequestTem
 __all__ = ["COSTLY_LIMIT", "FIRST_SEQ", "LARGE", "SLOW", "PrefetchEngine", "PrefetchOutput"]
 
 FIRST_SEQ = 1_000_000_000
-"""Sequence numbers of prefetch requests start here, where they cannot collide with those of an editor."""
+"""First sequence number of prefetch requests, high enough not to collide with those of an editor."""
 SLOW = 0.1
-"""Seconds for a response. Most take 1 ms, but formatting the values of variables may take long, and delays a user who
-steps again."""
+"""Response time in seconds above which a request counts as slow. Most take 1 ms, but formatting the values of variables
+may take long and delays a user who steps again."""
 LARGE = 64 * 1024
-"""Bytes of a response. VS Code's requests have responses of about 3 KiB; larger ones are sent only when requested."""
+"""Response size in bytes above which a request counts as large. Responses to VS Code's requests have about 3 KiB;
+larger ones are sent only when requested."""
 ABANDONED = "relay-agent has stopped prefetching; step again to see this"
 COSTLY_LIMIT = 3
-"""After this many slow or large responses in a row, a request is not prefetched any more."""
+"""After this many slow or large responses in a row, a request is no longer prefetched."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,13 @@ class PrefetchOutput:
 
 
 class PrefetchEngine:
-    """Prefetch for the connection of one debugger. All methods can be called from any thread."""
+    """Prefetching for the connection of one debugger. All methods can be called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._set: list[_SetEntry] = []
         self._stop: _StopState | None = None
-        """The current stop; None while the process may be running, or something may be changing."""
+        """The current stop; None while the process may be running or a request may be changing something."""
         self._ids: Stop | None = None
         """The ids of the last stop; None while the process may be running."""
         self._watches: set[int] = set()
@@ -65,7 +66,7 @@ class PrefetchEngine:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the process stands at a stop, and nothing has been requested that may change that."""
+        """Whether the process is stopped and no request may change that."""
         return self._stop is not None
 
     @property
@@ -99,7 +100,8 @@ class PrefetchEngine:
     def change_requested(self, request: Request | None) -> None:
         """Handle a request that may change something: send and announce no more requests for the current stop.
 
-        After watch expressions, prefetching begins again: nothing else resumes the process or changes its values then.
+        After watch expressions, prefetching starts again, because nothing else then resumes the process or changes its
+        values.
         """
         with self._lock:
             self._stop = None
@@ -112,7 +114,7 @@ class PrefetchEngine:
     def watch_answered(self, response: Response, after: int, now: float) -> PrefetchOutput:
         """Handle the response to a watch expression; after the last one, prefetch again for the same stop.
 
-        The event is to be sent before this response, because the editor's next request follows it immediately.
+        Send the event before this response, because the editor's next request follows the response immediately.
         """
         with self._lock:
             if response["request_seq"] not in self._watches:
@@ -138,7 +140,7 @@ class PrefetchEngine:
             return self._output(stop, now)
 
     def abandon(self) -> list[Event]:
-        """Send no more requests, and return events with a failure for each request that is waiting for its response."""
+        """Send no more requests, and return events with a failure for each pending request."""
         with self._lock:
             self._set, self._stop, self._ids = [], None, None
             self._watches.clear()
@@ -176,8 +178,8 @@ class PrefetchEngine:
     def _next_event(self, stop: _StopState) -> Event | None:
         """Return the next event for the client, or None.
 
-        Each event is work for the adapter and the editor, so responses that arrive within a short time share an event.
-        Only `variables` is not waited for, because formatting the values may take long.
+        Each event costs the adapter and the editor time, so responses that arrive within a short time share an event.
+        An event does not wait for `variables`, because formatting the values may take long.
         """
         announced: list[Request] = []
         if stop is self._stop:
@@ -185,8 +187,7 @@ class PrefetchEngine:
             if stop.responses and stop.size <= LARGE and any(command != "variables" for command in in_progress):
                 return None
             announced, stop.unannounced = stop.unannounced, []
-        # After the stop has ended, no requests are announced any more, and so their responses are useless to the
-        # client.
+        # After the end of the stop no more requests are announced, so their responses are useless to the client.
         never_announced = {request["seq"] for request in stop.unannounced}
         responses = [response for response in stop.responses if response["request_seq"] not in never_announced]
         stop.responses, stop.size = [], 0
@@ -210,15 +211,15 @@ class _StopState:
     """The progress of prefetching at one stop."""
 
     ids: Stop
-    """The ids of thread, frame and scopes, as far as they are known."""
+    """The known ids of thread, frame and scopes."""
     remaining: list[_SetEntry]
-    """Entries whose requests were not sent yet."""
+    """Entries whose requests have not been sent yet."""
     after: int
     """Sequence number of the editor's last request before the stop that may change something."""
     unannounced: list[Request] = field(default_factory=list)
-    """Requests that were not in an event yet."""
+    """Requests that have not been in an event yet."""
     responses: list[Response] = field(default_factory=list)
-    """Responses that were not in an event yet."""
+    """Responses that have not been in an event yet."""
     size: int = 0
     """Total size of these responses in bytes."""
 

@@ -1,9 +1,9 @@
-"""Prefetch inside the debugged process, by two patches of pydevd; see `relay_core.dap.prefetch`.
+"""Prefetching inside the debugged process, with two patches of pydevd; see `relay_core.dap.prefetch`.
 
 debugpy's adapter takes about a millisecond per request and handles requests in sequence, and most requests of an editor
-depend on the response to the one before. A process that has the prefetch set avoids that: at a stop, pydevd processes
-the requests as if the adapter had sent them. Their responses do not go to the adapter; instead the process sends
-prefetch events, which the adapter passes on.
+depend on the previous response. A process that has the prefetch set avoids this delay: at a stop, pydevd processes the
+requests as if the adapter had sent them. Their responses do not go to the adapter. Instead, the process sends prefetch
+events, which the adapter passes on.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def install() -> None:
 
     process, add = PyDevJsonCommandProcessor.process_net_command_json, WriterThread.add_command
     prefetchers: weakref.WeakKeyDictionary[Any, PydevdPrefetcher] = weakref.WeakKeyDictionary()
-    """The prefetcher of each connection, by pydevd's thread that writes to the adapter."""
+    """The prefetcher of each connection. The key is pydevd's thread that writes to the adapter."""
 
     def process_command(processor: Any, debugger: Any, contents: bytes | str, *arguments: Any, **named: Any) -> None:
         """Replacement of `process_net_command_json`, for requests of the adapter and prefetch requests."""
@@ -57,10 +57,10 @@ def install() -> None:
 
 
 class PydevdPrefetcher:
-    """Prefetch for one connection to debugpy's adapter.
+    """Prefetching for one connection to debugpy's adapter.
 
-    It also acts as a message in the queue of pydevd's writer thread, which calls `send`: so prefetch requests are
-    processed in that thread, after the messages before them were sent.
+    The object also acts as a message in the queue of pydevd's writer thread, which calls `send`. So prefetch requests
+    are processed in that thread, after the messages before them were sent.
     """
 
     id = 0
@@ -70,18 +70,18 @@ class PydevdPrefetcher:
     def __init__(self, debugger: Any, add: Callable[[Any, Any], None]) -> None:
         self._debugger = weakref.ref(debugger)
         self._sending = threading.Lock()
-        """Held while messages are replaced, so that their order is that of pydevd."""
+        """Held while messages are replaced, to preserve pydevd's order."""
         self._held: list[Any] = []
-        """Events that wait for the response to a prefetch request, from `continued` on."""
+        """Events, from `continued` on, that wait for the response to a prefetch request."""
         self._add = add
         """pydevd's own `add_command`."""
         self._make: Callable[[Event], Any] = str
-        """Makes a message of an event, as soon as the first message has shown how."""
+        """Converts an event to a message; set when the first message has shown how."""
         self._engine = PrefetchEngine()
         self._after = 0
-        """Sequence number of the editor's last request that the agent has sent it with."""
+        """Sequence number of the editor's last request that may change something, as sent by the agent."""
         self._queue: deque[Request] = deque()
-        """Prefetch requests that were not processed yet."""
+        """Prefetch requests that have not been processed yet."""
         self._processing = threading.Lock()
         """Held while they are processed."""
 
@@ -111,15 +111,17 @@ class PydevdPrefetcher:
         """Return the messages to send to the adapter in place of a message.
 
         If a value takes longer than 3 s to format, pydevd lets the other threads run until that is done, and sends
-        `continued` and `stopped` before the response. To the adapter's own requests the order is the opposite: the
-        adapter passes no events on while it waits for a response. An editor drops at `continued` what it has
-        requested, so events wait here as well.
+        `continued` and `stopped` before the response. For the adapter's own requests the order is reversed, because the
+        adapter passes no events on while it waits for a response. At `continued` an editor discards its pending
+        requests, so events wait here as well.
         """
         messages: list[Any] = []
         if not PREFETCH.is_off:
             with self._fail_safe(), self._sending:
                 self._replace_in_order(command, messages)
-        if PREFETCH.is_off and not messages and not _is_prefetch_response(command):  # which the adapter does not expect
+        if (
+            PREFETCH.is_off and not messages and not _is_prefetch_response(command)
+        ):  # the adapter does not expect this field
             return [command]
         return messages
 
@@ -140,7 +142,7 @@ class PydevdPrefetcher:
         return False
 
     def _release(self, request: Request) -> None:
-        """Send events that wait, because a request may resume the process and the response may never come."""
+        """Send waiting events, because a request may resume the process and the response may never arrive."""
         with self._sending:
             held, self._held = self._held, []
         debugger: Any = self._debugger()
@@ -173,8 +175,8 @@ class PydevdPrefetcher:
         return [command]
 
     def _enqueue(self, output: PrefetchOutput) -> list[PydevdPrefetcher]:
-        """Queue prefetch requests; return this object as a message for the writer if there are any."""
-        self._queue.extendleft(reversed(output.requests))  # requests that a response made possible come first
+        """Queue prefetch requests; if there are any, return this object as a message for the writer."""
+        self._queue.extendleft(reversed(output.requests))  # requests that depend on a new response come first
         return [self] if output.requests else []
 
     def send(self, _connection: object = None) -> None:
@@ -186,7 +188,7 @@ class PydevdPrefetcher:
 
     @contextlib.contextmanager
     def _fail_safe(self) -> Iterator[None]:
-        """Switch prefetch off if the block raises; the client then gets failures instead of what it waits for."""
+        """Switch prefetching off if the block raises; the client then gets failures instead of pending responses."""
         with PREFETCH.guarded():
             yield
         if PREFETCH.is_off:
@@ -195,7 +197,7 @@ class PydevdPrefetcher:
     def _give_up(self) -> None:
         held, self._held = self._held, []
         failures: list[Any] = []
-        with contextlib.suppress(Exception):  # whatever has failed may fail again
+        with contextlib.suppress(Exception):  # what has failed may fail again
             failures = [self._make(event) for event in self._engine.abandon()]
         debugger: Any = self._debugger()
         for message in [*failures, *held]:

@@ -1,8 +1,8 @@
 """The agent's prefetch layer, between debugpy and the stream of one debugger; see `relay_core.dap.prefetch`.
 
-It sends debugpy the requests of the client's prefetch set. If the process prefetches
-(`relay_agent.prefetch.in_process`), it instead passes the set on to the process, and the prefetch events to the client.
-It neither delays, drops nor changes the messages between editor and debugpy.
+The layer sends debugpy the requests in the client's prefetch set. If the process prefetches
+(`relay_agent.prefetch.in_process`), the layer instead passes the set on to the process and the prefetch events to the
+client. It does not delay, drop or change any message between editor and debugpy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PrefetchLayer(Layer):
         self._in_process = False
         """Whether the process has announced that it prefetches."""
         self._new_set: Arguments = {}
-        """The prefetch set, if it was not passed on to the process yet."""
+        """The prefetch set, if it has not been passed on to the process yet."""
         self._after = 0
         """Sequence number of the editor's last request that may change something."""
 
@@ -76,7 +76,7 @@ class PrefetchLayer(Layer):
         return [ToLocal(rest), EndLocal()] if rest else [EndLocal()]
 
     def receive_peer_lost(self, now: float) -> list[Output]:
-        """Pass the incomplete message of the client on, and then the loss."""
+        """Pass the client's incomplete message on, and then the loss."""
         rest = self._from_editor.end()
         outputs = super().receive_peer_lost(now)
         return [ToLocal(rest), *outputs] if rest else outputs
@@ -87,14 +87,14 @@ class PrefetchLayer(Layer):
         return [ToPeer(rest), EndPeer()] if rest else [EndPeer()]
 
     def _with_prefetch_set(self, request: Request) -> Request:
-        """Add the argument with which the process prefetches next to a request."""
+        """Add to a request the argument that makes the process prefetch."""
         argument, self._new_set = {**self._new_set, "after": self._after}, {}
         return {**request, "arguments": {**arguments_of(request), prefetch.PREFETCH_SET: argument}}
 
     def _handle_local(self, raw: bytes, body: bytes, now: float) -> tuple[bytes, bytes]:
         """Handle a piece of debugpy's stream; return bytes for the client and requests for debugpy."""
         if not self._from_editor.at_boundary:
-            self._engine.change_requested(None)  # a request would end up inside the editor's incomplete message
+            self._engine.change_requested(None)  # a request would be inserted into the editor's incomplete message
         is_awaited = self._engine.is_waiting or self._engine.is_watching
         if is_awaited and b'"response"' in body and (response := parse(body, "response")):
             if self._engine.has_requested(response):

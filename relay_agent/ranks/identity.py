@@ -31,21 +31,22 @@ class ProcessIdentity(NamedTuple):
     """Position of a process in its job."""
 
     rank: int = 0
-    """Number in the whole job; the logical port is the base port + this."""
+    """Number in the whole job; the logical port is the base port plus this number."""
     world_size: int | None = 1
     """Number of ranks in the job; None if the launcher does not set it."""
     local_rank: int | None = 0
-    """Number on its node; None if the launcher does not set it, as for the next two."""
+    """Number on its node; None if the launcher does not set it, as for the next two fields."""
     local_size: int | None = 1
     node_rank: int | None = 0
     launcher: str = SINGLE
     """Name of the launcher whose variables were used."""
     run_id: str | None = None
-    """Name of the job as its platform shows it; the same for all ranks."""
+    """Name of the job as its platform shows it, the same for all ranks."""
     restart: int = 0
-    """Number of restarts of this rank by its launcher. torchrun counts the failures of a node, so nodes differ."""
+    """Number of restarts of this rank by its launcher. torchrun counts the failures of each node, so the number differs
+    between nodes."""
     node_level: bool = False
-    """True if `rank` numbers nodes (or containers), so that several processes on this node would have the same rank."""
+    """True if `rank` numbers nodes or containers. Several processes on this node would then have the same rank."""
 
     @property
     def is_master(self) -> bool:
@@ -83,10 +84,10 @@ def explain(environ: Environment, base_port: int) -> list[str]:
             )
     if identity.launcher == SINGLE:
         lines.append(
-            "chosen: none, because no launcher has set a rank; set RELAY_RANK and RELAY_WORLD_SIZE to choose one"
+            "chosen: none, because no launcher has set a rank; to choose one, set RELAY_RANK and RELAY_WORLD_SIZE"
         )
     if identity.node_level:
-        lines.append("note: this numbers nodes; with several processes on a node, set RELAY_RANK in each")
+        lines.append("note: this rank numbers nodes; if a node has several processes, set RELAY_RANK in each")
     port = logical_port(base_port, identity.rank)
     out_of_range = "" if port <= LAST_PORT else f", which is above {LAST_PORT}"
     return [*lines, f"logical port: {base_port} + {identity.rank} = {port}{out_of_range}"]
@@ -108,7 +109,7 @@ def _describe(identity: ProcessIdentity) -> str:
 
 
 _MAX_TEXT = 100
-"""Characters of a value that `explain` shows; a longer run name is ignored."""
+"""Maximum number of characters of a value that `explain` shows; a longer run name is ignored."""
 
 
 class _Candidate(NamedTuple):
@@ -150,7 +151,7 @@ def _checked(numbers: Numbers) -> Numbers:
     if node_rank is not None and world_size is not None and node_rank >= world_size:
         node_rank = None
     if node_rank is None and world_size and local_size and local_rank == rank % local_size:
-        # Consecutive ranks per node, the same number on each: the default of the launchers.
+        # The default of the launchers: each node has the same number of ranks, and these are consecutive.
         node_rank = rank // local_size if world_size % local_size == 0 else None
     return numbers._replace(local_rank=local_rank, local_size=local_size, node_rank=node_rank)
 
@@ -166,7 +167,7 @@ _RUN_IDS = (
     "AWS_BATCH_JOB_ID", "TRAINING_JOB_NAME", "LSB_JOBID", "PBS_JOBID", "RAY_JOB_ID", "TORCHELASTIC_RUN_ID",
     "AZ_BATCH_JOB_ID", "PMIX_NAMESPACE", "I_MPI_HYDRA_UUID",
 )  # fmt: skip
-"""Platforms before launchers: users know the name that their portal or queue shows."""
+"""Platforms come before launchers, because users know the name that their portal or queue shows."""
 _RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 
 

@@ -41,15 +41,15 @@ class Row(NamedTuple):
 
     launcher: str
     numbers: str = ""
-    """Variables of rank, world size, local rank, local size and node rank, in this order: "A|B" is the first that is
-    set, "A?" may be missing although it is one of the first two, and "-" means that there is none."""
+    """Variables of rank, world size, local rank, local size and node rank, in this order. "A|B" means the first one
+    that is set, "A?" may be missing although it is one of the first two, and "-" means that there is none."""
     probe: str = ""
-    """Variables that identify the launcher, if the one with the rank does not: "A" is set, "!A" is not set, "A*" means
-    that any variable with this prefix is set."""
+    """Conditions that identify the launcher if the variable of the rank does not: "A" is set, "!A" is not set, "A*"
+    means that any variable with this prefix is set."""
     node_level: bool = False
     """True if the launcher numbers nodes, not processes."""
     read: Callable[[Environment], Numbers] | None = None
-    """Reads the numbers of a launcher that does not have one variable per number."""
+    """Reads the numbers if the launcher does not have one variable per number."""
     others: str = ""
     """Further variables that `read` uses."""
 
@@ -79,7 +79,7 @@ def read_numbers(numbers: str, environ: Environment) -> Numbers:
 
 
 _NO_STEP = 0xFFFFFFF0
-"""First of the step ids that srun does not use: 4294967290 is an interactive shell, 4294967291 a batch script."""
+"""Lowest step id that srun does not use: 4294967290 is an interactive shell, 4294967291 a batch script."""
 
 
 _SLURM = "SLURM_PROCID SLURM_STEP_NUM_TASKS|SLURM_NTASKS SLURM_LOCALID SLURM_NTASKS_PER_NODE SLURM_NODEID"
@@ -93,7 +93,7 @@ def _slurm(environ: Environment) -> Numbers:
 
 
 def _lightning(environ: Environment) -> Numbers:
-    """Compute the rank from Lightning's variables, which lack it: nodes in order, then processes of the node."""
+    """Compute the rank, which Lightning's variables lack: nodes in order, and on each node its processes."""
     world_size, local_rank, node_rank = (needed(environ, name) for name in ("WORLD_SIZE", "LOCAL_RANK", "NODE_RANK"))
     if node_rank == 0:
         return Numbers(local_rank, world_size, local_rank, None, 0)
@@ -117,7 +117,7 @@ def _tensorflow(environ: Environment) -> Numbers:
     sizes = {role: len(hosts) for role in _TF_ROLES if isinstance(hosts := cluster.get(role), list)}
     role, index = str(task.get("type")), whole(str(task.get("index")), "the index of its task")
     total = sum(sizes.values())
-    if role == "evaluator":  # outside the cluster: it is numbered after all others, and the world size is unknown
+    if role == "evaluator":  # outside the cluster: numbered after all others, and the world size is unknown
         return Numbers(total + index, None, 0, 1, total + index)
     if index >= sizes.get(role, 0):
         raise Unusable("its task is not in its cluster")
@@ -130,11 +130,11 @@ _PAI_INDEX = "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX|PAI_TASK_INDEX|PAI_TASK_R
 
 
 def _openpai(environ: Environment) -> Numbers:
-    """Compute the rank from OpenPAI's task: roles in the order of the job's configuration, then the task's index."""
+    """Compute the rank from OpenPAI's task: roles in the order of the job's configuration, then by task index."""
     role, index = environ["PAI_CURRENT_TASK_ROLE_NAME"].strip(), needed(environ, _PAI_INDEX)
     roles = items(environ, "PAI_TASK_ROLE_LIST") or [role]
     if role not in roles:
-        raise Unusable("PAI_TASK_ROLE_LIST does not have the role of this task")
+        raise Unusable("PAI_TASK_ROLE_LIST does not contain the role of this task")
     sizes = [needed(environ, f"PAI_TASK_ROLE_TASK_COUNT_{each}") for each in roles]
     before, size = sum(sizes[: roles.index(role)]), sizes[roles.index(role)]
     if index >= size:
@@ -152,7 +152,7 @@ def _sagemaker(environ: Environment) -> Numbers:
     """Read SM_HOSTS: ["algo-1", "algo-2"]."""
     hosts = parsed_json(environ, "SM_HOSTS")
     if not isinstance(hosts, list) or environ["SM_CURRENT_HOST"] not in hosts:
-        raise Unusable("SM_HOSTS does not have SM_CURRENT_HOST")
+        raise Unusable("SM_HOSTS does not contain SM_CURRENT_HOST")
     rank = hosts.index(environ["SM_CURRENT_HOST"])
     return Numbers(rank, len(hosts), node_rank=rank)
 
@@ -175,7 +175,7 @@ def _azure_batch(environ: Environment) -> Numbers:
     elif index is None and own in hosts and (hosts.index(own) or is_master is None):
         index = hosts.index(own)
     elif index is None and is_master is False:
-        # The master is rank 0, so this is another one. With more than two nodes, several may get this number.
+        # The master is rank 0, so this is another node. With more than two nodes, several may get this number.
         index = (world_size or 2) - 1
         remark = "not the master, and its number is unknown: assumed to be the last node"
     if index is None:
@@ -185,7 +185,7 @@ def _azure_batch(environ: Environment) -> Numbers:
 
 TABLE = (
     Row("RELAY_RANK", "RELAY_RANK RELAY_WORLD_SIZE? RELAY_LOCAL_RANK RELAY_LOCAL_SIZE RELAY_NODE_RANK"),
-    # Launchers that number processes, inner ones first. Half of them use torch.distributed's variable names.
+    # Launchers that number processes, innermost first. Half of them use torch.distributed's variable names.
     Row("torchrun", "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK", "TORCHELASTIC_RUN_ID"),
     Row("DeepSpeed", "RANK WORLD_SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK", "CROSS_RANK RANK"),
     # With Gloo; Horovod over MPI has only MPI's variables.
@@ -225,7 +225,7 @@ TABLE = (
     Row("dstack", "DSTACK_NODE_RANK DSTACK_NODES_NUM - - DSTACK_NODE_RANK", node_level=True),
     Row("AWS Batch", "AWS_BATCH_JOB_NODE_INDEX AWS_BATCH_JOB_NUM_NODES - - AWS_BATCH_JOB_NODE_INDEX", node_level=True),
     Row("SageMaker", probe="SM_HOSTS SM_CURRENT_HOST", node_level=True, read=_sagemaker),
-    # Last: every node of Azure ML has its variables, whatever launcher runs there.
+    # Last, because every node of Azure ML has its variables, whatever launcher runs there.
     Row(
         "Azure Batch",
         probe="AZ_BATCH*",

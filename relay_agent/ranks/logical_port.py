@@ -1,4 +1,4 @@
-"""The logical port of a rank, which `relay-client --ports` names: `--debug-port` plus the rank."""
+"""The logical port of a rank, used in `relay-client --ports`: `--debug-port` plus the rank."""
 
 from __future__ import annotations
 

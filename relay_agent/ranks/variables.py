@@ -16,7 +16,7 @@ __all__ = [
 Environment = Mapping[str, str]
 
 MAX_DIGITS = 9
-"""Digits of a rank; converting a text with thousands of digits would delay the start of the job."""
+"""Maximum number of digits; converting a text with thousands of digits would delay the start of the job."""
 
 
 class Unusable(Exception):
@@ -24,7 +24,7 @@ class Unusable(Exception):
 
 
 def is_set(environ: Environment, probe: str) -> bool:
-    """Whether a condition holds: "A" is set and not empty, "!A" is not, "A*" any variable with this prefix exists."""
+    """Whether a condition holds: "A" is set and not empty, "!A" is not, "A*" some variable with this prefix exists."""
     if probe.startswith("!"):
         return not environ.get(probe[1:])
     if probe.endswith("*"):
@@ -36,7 +36,7 @@ def whole(text: str, name: str, digits: int = MAX_DIGITS) -> int:
     """Return a text of at most `digits` decimal digits as a number.
 
     Raises:
-        Unusable: it is anything else; the reason contains `name`, the variable or field.
+        Unusable: the text is anything else; the reason contains `name`, the variable or field.
     """
     if not (text.isascii() and text.isdecimal() and len(text) <= digits):
         raise Unusable(f"{name} is not a number")

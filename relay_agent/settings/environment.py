@@ -4,12 +4,12 @@
     RELAY_DEBUG_PORT ...     the rows of `relay_agent.settings.table`
     RELAY_DEBUG_HC ...       the rows of `relay_core.access_settings`, except connection strings
 
-Explicit options take precedence over environment variables (`relay_core.auth.find_access`), in the processes of the job
-too. So the options of `relay-agent run` have variables of their own. These contain names and paths only: a connection
-string is passed in RELAY_CONNECTION_STRING, and in no other variable.
+Explicit options take precedence over environment variables (`relay_core.auth.find_access`), also in the processes of
+the job. So the options of `relay-agent run` have their own variables. These contain only names and paths: a connection
+string is passed in RELAY_CONNECTION_STRING and in no other variable.
 
-In an OpenPAI job the variables of its paipdb tool are used as defaults: DEBUG_TIMEOUT is the time to wait, and
-DEBUG_PORT_NAME the label of a reserved port list, whose first port in task 0 is that of rank 0.
+In an OpenPAI job the variables of its paipdb tool are used as defaults. DEBUG_TIMEOUT is the time to wait.
+DEBUG_PORT_NAME is the label of a reserved port list, whose first port in task 0 becomes the port of rank 0.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ def _access(environ: Mapping[str, str]) -> AccessSettings:
 
 
 def _of_openpai(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that an OpenPAI job has for its own debugger; invalid values are ignored.
+    """Return the settings that an OpenPAI job has for paipdb; invalid values are ignored.
 
     The names are those of contrib/debug-tools in microsoft/pai.
     """
     role = environ.get("PAI_CURRENT_TASK_ROLE_NAME", "")
     label = environ.get("DEBUG_PORT_NAME", "")
-    # All tasks use the port of task 0, so that rank n has n more everywhere; nothing listens on it.
+    # All tasks use the port of task 0, so that rank n has that port plus n in every task; nothing listens on it.
     port = environ.get(f"PAI_PORT_LIST_{role}_0_{label}", "").partition(",")[0].strip()
     wait = environ.get("DEBUG_TIMEOUT", "").strip() if role else ""
     found = {"port": port} if is_port_text(port) else {}

@@ -9,23 +9,23 @@ from relay_core.access_settings import AccessSettings
 __all__ = ["DEFAULT_HOLD", "DEFAULT_PORT", "DEFAULT_TIMEOUTS", "DEFAULT_WAIT", "DebugSettings"]
 
 DEFAULT_PORT = 5678
-"""debugpy's usual port, which most `launch.json` files have."""
+"""debugpy's usual port, which most `launch.json` files contain."""
 DEFAULT_WAIT = 600.0
-"""Seconds that a job waits for its debugger: long enough to press F5, short enough for a forgotten debug run."""
+"""Seconds that a job waits for its debugger: enough time to press F5, but not too long for a forgotten debug run."""
 DEFAULT_HOLD = 1800.0
 """Seconds that a crashed process waits for a debugger."""
 
 DEFAULT_TIMEOUTS = 86400.0
-"""Seconds for raised timeouts of collective operations: longer than a debugging session at a breakpoint."""
+"""Default for raised timeouts of collective operations in seconds: longer than a debugging session at a breakpoint."""
 
 
 class DebugSettings(NamedTuple):
-    """One run's settings, the same for all its processes; `relay_agent.settings.table` names their sources."""
+    """The settings of a run, the same for all its processes; `relay_agent.settings.table` names their sources."""
 
     access: AccessSettings = AccessSettings()
     """Settings for the agent's listener; for unset fields the agent uses its environment."""
     port: int = DEFAULT_PORT
-    """Logical port of rank 0; rank n has n more."""
+    """Logical port of rank 0; rank n has this number plus n."""
     ranks: str = "0"
     """Which ranks wait for a debugger, in the grammar of `relay_agent.settings.rank_selection`; the others are debugged
     on demand."""

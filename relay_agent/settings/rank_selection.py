@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_RANKS", "RankSelection", "parse_ranks"]
 
 DEFAULT_RANKS = "0"
-"""One process to attach to, as in a job without ranks; the others can be attached to on demand."""
+"""The first rank only: one process waits, as in a job without ranks, and the others can be attached to on demand."""
 
 
 class RankSelection(NamedTuple):

@@ -22,7 +22,7 @@ from relay_core.values import named, parse_duration, parse_flag, parse_port
 __all__ = ["MAX_TIMEOUTS", "SETTINGS", "Setting", "read_settings"]
 
 MAX_TIMEOUTS = 20 * 24 * 3600.0
-"""Seconds. torch passes timeouts to poll(2) as milliseconds in an int, so the limit is 24 days."""
+"""Maximum in seconds: torch passes timeouts to poll(2) as milliseconds in an int, so the limit is 24 days."""
 
 
 class Setting(NamedTuple):
@@ -41,7 +41,7 @@ class Setting(NamedTuple):
     alias: str | None = None
     """Older, shorter name of the option, for `relay-agent run` only: a job may have its own option of that name."""
     bare: str | None = None
-    """The value that the option has without a value; None if it requires one."""
+    """The value if the option is given without one; None if it requires one."""
 
     @property
     def is_flag(self) -> bool:
@@ -104,7 +104,7 @@ def _parse_timeouts(text: str) -> float | None:
 SETTINGS = (
     Setting(
         "port", "--debug-port", "RELAY_DEBUG_PORT", "PORT", parse_port, f"{DEFAULT_PORT}",
-        "logical port of rank 0, as in your launch.json; rank n has n more", alias="--port",
+        "logical port of rank 0, as in your launch.json; rank n has this port plus n", alias="--port",
     ),
     Setting(
         "ranks", "--debug-ranks", "RELAY_DEBUG_RANKS", "LIST", _parse_ranks, "0",
@@ -116,7 +116,7 @@ SETTINGS = (
     ),
     Setting(
         "abort_on_timeout", "--debug-on-timeout", "RELAY_DEBUG_ON_TIMEOUT", "POLICY", _parse_policy, "continue",
-        "what to do when no debugger attached in time: continue or abort", alias="--on-timeout",
+        "what to do if no debugger attaches in time: continue or abort", alias="--on-timeout",
     ),
     Setting(
         "on_crash", "--debug-on-crash", "RELAY_DEBUG_ON_CRASH", "FLAG", parse_flag, "false",

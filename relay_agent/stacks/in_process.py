@@ -1,6 +1,6 @@
-"""Stacks of all threads of this process, to find out why a job hangs.
+"""Collects the stacks of all threads of this process, to determine why a job hangs.
 
-There are two methods. `collect` runs in a helper thread of the job and has all information, but needs the GIL.
+There are two methods. `collect` runs in a helper thread of the job and provides all information, but needs the GIL.
 `register_dump` makes faulthandler write the stacks when a signal arrives, in C and even while C code holds the GIL; the
 node's agent sends that signal (`relay_agent.stacks.out_of_process`). Nothing here may disturb the job.
 """
@@ -25,16 +25,17 @@ from relay_core.agent_api.stacks import Frame, ThreadStack
 __all__ = ["MAX_FRAMES", "MAX_THREADS", "collect", "is_helper", "register_dump"]
 
 MAX_FRAMES = 100
-"""Innermost frames of one thread: faulthandler's limit, so that both methods return equal stacks."""
+"""Maximum number of innermost frames per thread; the same as faulthandler's limit, so that both methods return equal
+stacks."""
 MAX_THREADS = 100
-"""Threads of one process, also faulthandler's limit; they fit into one message to the agent."""
+"""Maximum number of threads per process, also faulthandler's limit; they fit into one message to the agent."""
 
 _OWN_PACKAGE = PurePath(__file__).parent.parent
 _WAITING = {"threading.py", "contextlib.py"}
 """Modules of the standard library in which relay-agent and debugpy wait."""
 _Place = tuple[FrameType, "int | None"]
 _FIRST_SIGNAL = 10
-"""Offset from SIGRTMIN: other tools use the lowest and the highest real-time signals."""
+"""Offset from SIGRTMIN, because other tools use the lowest and the highest real-time signals."""
 
 
 def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - its name in the protocol and as an option
@@ -73,7 +74,7 @@ def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - its name
 
 
 def is_helper(files: list[str]) -> bool:
-    """Whether a thread other than the main one belongs to relay-agent or debugpy, judged by the files of its stack.
+    """Whether a thread other than the main thread belongs to relay-agent or debugpy, judged by the files of its stack.
 
     Args:
         files: The file of each frame, the innermost last.
@@ -91,7 +92,7 @@ def _own_places(stack: list[FrameType], held: TracebackType | None) -> list[_Pla
 
     Args:
         stack: The current stack, the innermost frame first.
-        held: Traceback of the exception that this thread is held at, if any.
+        held: Traceback of the exception at which this thread is held, if any.
     """
     inner = [frame.f_code.co_filename for frame in stack]
     waits = list(itertools.takewhile(lambda file: _is_debugger_code(file) or PurePath(file).name in _WAITING, inner))
@@ -127,18 +128,18 @@ class _Registered(NamedTuple):
     path: Path
     descriptor: int
     inode: int
-    """Inode of the file: the job may have closed the descriptor, and reused its number for another file."""
+    """Inode of the file, because the job may have closed the descriptor and reused its number for another file."""
 
 
 _registered: _Registered | None = None
 
 
 def register_dump(path: Path) -> int | None:
-    """Make a signal write the stacks of all threads to a file, and return its number; None if none is available.
+    """Make a signal write the stacks of all threads to a file, and return the signal; None if none is available.
 
     The file must be in a directory that only this user can enter. Its first line is JSON, `{"pid", "main",
     "descriptor"}`, from which the agent checks that the process still handles the signal. A second call switches to
-    another file, also in a forked child, which inherits the signal.
+    another file; this also works in a forked child, which inherits the signal.
 
     Raises:
         OSError: the file cannot be created.

@@ -1,7 +1,7 @@
 """Local variables of frames as short text, even if a `__repr__` raises, returns long text, or never returns.
 
-The repr of a tensor may wait for a GPU that hangs. So the values are described in a worker thread, which is abandoned
-when its time is up, and arrays are described by type, shape and device instead of their contents.
+The repr of a tensor may wait for a GPU that hangs. So the values are formatted in a worker thread, which is abandoned
+when its time is up, and arrays are described by type, shape and device instead of by their contents.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any, ClassVar
 __all__ = ["describe_locals"]
 
 BUDGET = 0.5
-"""Seconds for all values of a process: half of the agent's time limit for the whole response."""
+"""Time limit in seconds for all values of a process: half of the agent's limit for the whole response."""
 MAX_TEXT = 160
-"""Characters of one value: two lines of a terminal."""
+"""Maximum number of characters of one value: two lines of a terminal."""
 MAX_VARIABLES = 50
-"""Variables of one frame."""
+"""Maximum number of variables of one frame."""
 MAX_TOTAL = 256 * 1024
-"""Characters of all values: a fraction of the maximum size of a message to the agent."""
+"""Maximum number of characters of all values: a fraction of the maximum size of a message to the agent."""
 
 NOT_IN_TIME = "<not shown: its repr takes too long>"
-STILL_STUCK = "<not shown: a repr of an earlier request is still running>"
+STILL_STUCK = "<not shown: a repr from an earlier request is still running>"
 TOO_MUCH = "<not shown: too many values>"
 
 
@@ -33,7 +33,7 @@ def describe_locals(frames: Sequence[FrameType]) -> list[dict[str, str]]:
     """Return the local variables of each frame, as text by name.
 
     Args:
-        frames: The most important first: time and space may run out.
+        frames: The most important frame first, because time and space may run out.
     """
     values = [_variables(frame) for frame in frames]
     described: list[dict[str, str]] = [dict.fromkeys(found, NOT_IN_TIME) for found in values]
@@ -47,13 +47,13 @@ def describe_locals(frames: Sequence[FrameType]) -> list[dict[str, str]]:
 
 
 class _Worker(threading.Thread):
-    """Thread that fills in the texts until it is abandoned; pydevd does not trace, stop or list it."""
+    """Thread that formats values until it is abandoned; pydevd does not trace, stop or list it."""
 
     pydev_do_not_trace = True
     is_pydev_daemon_thread = True
 
     latest: ClassVar[_Worker | None] = None
-    """The last one started; while a `__repr__` keeps it alive, no other is started."""
+    """The last worker that was started; while a `__repr__` keeps it alive, no other is started."""
 
     def __init__(self, variables: Sequence[tuple[Mapping[str, object], dict[str, str]]]) -> None:
         super().__init__(name="relay-agent values", daemon=True)

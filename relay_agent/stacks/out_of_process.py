@@ -1,4 +1,4 @@
-"""Stacks of another process's threads, by the first of three methods that works while the process hangs.
+"""Collects the stacks of another process's threads, with the first of three methods that works while the process hangs.
 
     method          works while the process is                            needs
     helper thread   in Python, or in C code that has released the GIL     a registered process
@@ -32,12 +32,13 @@ from relay_core.errors import RelayDebugError
 __all__ = ["Dump", "parse_dump", "stacks_of"]
 
 DUMP_TIMEOUT = 2.0
-"""Seconds for a dump after the signal: faulthandler needs a millisecond once a thread of the process is scheduled."""
+"""Timeout in seconds for a dump after the signal; faulthandler needs a millisecond once a thread of the process is
+scheduled."""
 PY_SPY_TIMEOUT = 5.0
-"""Seconds for py-spy, which reads the symbols of the interpreter, possibly from a slow disk."""
+"""Timeout in seconds for py-spy, which reads the symbols of the interpreter, possibly from a slow disk."""
 POLL_INTERVAL = 0.01
 MAX_DUMP = 4 * 1024 * 1024
-"""Bytes of a dump that are read; a hundred threads of a hundred frames need a quarter of this."""
+"""Maximum number of bytes read of a dump; a hundred threads of a hundred frames need a quarter of this."""
 
 _STATES = {
     "T": "it is stopped by a signal; 'kill -CONT' continues it",
@@ -51,7 +52,7 @@ _FRAME = re.compile(r'  File "(.*)", line (\d+|\?\?\?) in (.*)')
 
 @dataclass(frozen=True)
 class Dump:
-    """The dump signal of a process; one object for as long as the process is registered.
+    """The dump signal of a process; the same object for as long as the process is registered.
 
     Args:
         path: The file that the process passed to `register_dump`.
@@ -61,7 +62,7 @@ class Dump:
     path: Path
     signal: int
     in_use: asyncio.Lock = field(default_factory=asyncio.Lock, compare=False, repr=False)
-    """Held during a dump: two concurrent dumps would be mixed in the file."""
+    """Held during a dump, because concurrent dumps would be mixed in the file."""
 
 
 async def stacks_of(
@@ -133,7 +134,7 @@ def _signal_sender(pid: int) -> Iterator[Callable[[int], None]]:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         raise RelayDebugError("it has ended") from None
-    except (OSError, AttributeError):  # a kernel before 5.3, a sandbox, or not Linux
+    except (OSError, AttributeError):  # Linux before 5.3, a sandbox, or another system
         yield lambda number: os.kill(pid, number)
         return
     try:
@@ -145,10 +146,10 @@ def _signal_sender(pid: int) -> Iterator[Callable[[int], None]]:
 def _check(pid: int, dump: Dump) -> tuple[int, int]:
     """Check that the process still handles the dump signal; return the header's length and the main thread's ident.
 
-    The process must catch the signal, and must still have the file open, because exec closes it.
+    The process must catch the signal and must still have the file open, because exec closes it.
 
     Raises:
-        RelayDebugError: it does not.
+        RelayDebugError: the process does not handle the signal.
     """
     with dump.path.open("rb") as file:
         line = file.readline(4096)
@@ -164,7 +165,7 @@ def _check(pid: int, dump: Dump) -> tuple[int, int]:
 
 
 async def _read_dump(pid: int, dump: Dump, header: int, unblocked: set[str]) -> str:
-    """Wait until the dump is complete, that is, until no thread is in the signal handler any more, and return it.
+    """Wait until the dump is complete, that is, no thread is in the signal handler any longer, and return it.
 
     A handler runs with its own signal blocked, and /proc shows the blocked signals of each thread.
 

@@ -186,7 +186,7 @@ class Forwarder:
     def _warn_of_other_users(self) -> None:
         if not self._has_warned and self.opened and not SocketTables().is_readable:
             self._has_warned = True
-            logger.warning("this system does not show who connects: every user of this machine can use the local ports")
+            logger.warning("this system does not show who connects; every user of this machine can use the local ports")
 
     def _check_editor(self, port: int) -> None:
         """Log that the job will connect to the program that is listening on `port`.

@@ -17,7 +17,8 @@ Compatibility between versions:
 - New fields may be added at any time. The name and the meaning of a field never change without a higher `VERSION`.
 - An agent announces its version. A client with a lower version uses the fields that it knows.
 
-Texts come from another machine and are untrusted. A reader that displays them passes `clean`, which is applied to each.
+Texts come from another machine and are untrusted. A reader that displays them passes `clean`, which is applied to each
+text.
 """
 
 __all__ = ["VERSION"]

@@ -135,11 +135,11 @@ class AgentInfo:
     forwards: tuple[int, ...] = ()
     """Other ports of its node that clients may connect to, in ascending order."""
     endings: tuple[Ending, ...] | None = None
-    """How targets have ended, the latest of each port; None if the agent does not announce it."""
+    """The endings of targets, the latest one for each port; None if the agent does not announce them."""
     generation: int = 0
     """Counter of the agent's control channels. A new number means that older transports may end soon."""
     predecessors: tuple[AgentId, ...] = ()
-    """Agents of the same node that were killed: sessions with them cannot be resumed."""
+    """Agents of the same node that were killed. Sessions with them cannot be resumed."""
     prefetch: bool = False
     """Whether the agent supports DAP prefetching; see `relay_core.dap.prefetch`."""
     version: int = VERSION
@@ -170,7 +170,7 @@ class AgentInfo:
             "node_rank": self.node_rank,
             "run": self.run or None,
             "targets": [target.encode() for target in self.targets],
-            "common": {},  # fields of all targets, and targets in brief; see `relay_core.agent_api.fitting`
+            "common": {},  # fields common to targets, and targets in compact form; see `relay_core.agent_api.fitting`
             "runs": [],
             "forwards": list(self.forwards),
             "generation": self.generation,
@@ -184,7 +184,7 @@ class AgentInfo:
         """Read an announcement; of two targets with the same port, the first is kept.
 
         Args:
-            value: All fields that the agent has announced.
+            value: The announcement's fields.
             agent_id: The id to use instead of the announced one, if any.
             clean: Applied to each text.
         """

@@ -1,4 +1,4 @@
-"""How a target has ended: its exit status or signal, as far as its agent could find out."""
+"""How a target ended: its exit status or signal, if its agent could determine them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_SIGNAL = 64
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of one process. Neither `status` nor `signal` is known if the system did not show them to the agent."""
+    """The end of one process. `status` and `signal` are both None if the agent could not read them."""
 
     port: int
     """Its logical port."""
@@ -26,7 +26,7 @@ class Ending:
     error: str = ""
     """Its uncaught exception."""
     is_final: bool = True
-    """False while the process is still exiting, so that its status may follow."""
+    """False while the process is still exiting; its status may follow."""
 
     def encode(self) -> dict[str, object]:
         """Return one element of `endings`; unknown fields are omitted."""

@@ -1,16 +1,16 @@
-"""Shrinks an announcement until it fits into a frame, so that a node may have any number of targets.
+"""Shrinks an announcement until it fits into a frame, so that a node can have any number of targets.
 
     1. texts are shortened, and only the latest endings are kept
-    2. what most targets have in common is sent once, in `common`
+    2. values that most targets have in common are sent once, in `common`
     3. details of each target are left out, in the order of `EXPENDABLE`
-    4. at the same time, from `IN_RUNS` on, targets of which only port and rank are left are sent in `runs`
+    4. from `IN_RUNS` on, targets reduced to port and rank are sent in `runs`
     5. the targets with the highest ports, and forwards, are left out
 
 A run stands for targets with consecutive ports and ranks. It is an array of the first port, the number of targets if
 there are more of them or they have ranks, and the first rank if they have ranks.
 
-The result follows from the announcement alone. 1,000 targets need steps 1 to 3. With runs, any number of targets
-remains reachable, with rank and state, unless thousands of them have ports with gaps between them.
+The result depends only on the announcement. For 1,000 targets, steps 1 to 3 are enough. With runs, any number of
+targets remains reachable, with rank and state, unless thousands of them have non-consecutive ports.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COMMON_FIELDS = ("world", "script", "cwd", "state")
 EXPENDABLE = ("since", "until", "pid", "held_since", "detail", "cwd", "world", "script", "state", "holder", "rank")
 """Fields of targets, from the least important one."""
 IN_RUNS = "detail"
-"""The field of `EXPENDABLE` before which runs are tried: those before it differ between all targets of a job."""
+"""Runs are used from this field of `EXPENDABLE` on: the fields before it differ between all targets of a job."""
 MAX_SHORT_TEXT = 64
 """Characters of a text in step 1."""
 MAX_ENDINGS = 8
@@ -112,7 +112,7 @@ def _run(first: int, length: int, rank: int | None) -> list[object]:
 
 
 def _with_common(targets: list[Fields]) -> tuple[list[Fields], Fields]:
-    """Return targets without the most frequent values, and these; a target that lacks a common field has it as null."""
+    """Return targets without the most frequent values, and these values; a field that a target lacks becomes null."""
     common: Fields = {}
     for name in COMMON_FIELDS:
         for value, _ in Counter(target.get(name) for target in targets).most_common(1):
@@ -142,7 +142,7 @@ def _short(fields: Mapping[str, object]) -> Fields:
 
 
 def _short_text(name: str, value: str) -> str:
-    return value if name == "cwd" else value[:MAX_SHORT_TEXT]  # the beginning of a path is another path
+    return value if name == "cwd" else value[:MAX_SHORT_TEXT]  # a truncated path would name another directory
 
 
 def _size(fields: Mapping[str, object]) -> int:

@@ -9,7 +9,8 @@ from relay_core.agent_api.values import Clean, as_is, items, mapping, port, shor
 __all__ = ["ClientInfo", "ClientStatus", "PortConflict", "StreamMetadata"]
 
 MAX_CONFLICTS = 20
-"""Conflicts that a client reports to one agent: each is a line in the job's log, and all fit into a frame."""
+"""Maximum number of conflicts that a client reports to one agent. Each is a line in the job's log, and all fit into a
+frame."""
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,14 @@
 """Named requests of a client to an agent, and their responses.
 
-A client opens a stream to a name instead of a port. The agent sends one JSON object and ends the stream. `Listen` is
-answered when the debugger has connected, and its stream stays open until the client closes it.
+A client opens a stream to a name instead of a port. The agent sends one JSON object and ends the stream. The response
+to `Listen` is sent when the debugger has connected, and its stream stays open until the client closes it.
 
     name             request              response
     wake/5678        `Wake(5678)`         `Ready`: debugpy is listening
     stacks           `Stacks()`           `relay_core.agent_api.stacks.NodeStacks`
     stacks/locals    `Stacks(True)`       the same, with variables
     digest/5678/a.py `Digest(5678, "a.py")`
-                                           `FileDigest`: of a file in the directory in which the target was started
+                                           `FileDigest` of a file in the directory in which the target was started
     listen/5678      `Listen(5678)`       `Ready`, then streams that the agent opens to port 5678 of the client
 
 Any response may be a `Failure` instead.
@@ -131,7 +131,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class FileDigest:
-    """The content of a file, without its line ends: editors and git change these."""
+    """The digest of a file's content without line endings, because editors and git change these."""
 
     sha256: str = ""
     """Hexadecimal; "" if the file does not exist or is too large."""
@@ -147,7 +147,7 @@ class FileDigest:
 
     @classmethod
     def of(cls, content: bytes) -> FileDigest:
-        """Return the digest of a content."""
+        """Return the digest of a file's content."""
         return cls(hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest())
 
 

@@ -1,4 +1,4 @@
-"""Readers of single JSON values: a value of another type, or out of range, counts as missing."""
+"""Readers of single JSON values. A value of another type, or out of range, counts as missing."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from relay_core.values import is_port
 __all__ = ["MAX_NAME", "Clean", "as_is", "count", "items", "mapping", "path", "port", "seconds", "short_name", "text"]
 
 MAX_NAME = 64
-"""Characters of a user or an owner: names are part of announcements, refusals and log lines."""
+"""Maximum length of a user or owner name; these names appear in announcements, refusals and log lines."""
 MAX_COUNT = 2**63
-"""Ranks, process ids and thread ids are smaller."""
+"""Upper bound of ranks, process ids and thread ids."""
 MAX_SECONDS = 1e11
 """The year 5138; also excludes infinity, which Python's JSON decoder accepts."""
 

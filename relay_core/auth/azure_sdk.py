@@ -2,7 +2,7 @@
 
 Credentials that use the network are asynchronous, so that a deadline can cancel them. Programs such as `az` are run by
 the SDK's blocking classes in a thread, because the asynchronous classes leave the program running when they are
-cancelled. A credential object is used for one request only: its cache could return a token that was refused, and its
+cancelled. A credential object is used for one request only, because its cache could return a refused token and its
 connections would stay open.
 """
 
@@ -33,7 +33,7 @@ __all__ = ["Failure", "IdentityFailed", "IssuedToken", "acquire", "brief", "open
 CONNECT_TIMEOUT = 3.0
 READ_TIMEOUT = 10.0
 METADATA_CONNECT_TIMEOUT = 1.0
-"""For metadata endpoints, which are on the same host or rack and answer at once if they exist."""
+"""Seconds to connect to a metadata endpoint, which is on the same host or rack and answers at once if it exists."""
 PROGRAM_MARGIN = 0.5
 """Seconds before the deadline at which a program such as `az` is killed, so that it does not outlive this process."""
 _MAX_REASON_CHARS = 200

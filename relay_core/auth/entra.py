@@ -24,9 +24,10 @@ RELAY_SCOPE = "https://relay.azure.net/.default"
 DEADLINE = 10.0
 """Seconds for all attempts to get one token."""
 CLIENT_REUSE = 300.0
-"""Seconds for which a client reuses a token: running `az` takes half a second, and a client connects in bursts.
+"""Seconds for which a client reuses a token, because running `az` takes half a second and a client connects in bursts.
 
-An agent does not reuse tokens: it requests one to connect, to renew and when the relay has refused the last one.
+An agent does not reuse tokens: it requests a new one to connect, to renew, and after the relay has refused the last
+one.
 """
 MIN_LEFT = 300.0
 """Remaining lifetime in seconds below which a token is not reused."""
@@ -111,7 +112,7 @@ class TokenSource:
 
     def _no_token_error(self, scope: str, failures: Sequence[Failure]) -> RelayDebugError:
         sentence = f"no Entra ID token for {scope.rpartition('/')[0]}: {'; '.join(self.tried)}"
-        # A refusal comes first: that identity is configured, so it is most likely the one that the user wants.
+        # Report a refusal first: that identity is configured, so it is most likely the intended one.
         if Failure.REFUSED in failures:
             return Unauthorized(sentence, hint="fix the settings of the refused identity, or sign in again")
         if Failure.NO_ANSWER in failures:

@@ -20,7 +20,7 @@ _TUNNEL_KEY_TITLE = "tunnel key sources, first match wins:"
 
 
 async def explain_access(search: Search) -> tuple[list[str], RelayDebugError | None]:
-    """Return lines to print, and the error that a program would fail with, or None.
+    """Return the lines to print and the error with which a program would fail, or None.
 
     The source in use is read, which includes requests to Key Vault and Entra ID. The lines contain no secrets.
     """

@@ -90,11 +90,11 @@ _COMMON_SOURCES = {
     "RELAY_CONNECTION_STRING",
     "RELAY_CONNECTION_STRING_FILE",
 }
-"""Sources that are logged at DEBUG only; use of any other may surprise the user and is logged at INFO."""
+"""Sources that are logged only at DEBUG. Any other source may surprise the user and is logged at INFO."""
 
 
 class Search:
-    """All credential sources of one program.
+    """Searches the credential sources of one program.
 
     Args:
         settings: Explicit settings.
@@ -195,7 +195,7 @@ class Search:
     # Tunnel key:
 
     def tunnel_key_sources(self, access: Access) -> list[Source[bytes]]:
-        """Return the sources of the tunnel key; one of them is the connection string that `access` was read from."""
+        """Return the sources of the tunnel key, including the connection string that `access` was read from."""
         settings, environ = self._settings, self._environ
         own, text = access.tunnel_key, environ.get(TUNNEL_KEY_VARIABLE)
 

@@ -33,7 +33,7 @@ __all__ = ["KeyVault", "parse_vault_url"]
 
 PUBLIC_SUFFIX = ".vault.azure.net"
 REPORT_MARGIN = 0.5
-"""Seconds before the deadline at which token requests end, so that their error is reported and not the vault's."""
+"""Token requests stop this many seconds before the deadline, so that their error is reported instead of the vault's."""
 _SECRET_NAME = re.compile(r"[0-9A-Za-z-]{1,127}")
 _VAULT_NAME = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z-]{1,22})[0-9A-Za-z]")
 _ROLE_HINT = (
@@ -66,7 +66,7 @@ def parse_vault_url(text: str) -> str:
         usable = False
     if not usable:
         raise ConfigurationError(
-            "the Key Vault has no usable address", hint=f"it looks like https://contoso-kv{PUBLIC_SUFFIX}/"
+            "the Key Vault has no usable address", hint=f"the format is https://contoso-kv{PUBLIC_SUFFIX}/"
         )
     return f"https://{url.hostname}{port}"
 
@@ -181,13 +181,13 @@ class KeyVault:
         )
 
     async def _missing(self, name: str, client: SecretClient) -> ConfigurationError:
-        """Return the error for a 404; a second request finds out if the secret was deleted and can be recovered."""
+        """Return the error for a 404; a second request determines if the secret was deleted and can be recovered."""
         from azure.core.exceptions import AzureError  # noqa: PLC0415
 
         vault = self.host.partition(".")[0]
         try:
             await client.get_deleted_secret(name)
-        except AzureError:  # not deleted, or, as for most identities, no permission to list deleted secrets
+        except AzureError:  # not deleted, or no permission to list deleted secrets, which most identities lack
             return ConfigurationError(
                 f"the Key Vault {self.host} has no secret '{name}'",
                 hint=f"check the name: az keyvault secret list --vault-name {vault} -o table",
@@ -211,7 +211,7 @@ class KeyVault:
         return RelayUnreachable(
             f"the Key Vault {self.host} cannot be reached: {reason}",
             hint="check its name, HTTPS_PROXY and the network; a vault with a private endpoint is reachable only from "
-            "its network, a deleted one not at all",
+            "its network, and a deleted vault is not reachable",
         )
 
     def _identity(self) -> str:

@@ -3,8 +3,8 @@
     .azrelay.json in the working directory:  {"AZRELAY_CONNECTION_STRING": "...", "AZRELAY_CONNECTION_NAME": "myhc"}
 
 or environment variables with the same names; as in that package, the file takes precedence. Such files are often
-readable by other users, because they were created in an editor; that causes only a warning. A file that belongs to
-another user is refused.
+created in an editor and readable by other users, which causes only a warning. A file that belongs to another user is
+refused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def read_config_file(path: Path) -> tuple[str, str | None]:
     if not isinstance(fields, dict) or not _text(fields, OLD_STRING_VARIABLE):
         raise ConfigurationError(
             f"{path} does not contain {OLD_STRING_VARIABLE}",
-            hint=f'it looks like {{"{OLD_STRING_VARIABLE}": "Endpoint=..."}}',
+            hint=f'the format is {{"{OLD_STRING_VARIABLE}": "Endpoint=..."}}',
         )
     name = _text(fields, OLD_NAME_VARIABLE) or _text(fields, _OLDER_NAME_VARIABLE)
     return _text(fields, OLD_STRING_VARIABLE), name or None
@@ -57,10 +57,10 @@ def read_config_file(path: Path) -> tuple[str, str | None]:
 def _check_owner(path: Path, facts: os.stat_result) -> None:
     if os.name != "posix":
         return
-    # In a directory that all users can write to, such a file could redirect the program to a foreign relay.
+    # In a world-writable directory, another user's file could redirect the program to their relay.
     if facts.st_uid not in {os.getuid(), 0}:
         raise ConfigurationError(
-            f"{path} belongs to another user", hint="run in a directory of your own, or use --connection-string-file"
+            f"{path} belongs to another user", hint="run in a directory that you own, or use --connection-string-file"
         )
     if facts.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         logger.warning("other users can read %s, which contains a key; run: chmod 600 %s", path, path)

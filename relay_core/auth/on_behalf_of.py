@@ -40,7 +40,7 @@ class OnBehalfOfCredential:
         """Return a token; `_options` is ignored, because tenant and claims are fixed by the job.
 
         Raises:
-            ClientAuthenticationError: The endpoint refused, or its response is not a token.
+            ClientAuthenticationError: The endpoint refused the request, or its response is not a token.
             ServiceResponseError: The endpoint cannot be reached or failed.
         """
         import aiohttp  # noqa: PLC0415 - only if a request is made

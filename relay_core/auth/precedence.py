@@ -14,12 +14,12 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True)
 class Source(Generic[T_co]):
-    """A place that a value may come from."""
+    """A possible source of a value."""
 
     name: str
     """Name known to the user: an option, a variable, a file or a service."""
     finding: str
-    """Short description of what is there, without secrets; determined without network access."""
+    """Short description of what the source contains, without secrets; determined without network access."""
     read: Callable[[], Awaitable[T_co]] | None = None
     """Reads the value and may raise RelayDebugError; None if the source is not present."""
     explicit: bool = False

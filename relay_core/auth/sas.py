@@ -63,7 +63,7 @@ class SasTokenCredential:
         except ProtocolError as error:
             raise ConfigurationError(
                 f"SharedAccessSignature is unusable: {error.sentence}",
-                hint="it looks like 'SharedAccessSignature sr=...&sig=...&se=...&skn=...'",
+                hint="the format is 'SharedAccessSignature sr=...&sig=...&se=...&skn=...'",
             ) from None
         self._token = Token(text, float(parsed.expires_at))
         self._key_name = parsed.key_name
@@ -102,7 +102,7 @@ class AnonymousCredential:
 
 
 def credential_from_connection_string(parsed: ConnectionString) -> Credential:
-    """Return the credential in a connection string; an anonymous one if it has none.
+    """Return the credential in a connection string, or an anonymous one if it has none.
 
     A string with `Authentication=Managed Identity` has none; `relay_core.auth.find_access` handles that case.
     """

@@ -11,7 +11,7 @@ from relay_core.errors import ConfigurationError
 __all__ = ["MAX_SECRET_BYTES", "read_secret_file"]
 
 MAX_SECRET_BYTES = 64 * 1024
-"""Bounds the memory that a wrong path can use; a connection string has a few hundred bytes."""
+"""Limits the memory use if the path is wrong; a connection string has a few hundred bytes."""
 
 
 def read_secret_file(path: str) -> str:
@@ -19,7 +19,7 @@ def read_secret_file(path: str) -> str:
 
     Raises:
         ConfigurationError: The file is missing, too large, not text, or readable by other users (not checked on
-            Windows, where file modes do not express that).
+            Windows, where file modes do not show this).
     """
     try:
         with Path(path).open("rb") as handle:
@@ -37,4 +37,6 @@ def read_secret_file(path: str) -> str:
     try:
         return data.decode("utf-8-sig").strip()
     except UnicodeDecodeError:
-        raise ConfigurationError(f"{path} is not a text file", hint="it must contain one line, the secret") from None
+        raise ConfigurationError(
+            f"{path} is not a text file", hint="it must contain only the secret, on one line"
+        ) from None

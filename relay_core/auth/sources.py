@@ -57,12 +57,12 @@ class ConnectionText(NamedTuple):
 
 @dataclass(frozen=True)
 class TextSource:
-    """A place that a connection string may come from."""
+    """A possible source of a connection string."""
 
     name: str
     """Name known to the user: an option, a variable or a file."""
     finding: str
-    """Short description of what is there; determined without reading the secret."""
+    """Short description of what the source contains; determined without reading the secret."""
     read: Callable[[], ConnectionText] | None = None
     """Reads the connection string and may raise ConfigurationError; None if the source is not present."""
     explicit: bool = False
@@ -122,7 +122,7 @@ def not_configured() -> ConfigurationError:
     return ConfigurationError(
         "no connection string is configured",
         hint=f"set {CONNECTION_STRING_VARIABLE}, or {CONNECTION_STRING_FILE_VARIABLE} to a file with mode 0600, "
-        "or use --connection-string-file; without keys: --namespace, for Entra ID",
+        "or use --connection-string-file; to use Entra ID without keys, set --namespace",
     )
 
 

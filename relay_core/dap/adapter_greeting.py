@@ -1,9 +1,9 @@
-"""A layer that does not let the client's end reach debugpy's adapter before the adapter has sent its greeting.
+"""A layer that delays the client's EOF or reset until debugpy's adapter has sent its greeting.
 
 The adapter greets each connection in the thread that accepts connections: two `output` events, then `debugpySockets`.
-If the connection ends before the last of them, that thread ends too, and every later debugger hangs
-(microsoft/debugpy#1308). The layer therefore holds back the end of the client, orderly or not, until the greeting is
-complete. Of several simultaneous connections only one receives the third event, so the delay is limited.
+If the connection closes before the last event, that thread exits, and every later debugger hangs
+(microsoft/debugpy#1308). The layer therefore holds back the client's EOF or reset until the greeting is complete. Of
+several simultaneous connections, only one receives the third event, so the delay is limited.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ __all__ = ["FIRST_BYTES_LIMIT", "GREETING_LIMIT", "GreetingGuard"]
 
 LAST_EVENT = b'"debugpySockets"'
 FIRST_BYTES_LIMIT = 10.0
-"""Seconds for the first bytes of the greeting; they arrive within milliseconds unless the machine is overloaded."""
+"""Timeout in seconds for the first bytes of the greeting, which arrive within milliseconds unless the machine is
+overloaded."""
 GREETING_LIMIT = 2.0
-"""Seconds for the rest of the greeting."""
-NO_GREETING = "debugpy accepted the connection and did not answer"
+"""Timeout in seconds for the rest of the greeting."""
+NO_GREETING = "debugpy accepted the connection but did not answer"
 
 
 class GreetingGuard(Layer):
@@ -33,13 +34,13 @@ class GreetingGuard(Layer):
         self._tail = b""
         """The last bytes of the greeting so far, because its last event may arrive in parts."""
         self._held: list[Output] = []
-        """The end of the client, held back from the adapter."""
+        """The client's EOF or reset, held back from the adapter."""
 
     def __repr__(self) -> str:
         return f"<GreetingGuard {'greeted' if self.is_finished else 'greeting' if self._has_begun else 'waiting'}>"
 
     def receive_local(self, data: bytes, now: float) -> list[Output]:
-        """Pass bytes of the adapter on; release the client's end after the last event of the greeting."""
+        """Pass the adapter's bytes on; release the client's EOF or reset after the last event of the greeting."""
         outputs = super().receive_local(data, now)
         if self.is_finished:
             return outputs
@@ -51,13 +52,13 @@ class GreetingGuard(Layer):
         return [*outputs, *self._release()] if LAST_EVENT in seen else outputs
 
     def receive_local_eof(self, now: float) -> list[Output]:
-        """Pass the adapter's own end on; abort if it ends without a greeting."""
+        """Pass the adapter's EOF on; abort if no greeting preceded it."""
         if not (self._has_begun or self.is_finished):
             return [Abort(NO_GREETING)]
         return [*super().receive_local_eof(now), *self._release()]
 
     def receive_peer_eof(self, now: float) -> list[Output]:
-        """Hold back the client's end until the adapter has sent its greeting."""
+        """Hold back the client's EOF until the adapter has sent its greeting."""
         return self._hold(EndLocal()) if not self.is_finished else super().receive_peer_eof(now)
 
     def receive_peer_lost(self, now: float) -> list[Output]:

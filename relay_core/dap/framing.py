@@ -24,9 +24,10 @@ __all__ = [
 ]
 
 MAX_HEADER = 4096
-"""Bytes before the empty line. One field of some 25 bytes is defined; more than this is not DAP."""
+"""Maximum number of bytes before the empty line. DAP defines one field of about 25 bytes, so a longer header is not
+DAP."""
 MAX_BODY = 16 * 1024 * 1024
-"""Bytes of JSON. debugpy stops reading for good at 16 MiB, so no message is larger than that."""
+"""Maximum number of bytes of JSON. debugpy permanently stops reading at 16 MiB, so no valid message is larger."""
 
 HEADER_START = b"Content-Length:"
 """The first bytes of a message of every known debugger."""
@@ -73,7 +74,7 @@ class MessageDecoder:
         return messages
 
     def receive_eof(self) -> None:
-        """Note that no more bytes will come.
+        """Handle the end of the stream.
 
         Raises:
             ProtocolError: the stream ends inside a message.

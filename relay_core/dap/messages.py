@@ -23,7 +23,7 @@ class _RequestOptions(TypedDict, total=False):
 
 
 class Request(_RequestOptions):
-    """A request of an editor, or one sent on its behalf."""
+    """A request that an editor sent, or that was sent on its behalf."""
 
     seq: int
     type: Literal["request"]
@@ -40,7 +40,7 @@ class _ResponseOptions(TypedDict, total=False):
 
 
 class Response(_ResponseOptions):
-    """A response of a debug adapter."""
+    """A debug adapter's response."""
 
     type: Literal["response"]
     request_seq: int
@@ -52,7 +52,7 @@ class _EventOptions(TypedDict, total=False):
 
 
 class Event(_EventOptions):
-    """An event of a debug adapter."""
+    """A debug adapter's event."""
 
     type: Literal["event"]
     event: str

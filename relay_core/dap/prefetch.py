@@ -1,11 +1,11 @@
-"""The messages and requests of DAP prefetching, which lets a step cost one round trip instead of five.
+"""The messages and requests of DAP prefetching, which reduces a step from five round trips to one.
 
 An editor that receives `stopped` requests the threads, the top of the call stack, its scopes and their variables, and
 each of these requests needs the response to the one before. The client learns which requests its editor sends
 automatically, and sends them to the agent as the *prefetch set*. At the next stop the agent sends the same requests to
-debugpy, next to the editor's own, and sends requests and responses to the client in *prefetch events*. The client
-answers a request of the editor that is in such an event, at once or as soon as its response arrives. A process that
-supports it prefetches in place of the agent (`relay_agent.prefetch.in_process`).
+debugpy, next to the editor's own, and sends requests and responses to the client in *prefetch events*. If a request
+from the editor is in such an event, the client answers it as soon as the response is available. A process that supports
+prefetching does so in place of the agent (`relay_agent.prefetch.in_process`).
 
     editor          client                              agent                     debugpy
       | next          |  prefetch set (if new), next      |  next                    |
@@ -14,8 +14,8 @@ supports it prefetches in place of the agent (`relay_agent.prefetch.in_process`)
       | threads       |              event with responses |                responses |
       |     response  |                               ... |                      ... |
 
-These messages are DAP messages inside the stream that neither the editor nor debugpy receives. This module has what
-client, agent and process share; docs/concepts/prefetch.md has the whole picture.
+These messages are DAP messages inside the stream, but neither the editor nor debugpy receives them. This module
+contains what client, agent and process share; docs/concepts/prefetch.md describes the whole exchange.
 """
 
 from __future__ import annotations
@@ -46,27 +46,30 @@ __all__ = [
     "parse",
 ]
 
-# The values of the next three constants, and the JSON keys `questions`, `asked`, `answered` and `after`, are the wire
-# format. They date from before these terms and stay as they are, because agents and clients of other versions use them.
+# The values of the next three constants and the JSON keys `questions`, `asked`, `answered` and `after` are part of the
+# wire format. They are older than the current terms and cannot change, because other versions of agent and client use
+# them.
 PREFETCH_SET = "relayDebug.plan"
 """A request of the client with the prefetch set: `arguments.questions` are requested at each stop from now on.
 
-To a process that prefetches, the agent passes the set on in the requests that resume it, and in watch expressions, as
-an argument of this name: `questions`, if the set has changed, and `after`, the number of that request."""
+The agent passes the set on to a process that prefetches, as an argument of this name in watch expressions and in the
+requests that resume the process. The argument has `questions`, if the set has changed, and `after`, the number of that
+request."""
 PREFETCH_EVENT = "relayDebug.news"  # language: keep - the wire format
-"""An event of the agent. Its body has `asked`, requests that debugpy will answer; `answered`, responses to such
-requests; and `after`, the number of the editor's last request that reached the agent and may change something (from a
-process that prefetches: of the last request that had it as an argument), or 0. Every request in `asked` has its
-response in `answered` of the same or a later event."""
+"""An event that the agent sends. Its body has `asked`, the requests that debugpy will answer; `answered`, the responses
+to such requests; and `after`, the number of the editor's last request that reached the agent and may change something,
+or 0. (A process that prefetches sends the number from the last request that had `after` as an argument.) Every request
+in `asked` has its response in `answered` of the same or a later event."""
 IN_PROCESS = "relayDebug.asksItself"
-"""An event of a debugged process to its agent: the process prefetches. It accepts prefetch sets and sends prefetch
-events; the first one of a stop is in the body of the `stopped` event, in a field named `PREFETCH_EVENT`."""
+"""The event by which a debugged process announces to its agent that it prefetches. The process accepts prefetch sets
+and sends prefetch events; the first one of a stop is in the body of the `stopped` event, in a field named
+`PREFETCH_EVENT`."""
 RESUMING = frozenset({"continue", "next", "stepIn", "stepOut", "stepBack", "reverseContinue", "goto"})
 """Requests that lead to the next stop."""
 MAX_PREFETCH_SET = 8
-"""Requests; VS Code needs five."""
+"""Maximum number of requests in a prefetch set; VS Code needs five."""
 MAX_PREFETCH_EVENT = MAX_BODY + 1024 * 1024
-"""Bytes of JSON: one response of any size, and the requests of a prefetch set."""
+"""Maximum number of bytes of JSON in a prefetched response, and in the requests of a prefetch set."""
 
 Kind = Literal["request", "response", "event"]
 _FORMS: dict[str, dict[str, type]] = {
@@ -76,14 +79,14 @@ _FORMS: dict[str, dict[str, type]] = {
 }
 """The required fields of each type of message."""
 _IDS = {"threads": "", "stackTrace": "threadId", "scopes": "frameId", "variables": "variablesReference"}
-"""The argument with the id that each request is about."""
+"""For each command, the argument with the id of the object that it requests."""
 PREFETCHABLE = frozenset(_IDS)
 """Commands that can be prefetched; they change nothing in the process."""
 
 
 @dataclass(frozen=True)
 class RequestTemplate:
-    """A request without its id, for any stop: about the stopped thread, its top frame, or a scope of that frame."""
+    """A request for the stopped thread, its top frame, or a scope of that frame, without its id: valid at any stop."""
 
     command: str
     scope: int = 0
@@ -120,7 +123,7 @@ class Stop:
         return f"<Stop thread={self._thread} frame={self._frame} scopes={self._scopes}>"
 
     def template_for(self, command: str, arguments: Arguments) -> RequestTemplate | None:
-        """Return the template that a request follows, or None if it is about another thread, frame or object."""
+        """Return the template that matches a request, or None if the request is for another thread, frame or object."""
         if command not in PREFETCHABLE:
             return None
         rest = dict(arguments)
@@ -141,7 +144,7 @@ class Stop:
         """Record the ids in a response."""
         match command, body:
             case "stackTrace", {"stackFrames": [{"id": int(frame)}, *_]}:
-                # A part of the stack that starts further down does not have the top frame first.
+                # The first frame of a response with `startFrame` is not the top frame.
                 if arguments.get("threadId") == self._thread and not arguments.get("startFrame"):
                     self._frame = frame
             case "scopes", {"scopes": list(scopes)}:
@@ -160,13 +163,13 @@ class Stop:
 def is_read_only(request: Mapping[str, object]) -> bool:
     """True if earlier responses remain valid after this request.
 
-    They do not after an `evaluate` of any context: the expression of a watch may have side effects, too.
+    After an `evaluate` of any context they do not, because even a watch expression may have side effects.
     """
     return request.get("command") in PREFETCHABLE
 
 
 def is_watch(request: Mapping[str, object]) -> bool:
-    """True if a request evaluates a watch expression: an editor sends them at each stop, and shows variables then."""
+    """True if a request evaluates a watch expression; an editor that shows variables sends these at each stop."""
     return request.get("command") == "evaluate" and arguments_of(request).get("context") == "watch"
 
 

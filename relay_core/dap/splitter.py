@@ -13,7 +13,7 @@ __all__ = ["MAX_PARSED", "MessageSplitter", "Piece"]
 MAX_PARSED = 256 * 1024
 """Bytes of JSON; longer messages are passed on without being parsed."""
 _USUAL_HEADER = re.compile(rb"Content-Length: ([0-9]{1,10})\r\n\r\n")
-"""As every known debugger and editor writes it."""
+"""The start of a message as every known debugger and editor writes it."""
 
 
 class Piece(NamedTuple):
@@ -28,7 +28,7 @@ class Piece(NamedTuple):
 class MessageSplitter:
     """The splitter for one direction of a connection.
 
-    Once the stream turns out not to be DAP, all further bytes are passed on immediately.
+    Once the stream is found not to be DAP, all further bytes are passed on immediately.
 
     Args:
         max_parsed: Bytes of JSON; a longer message is passed on in parts, as they arrive.
@@ -40,9 +40,9 @@ class MessageSplitter:
         self._long = 0
         """Bytes of a long message that have not been passed on yet."""
         self._is_foreign = False
-        """The rest of the stream is not DAP."""
+        """True if the rest of the stream is not DAP."""
         self._has_messages = False
-        """At least one DAP message was recognized."""
+        """True if at least one DAP message was recognized."""
 
     def __repr__(self) -> str:
         return f"<MessageSplitter {len(self._buffer)} bytes buffered{' foreign' if self._is_foreign else ''}>"
@@ -79,15 +79,14 @@ class MessageSplitter:
     def _take_whole(self, data: bytes, pieces: list[Piece]) -> bytes:
         """Add the whole messages at the start of `data` to `pieces`; return the rest.
 
-        Usually nothing remains. This is the way of every message through several layers, so it copies no byte that it
-        need not.
+        Usually nothing remains. Every message passes through this function in several layers, so it avoids copying.
         """
         at = 0
         while header := _USUAL_HEADER.match(data, at):
             start, length = header.end(), int(header[1])
             if length > self.max_parsed or start + length > len(data):
                 break
-            raw = data[at : start + length]  # without a copy if it is all
+            raw = data[at : start + length]  # no copy if the message is all of `data`
             pieces.append(Piece(raw, data[start : start + length]))
             at = start + length
             self._has_messages = True

@@ -1,12 +1,12 @@
-"""Delays between the attempts to connect again, with jitter.
+"""Delays between reconnection attempts, with jitter.
 
-The first retry is immediate. The next ones depend on whether anybody needs the connection:
+The first retry is immediate. The delays before the next ones depend on whether anybody is waiting for the connection:
 
     prompt    below 0.2, 0.3, 0.3 ... seconds, at least half of that each time; for 240 attempts, about a minute
     calm      a random time below 0.2, 0.4, 0.8 ... 15 seconds
 
-Prompt delays are for a connection that somebody waits for and whose failures cost the relay nothing, such as a refused
-TCP connection. A connection that lasted 30 seconds resets both sequences.
+Prompt delays apply if somebody is waiting for the connection and a failed attempt costs the relay nothing, such as a
+refused TCP connection. A connection that lasted 30 seconds resets both sequences.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ __all__ = ["AttemptBudget", "Backoff"]
 FIRST_CEILING = 0.2
 CAP = 15.0
 PROMPT_CAP = 0.3
-"""A client can return only after its agent, so that the two need up to twice this time. At Azure's delays the
-handshakes take another 0.8 s, and a step is to continue within 1.5 s."""
+"""A client can reconnect only after its agent, so the two together need up to twice this time. With Azure's delays the
+handshakes take another 0.8 s, and a step must continue within 1.5 s."""
 PROMPT_ATTEMPTS = 240
-"""Prompt delays in a row. They add up to about a minute; later an outage is not a short one."""
+"""Maximum number of consecutive prompt delays, about a minute in total. A longer outage is not expected to end within
+seconds."""
 HEALTHY_AFTER = 30.0
-"""Seconds after which a connection counts as healthy. A shorter one does not reset the delays, so that a relay which
-accepts connections and drops them at once is not flooded with retries."""
+"""Seconds after which a connection counts as healthy. A shorter one does not reset the delays, because a relay that
+accepts and immediately drops connections would be flooded with retries."""
 BUDGET_RATE = 10.0
-"""Prompt attempts per second of one program at one address: two connections of it never run out."""
+"""Prompt attempts per second of one program at one address: enough for two connections."""
 BUDGET_BURST = 24.0
 
 
@@ -41,7 +42,7 @@ class Backoff:
         self.failures = 0
         """Consecutive failures since the last healthy connection."""
         self._prompt = 0
-        """Those of them that were followed by a prompt delay. They do not lengthen the calm ones."""
+        """How many of them were followed by a prompt delay. They do not lengthen the calm delays."""
         self._random = random
 
     def __repr__(self) -> str:
@@ -60,8 +61,8 @@ class Backoff:
 
         Args:
             lived: Seconds that the connection was up before it failed; 0 if it was never established.
-            prompt: Whether somebody waits for the connection and failures are cheap; has no effect after
-                `PROMPT_ATTEMPTS` of them.
+            prompt: Whether somebody is waiting for the connection and failures are cheap; has no effect after
+                `PROMPT_ATTEMPTS` prompt delays.
         """
         if self.is_healthy(lived):
             self.reset()
@@ -76,10 +77,10 @@ class Backoff:
 
 
 class AttemptBudget:
-    """Limits the prompt attempts that the connections of one program make at one address, as a token bucket.
+    """A token bucket that limits the prompt attempts of one program's connections at one address.
 
-    A connection that gets none waits for a calm delay. That is enough: the first one that is connected
-    makes the others connect at once.
+    A connection without a token waits for a calm delay. That is enough, because the first connection to succeed makes
+    the others connect at once.
     """
 
     def __init__(self) -> None:
@@ -90,7 +91,7 @@ class AttemptBudget:
         return f"<AttemptBudget {self._tokens:.1f} of {BUDGET_BURST:g}>"
 
     def take(self, now: float) -> bool:
-        """Return whether a prompt attempt is left, and use it up.
+        """Take a token for one prompt attempt; return False if none is left.
 
         Args:
             now: Monotonic seconds.

@@ -3,7 +3,7 @@
     Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=send;SharedAccessKey=<key>;EntityPath=myhc
     Endpoint=sb://localhost:8443;SharedAccessSignature=SharedAccessSignature sr=...;EntityPath=myhc
     Endpoint=sb://contoso.servicebus.windows.net/;EntityPath=myhc;Authentication=Managed Identity
-    ...;EntityPath=myhc;TunnelKey=<44 characters of base64>      our own field, 32 bytes, never sent to the relay
+    ...;EntityPath=myhc;TunnelKey=<44 characters of base64>      field of relay-debug, 32 bytes, never sent to the relay
 
 Field names are case-insensitive and may come in any order. Invalid: no `Endpoint`; a key name without a key; a key and
 a signature; an unknown field; a repeated field. Error messages never contain a value from the string.
@@ -26,7 +26,7 @@ MAX_KEY_CHARS = 256
 """Maximum length of a key and of a key name in the official clients."""
 
 _HINT = (
-    "it looks like 'Endpoint=sb://<namespace>.servicebus.windows.net/;SharedAccessKeyName=<rule>;"
+    "the format is 'Endpoint=sb://<namespace>.servicebus.windows.net/;SharedAccessKeyName=<rule>;"
     "SharedAccessKey=<key>;EntityPath=<hybrid connection>'; copy it again, quoted"
 )
 _FIELDS = {
@@ -97,7 +97,7 @@ class ConnectionString:
             ConfigurationError: The string names a different hybrid connection.
         """
         wanted = path.strip("/")
-        # The service does not distinguish case in the names of its entities.
+        # The service's entity names are case-insensitive.
         if self.entity_path and self.entity_path.lower() != wanted.lower():
             raise ConfigurationError(
                 f"the connection string is for hybrid connection '{self.entity_path}', not for '{wanted}'",

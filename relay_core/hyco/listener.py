@@ -11,12 +11,13 @@ Rules:
   * retry delays follow `relay_core.hyco.backoff`, and are prompt while the owner needs the connection;
   * `Unauthorized` (401, 403, close code 1008) is retried once with a new token; a second one without a healthy
     connection in between is permanent;
-  * except that an identity whose role may be new is retried for as long as `relay_core.hyco.new_role` allows;
+  * as an exception, an identity whose role may be new is retried for as long as `relay_core.hyco.new_role` allows;
   * `HybridConnectionNotFound` is retried for `NOT_FOUND_GRACE` seconds after the start and permanent later, because
     Azure takes some time to propagate a new entity (roles: up to 5 minutes);
   * once the relay has answered 101, to this listener or to a predecessor with the same settings, only a repeated
-    `Unauthorized` is permanent: the settings are known to be right, so an untrusted certificate, an answer that is not
-    HTTP or a full hybrid connection is a captive portal, a proxy or an outage, and jobs run longer than those;
+    `Unauthorized` is permanent. The settings are then known to be correct, so an untrusted certificate, an answer that
+    is not HTTP, or a full hybrid connection is caused by a captive portal, a proxy or an outage, and jobs run longer
+    than those;
   * a token is renewed after 75 % of its remaining lifetime, less up to 10 % of jitter, so that agents that started
     together do not renew together.
 
@@ -92,8 +93,8 @@ class ListenerStateMachine:
             now: Monotonic seconds.
             token_lifetime: Seconds until the token in use expires; None if it does not.
         """
-        # The count of refusals stays: a relay that accepts a token and closes with 1008 at once must not be retried
-        # without end.
+        # The count of refusals is kept, so that a relay which accepts a token and then closes with 1008 is not retried
+        # without limit.
         self.state = ListenerState.LISTENING
         self.error = None
         self._has_listened = True
@@ -111,11 +112,11 @@ class ListenerStateMachine:
         Args:
             error: Why.
             now: Monotonic seconds.
-            needed: Whether somebody waits for the connection, so that retries are prompt.
+            needed: Whether somebody is waiting for the connection, so that retries are prompt.
         """
         lived = 0.0 if self._opened_at is None else now - self._opened_at
         if self._backoff.is_healthy(lived):
-            self._refusals = 0  # the credential did work, so this refusal is most likely an expired token
+            self._refusals = 0  # the credential has worked, so the most likely cause is an expired token
             self._new_role.worked()
         self.error = error
         self.renew_at = self._opened_at = None
@@ -159,5 +160,6 @@ class ListenerStateMachine:
         if token_lifetime is None:
             self.renew_at = None
             return
-        share = RENEW_AT - RENEW_JITTER * self._random()  # earlier only: later would shorten the time for retries
+        # The jitter only makes it earlier: a later renewal would leave less time for retries.
+        share = RENEW_AT - RENEW_JITTER * self._random()
         self.renew_at = now + max(MIN_RENEW_DELAY, token_lifetime * share)

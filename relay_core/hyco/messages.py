@@ -1,7 +1,7 @@
 """Control channel messages: JSON text frames with exactly one top-level key.
 
 Relay to listener: `accept`, `request`. Listener to relay: `renewToken`, `response`. Unknown keys are accepted, because
-the service may add some; a known message without a required field is an error.
+the service may add new ones; a known message without a required field is an error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Accept:
     """The announcement of a sender: connect to `address` within 30 s to accept it, or add a status to reject it."""
 
     address: str = field(repr=False)
-    """To be used unchanged: a single-use URL that serves as the credential. Its host differs from the namespace."""
+    """A single-use URL that serves as the credential and must be used unchanged. Its host differs from the
+    namespace."""
     id: str
     connect_headers: Mapping[str, str] = field(repr=False)
     """The sender's request headers. They may contain cookies and must not be logged."""
@@ -65,7 +66,7 @@ class Accept:
 
 @dataclass(frozen=True)
 class Request:
-    """An HTTP request relayed to the listener. Our listener recognises it but does not serve it."""
+    """An HTTP request relayed to the listener. relay-debug's listener recognises it but does not answer it."""
 
     id: str | None
     """None in the short form, which contains only the address to fetch the request from."""

@@ -5,8 +5,8 @@
      ^                     |
      +----- accepted ------+
 
-Keys and signatures have no such delay, so that their refusal is permanent. Times are monotonic seconds and are passed
-in by the caller.
+Keys and signatures take effect immediately, so their refusal is permanent. Times are monotonic seconds, passed in by
+the caller.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROLE_PROPAGATION = 300.0
 
 
 class NewRoleGrace:
-    """Decides if a request with a refused identity is retried.
+    """Decides whether a request with a refused identity is retried.
 
     Args:
         seconds: Time for retries after the first refusal; 0 for credentials without roles.
@@ -67,7 +67,7 @@ def refused_for_now(error: RelayDebugError, until: str) -> Unauthorized:
 def refused_for_good(error: RelayDebugError) -> Unauthorized:
     """Return the error to raise when the retries have ended."""
     return Unauthorized(
-        f"{error.sentence}; still so after 5 minutes, in which a new role takes effect",
+        f"{error.sentence}; still refused after 5 minutes, the time in which a new role takes effect",
         hint=error.hint,
         status=_status(error),
     )

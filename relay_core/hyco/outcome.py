@@ -34,7 +34,7 @@ def refused_connect(status: int, reason: str, endpoint: Endpoint) -> RelayDebugE
     """Return the error for a sender whose handshake was answered with a status other than 101."""
     text = _clean(reason)
     from_relay = "trackingid:" in reason.lower()
-    # A listener may answer 403 itself, which is then its own refusal and not one of the key or token.
+    # A listener may answer 403 on its own; the key or token has then been accepted.
     if status in {401, 403} and (from_relay or status == 401):
         return _unauthorized(status, text, endpoint, "Send")
     if status == 404 and _NO_LISTENERS.search(reason):
@@ -42,17 +42,17 @@ def refused_connect(status: int, reason: str, endpoint: Endpoint) -> RelayDebugE
             f"no agent is listening on '{endpoint.path}' (namespace {endpoint.host})",
             hint="start the job with --is-debug true; if it runs, look for 'relay-agent:' lines in its log",
         )
-    # Without a tracking id: proxies and other implementations of the relay send the plain status.
+    # Proxies and other implementations of the relay send the plain status, without a tracking id.
     if status == 404 and (from_relay or text.lower() in {"", "not found"}):
         return _not_found(endpoint)
     if status in {408, 504} and (from_relay or status == 408):
         return Rejected(
             f"the agent on '{endpoint.path}' did not answer within the relay's limit ({status})",
-            hint="it may have just ended, or its network is slow; retry",
+            hint="the job may have just ended, or its network may be slow; retry",
             status=status,
             reason=text,
         )
-    # Standard reason phrases and Azure's sentences start with a capital letter, the texts of our agent do not.
+    # Standard reason phrases and Azure's sentences start with a capital letter; the texts of relay-agent do not.
     if status in {429, 500, 502, 503} and (from_relay or not text or text[0].isupper()):
         return _unavailable(status, text, endpoint)
     if status == 400 and from_relay:
@@ -67,7 +67,7 @@ def refused_connect(status: int, reason: str, endpoint: Endpoint) -> RelayDebugE
 def refused_listen(status: int, reason: str, endpoint: Endpoint) -> RelayDebugError:
     """Return the error for a listener whose handshake was answered with a status other than 101."""
     text = _clean(reason)
-    # Before the status: which one the service sends for its limit is not documented.
+    # Checked before the status, because the status that the service sends for its limit is not documented.
     if _LISTENER_LIMIT.search(reason):
         return TooManyListeners(
             f"'{endpoint.path}' already has as many listeners as the relay allows (25 in Azure)",
@@ -95,7 +95,7 @@ def closed_error(code: int, reason: str, endpoint: Endpoint) -> RelayDebugError:
         )
     what = {
         1001: f"'{endpoint.path}' was deleted or disabled, or its relay is shutting down",
-        1006: "the connection to the relay closed unexpectedly",  # never sent: no Close frame was received
+        1006: "the connection to the relay closed unexpectedly",  # no Close frame was received
         1011: "the relay recycled the connection, which it does every 24 hours and after faults",
     }.get(code, f"the relay closed the connection with code {code}")
     return ConnectionLost(f"{what}{suffix}", code=code, reason=text)

@@ -37,7 +37,7 @@ def mint(resource_uri: str, *, key_name: str, key: str, expires_at: int) -> str:
 
 
 def _sign(resource: str, expiry: str, key: str) -> str:
-    # The HMAC key is the text of the key, although it looks like base64 and is often decoded by mistake.
+    # The key's text is the HMAC key. It looks like base64, but must not be decoded.
     digest = hmac.new(key.encode(), f"{resource}\n{expiry}".encode(), hashlib.sha256).digest()
     return base64.b64encode(digest).decode()
 
@@ -100,7 +100,7 @@ class SasToken:
             named = (url.hostname or "").lower()
         except ValueError:
             return False
-        # By segments: a token for `my` must not cover `myhc`.
+        # Compared by segment, because a token for `my` must not cover `myhc`.
         own, asked = _segments(path), _segments(unquote(url.path))
         shared = min(len(own), len(asked))
         return named == host.lower() and own[:shared] == asked[:shared]

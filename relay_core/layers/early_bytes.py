@@ -9,19 +9,21 @@ from relay_core.layers.layer import Abort, EndPeer, Layer, Output, ToPeer
 __all__ = ["MAX_EARLY_BYTES", "EarlyBytes"]
 
 MAX_EARLY_BYTES = 256 * 1024
-"""Bytes buffered before the first answer, at most; after that, no other stream can be tried."""
+"""Maximum number of bytes buffered before the first answer; beyond that, no other stream can be tried."""
 
 
 class EarlyBytes(Layer):
-    """The buffer of one local connection. When it is started on another stream, it sends the buffered bytes again.
+    """The buffer of one local connection. When started on another stream, it sends the buffered bytes again.
 
     Args:
-        on_committed: Called when the peer has answered, or the buffer is full: from then on the stream is final.
+        on_committed: Called when the peer has answered, or the buffer is full: the connection then stays on this
+            stream.
     """
 
     def __init__(self, on_committed: Callable[[], None] = lambda: None) -> None:
         self.has_stream = True
-        """False while the bytes have no stream to go to: then the buffer is never dropped, and the owner bounds it."""
+        """False while a stream is missing on which to send the bytes. The buffer is then never dropped, and the owner
+        limits its size."""
         self._kept = bytearray()
         self._on_committed = on_committed
 
@@ -45,7 +47,7 @@ class EarlyBytes(Layer):
         return super().receive_local(data, now)
 
     def receive_local_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Pass EOF on; without any byte before it, abort the stream, because the program expects no answer."""
+        """Pass EOF on; if no byte preceded it, abort the stream, because the program expects no answer."""
         if self.is_finished or self._kept:
             return [EndPeer()]
         return [Abort("disconnected before sending anything")]
@@ -61,7 +63,7 @@ class EarlyBytes(Layer):
         return super().receive_peer_eof(now)
 
     def _commit_if_full(self) -> None:
-        # The bytes are still sent; it is only too late to send them again.
+        # The bytes are still sent, but can no longer be resent on another stream.
         if self.has_stream and len(self._kept) >= MAX_EARLY_BYTES:
             self._commit()
 

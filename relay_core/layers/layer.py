@@ -15,7 +15,7 @@ from dataclasses import dataclass
 __all__ = ["Abort", "EndLocal", "EndPeer", "Layer", "Output", "ResetLocal", "ToLocal", "ToPeer"]
 
 
-@dataclass(slots=True)  # frozen would make it three times as costly, and there is one for each message
+@dataclass(slots=True)  # not frozen: that would make creation three times as slow, and one is created for each message
 class ToLocal:
     """Write bytes to the local program."""
 
@@ -49,7 +49,7 @@ class Abort:
     """Reset the connection to the local program, and abort the stream."""
 
     reason: str
-    """A sentence for the peer and for the log."""
+    """The reason, as a sentence for the peer and the log."""
 
 
 Output = ToLocal | ToPeer | EndLocal | EndPeer | ResetLocal | Abort

@@ -19,9 +19,9 @@ class LayerStack:
     def __init__(self, layers: Iterable[Layer] = ()) -> None:
         self._layers = list(layers)
         self._only: Layer | None = None
-        """The layer, if there is one only: the usual case, and on the way of every byte."""
+        """The layer if there is only one: a fast path for the usual case."""
         self._timed: list[Layer] = []
-        """Those that ever have a deadline."""
+        """The layers that may have a deadline."""
         self._sort()
 
     def __len__(self) -> int:
@@ -87,7 +87,7 @@ class LayerStack:
         """Pass the outputs of a layer to its neighbours, depth first; append those that leave the stack to `done`."""
         for output in outputs:
             neighbour = index + 1 if _is_upward(output) else index - 1
-            # An abort concerns both sides, so that no layer may hold it back.
+            # An abort concerns both sides, so no layer may hold it back.
             if isinstance(output, Abort) or not 0 <= neighbour < len(self._layers):
                 done.append(output)
             else:

@@ -11,8 +11,8 @@ __all__ = ["DeadlineTimer"]
 class DeadlineTimer:
     """Calls a function at the earliest deadline that was set.
 
-    A timer that is too early is kept: the machine has nothing to do then, and sets the next deadline. That is cheaper
-    than to cancel and create a timer for each frame.
+    When a deadline moves to a later time, the timer is kept. It then fires early, when the machine has nothing to do
+    but set the next deadline. That is cheaper than cancelling and creating a timer for each frame.
 
     Args:
         callback: Called in the event loop; the timer is not set while it runs.

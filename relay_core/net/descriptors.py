@@ -1,7 +1,7 @@
-"""Open descriptors: a higher limit, and one log line instead of asyncio's tracebacks when there are none left.
+"""Open file descriptors: raises their limit, and logs one line instead of asyncio's tracebacks when none are left.
 
-A program that has none left keeps its connections. asyncio stops accepting for a second, and reports that up to a
-hundred times for each local port and second, every time with a traceback.
+A program with no descriptors left keeps its connections. asyncio stops accepting for a second and reports this with a
+traceback, up to a hundred times per second for each local port.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ __all__ = ["EXHAUSTED", "log_exhaustion", "raise_descriptor_limit"]
 
 ENOUGH_DESCRIPTORS = 65536
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""Errors of `accept` and `connect` that mean that this process or its system has run out of something."""
+"""Errors of `accept` and `connect` that indicate exhausted resources of this process or the system."""
 LOG_INTERVAL = 60.0
-"""Seconds between two log lines about it."""
+"""Minimum number of seconds between two of these log lines."""
 
 logger = logging.getLogger(__name__)
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the limit of open descriptors as far as the system allows without privileges."""
-    if sys.platform == "win32":  # has no such limit
+    """Raise the limit of open descriptors as far as possible without privileges."""
+    if sys.platform == "win32":  # Windows has no such limit
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = ENOUGH_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, ENOUGH_DESCRIPTORS)
@@ -36,8 +36,8 @@ def raise_descriptor_limit() -> None:
         return
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (OSError, ValueError) as error:  # macOS has another limit of its own
-        logger.warning("the limit of open descriptors stays at %d: %s", soft, error)
+    except (OSError, ValueError) as error:  # macOS has an additional limit of its own
+        logger.warning("cannot raise the limit of open descriptors above %d: %s", soft, error)
 
 
 def log_exhaustion(loop: asyncio.AbstractEventLoop) -> None:
@@ -51,6 +51,6 @@ def log_exhaustion(loop: asyncio.AbstractEventLoop) -> None:
             loop.default_exception_handler(context)
         elif loop.time() - last_logged >= LOG_INTERVAL:
             last_logged = loop.time()
-            logger.warning("new connections have to wait: no descriptors left. hint: raise the limit (ulimit -n)")
+            logger.warning("new connections must wait: no file descriptors left. hint: raise the limit (ulimit -n)")
 
     loop.set_exception_handler(handle)

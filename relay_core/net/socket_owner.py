@@ -1,4 +1,4 @@
-"""Checks of who is at the other end of a connection within this machine: every user can use 127.0.0.1."""
+"""Checks which user owns the other end of a loopback connection, because every user can use 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from relay_core.socket_tables import OwnerUnknown, SocketTables, own_user
 __all__ = ["PeerCheck", "until_accepted"]
 
 ACCEPT_POLL_INTERVAL = 0.005
-"""Seconds between two looks whether a connection was accepted: until then it belongs to no process."""
+"""Seconds between checks of whether a connection was accepted; until then it belongs to no process."""
 
 
 class PeerCheck:
-    """Accepts connections of some users only; a refusal is logged once for each user.
+    """Accepts connections only from certain users; a refusal is logged once for each other user.
 
     Args:
-        allowed: The users.
-        log: Called with the sentence about a refused user.
-        tables: Where the owners of sockets are read.
+        allowed: The uids of these users.
+        log: Called with a message for each refused user.
+        tables: The source of socket owners.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class PeerCheck:
         return f"<PeerCheck allowed={sorted(self._allowed)}>"
 
     def allows(self, endpoint: LocalEndpoint) -> bool:
-        """True if the connection is one of the users', or nothing shows whose it is; otherwise abort it."""
+        """Return True if an allowed user owns the connection, or its owner is unknown; otherwise abort it."""
         try:
             owner = self._tables.peer_owner(*endpoint.addresses)
         except OwnerUnknown:
@@ -52,15 +52,15 @@ class PeerCheck:
 
 
 async def until_accepted(endpoint: LocalEndpoint, *, trust_unknown: bool) -> None:
-    """Wait until a process of this user has accepted a connection that this program has opened; abort it otherwise.
+    """Wait until a process of this user has accepted this outgoing connection; abort it otherwise.
 
     Args:
         endpoint: The connection. The caller limits the time.
-        trust_unknown: Whether to return if this system does not show who has accepted it.
+        trust_unknown: Whether to return if this system does not show who accepted it.
 
     Raises:
-        PermissionError: another user's program has accepted it, or nothing shows who has.
-        ConnectionResetError: it was closed.
+        PermissionError: another user's program accepted it, or the system does not show who did.
+        ConnectionResetError: the connection was closed.
     """
     tables = SocketTables()
     try:
@@ -73,7 +73,7 @@ async def until_accepted(endpoint: LocalEndpoint, *, trust_unknown: bool) -> Non
 
 def _is_accepted(endpoint: LocalEndpoint, tables: SocketTables, *, trust_unknown: bool) -> bool:
     if endpoint.is_gone:
-        raise ConnectionResetError("the program has closed the connection")
+        raise ConnectionResetError("the program closed the connection")
     try:
         owner = tables.peer_owner(*endpoint.addresses)
     except OwnerUnknown:
@@ -81,5 +81,5 @@ def _is_accepted(endpoint: LocalEndpoint, tables: SocketTables, *, trust_unknown
             raise PermissionError("this system does not show who accepted the connection") from None
         return True
     if owner not in {None, own_user()}:
-        raise PermissionError("another user's program has accepted the connection")
+        raise PermissionError("another user's program accepted the connection")
     return owner is not None

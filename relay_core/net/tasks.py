@@ -1,11 +1,11 @@
-"""Asyncio tasks, which are started here only: named, referenced until they end, and with their errors logged.
+"""The only place that starts asyncio tasks: they are named, referenced until they end, and their errors are logged.
 
     TaskSet            independent tasks of one owner; an error is logged and does not affect the others
     run_together       tasks that succeed or fail together: the first error cancels the others and is raised
     first_completed    a race: the winner's result or error is returned or raised, the other coroutines are cancelled
 
-`run_together` replaces asyncio.TaskGroup, which needs Python 3.11. All its tasks are known at the start, so that tasks
-need not be added later and the owner need not be interrupted.
+`run_together` replaces asyncio.TaskGroup, which requires Python 3.11. It is simpler, because all tasks are known at the
+start.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ async def first_completed(
     """Wait until one of several coroutines or futures is done; if several are, the first argument among them wins.
 
     Args:
-        contenders: Coroutines, which are started here and cancelled before this returns, and tasks or futures of the
-            caller, which are not cancelled.
+        contenders: Coroutines, which are started here and cancelled before this returns, or the caller's tasks and
+            futures, which are not cancelled.
         timeout: Seconds.
 
     Returns:

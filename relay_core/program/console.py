@@ -1,8 +1,8 @@
 """Console output of the programs: one log line per event, and one line per failure with a hint.
 
 These lines go to stderr, flushed one by one and without colour codes, because VS Code tasks and log files receive them
-too. Data goes to stdout. Names, users and sentences of the peer are part of messages, so control characters are escaped
-here, once for all of them: a peer can neither add a line of its own nor control the terminal.
+too. Data goes to stdout. Messages contain text from the peer, such as names, users and reasons. Control characters are
+therefore escaped here, for all messages, so that a peer can neither add a line nor control the terminal.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ __all__ = ["configure_logging", "print_error", "run_program"]
 class _LineFormatter(logging.Formatter):
     """Formats events as `program: message`, other levels as `program: warning: message`.
 
-    The lines of a traceback are indented, because the message of an exception may have several, one of which may look
-    like a line of the program.
+    The lines of a traceback are indented, because an exception's message may have several lines, and one of them could
+    look like a log line of the program.
     """
 
     def __init__(self, program: str) -> None:

@@ -1,4 +1,4 @@
-"""What the command lines of the programs share: the options for credentials, and types of values."""
+"""Command line definitions that the programs share: the options for credentials, and types of values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 def add_access_options(parser: argparse.ArgumentParser) -> None:
-    """Define them; `access_settings` reads the result."""
+    """Add the options for credentials to a parser; `access_settings` reads the result."""
     group = parser.add_argument_group("credentials", "--explain-auth shows which ones are found and which one is used.")
     for option in ACCESS_OPTIONS:
         group.add_argument(option.option, metavar=option.metavar, help=_help(option))
@@ -38,7 +38,7 @@ def access_settings(arguments: argparse.Namespace) -> AccessSettings:
 
 
 def argument_type(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a `type` for argparse, which then names the option in front of the sentence of `parse`."""
+    """Return a `type` for argparse, which puts the option's name in front of the message from `parse`."""
 
     def convert(text: str) -> T:
         try:

@@ -23,7 +23,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class StreamOpened:
-    """The peer opened a stream; respond with `Streams.accept` or `Streams.refuse`. Its data may follow at once."""
+    """The peer opened a stream; respond with `Streams.accept` or `Streams.refuse`. Data may follow immediately."""
 
     stream: int
     target: Target
@@ -34,7 +34,7 @@ class StreamOpened:
 
 @dataclass(frozen=True)
 class DataReceived:
-    """Bytes of a stream; call `Streams.consumed` when they have been written out, not when they have been queued."""
+    """Bytes of a stream; call `Streams.consumed` when they have been written to the socket, not when queued."""
 
     stream: int
     data: bytes

@@ -6,8 +6,8 @@
     +--------+--------+-----------------+-----------------+-----------------+-----------------------------+-------
 
 Integers are in network byte order. A frame with a sequence number is delivered exactly once, even if its transport is
-lost; a frame without one concerns only the transport it is sent on. A receiver skips an unknown type with the flag
-`IGNORABLE`, and counts it if it is sequenced.
+lost. A frame without one concerns only its own transport. A receiver skips a frame of an unknown type with the flag
+`IGNORABLE`, but counts its sequence number.
 
 This module handles sizes and boundaries only: `messages` and `payloads` decode payloads, `session` acts on them.
 """
@@ -34,9 +34,9 @@ __all__ = [
 ]
 
 Buffer = bytes | bytearray | memoryview
-"""Bytes that are passed on without a copy. They must not be modified after they were passed on."""
+"""Bytes that are passed on without a copy, and must not be modified after that."""
 
-# Sequenced, because losing or repeating one would corrupt a stream.
+# Sequenced, because a lost or repeated frame would corrupt a stream.
 OPEN: Final = 0x01
 OPEN_OK: Final = 0x02
 DATA: Final = 0x03
@@ -51,7 +51,7 @@ WELCOME: Final = 0x32
 RESUME: Final = 0x33
 RESUMED: Final = 0x34
 REFUSED: Final = 0x35
-# Unsequenced: each is superseded by the next one of its type, so that a lost one needs no retransmission.
+# Unsequenced, because the next frame of the same type supersedes a lost one.
 ACK: Final = 0x41
 PING: Final = 0x42
 PONG: Final = 0x43
@@ -92,7 +92,7 @@ def split_first(data: bytes) -> tuple[Frame, bytes] | None:
     Raises:
         ProtocolBreach: The data does not start with a first frame.
     """
-    # Before the header is complete: a peer with another protocol may wait for us and send nothing more.
+    # Checked before the header is complete: a peer with another protocol may send nothing more and wait for us.
     if data and data[0] not in FIRST_FRAMES:
         raise ProtocolBreach(Breach.UNKNOWN_FRAME, f"first byte {data[0]:#04x}")
     if len(data) < HEADER_SIZE:
@@ -142,7 +142,7 @@ class FrameDecoder:
             start = at
             at = min(end, start + self._wanted - len(self._partial))
             self._partial += view[start:at]
-            # Checked with the header, before the payload arrives: at most one frame within the limit is ever buffered.
+            # Checked before the payload arrives, so that at most one frame within the limit is ever buffered.
             if len(self._partial) == HEADER_SIZE:
                 self._wanted = self._frame_length(self._partial, 0)
             if len(self._partial) == self._wanted:  # also directly after a header, for an empty payload
@@ -152,7 +152,8 @@ class FrameDecoder:
 
     def _frame_length(self, data: Buffer, at: int) -> int:
         kind, _, _, _, length, _ = _HEADER.unpack_from(data, at)
-        # Unknown types count as control frames: a later version must keep to the limit to be skipped.
+        # The limit of control frames applies to unknown types too; a later version must respect it to have its frames
+        # skipped.
         if length > (self._max_payload if kind == DATA else MAX_CONTROL_PAYLOAD):
             raise ProtocolBreach(Breach.FRAME_TOO_LARGE, f"{length} bytes")
         return HEADER_SIZE + int(length)

@@ -2,7 +2,7 @@
 
     new session:  HELLO  --->  WELCOME -> Attached
                                REFUSED -> NotAttached
-    resume:       RESUME --->  RESUMED -> Attached     (from now on the session uses this transport)
+    resume:       RESUME --->  RESUMED -> Attached     (the session uses this transport from now on)
                                REFUSED -> NotAttached  (a final refusal ends the session; any other has no effect on it)
 
 A session keeps using its previous transport until the proof in RESUMED has been verified. The agent's side is in
@@ -99,7 +99,7 @@ class ClientHandshake:
 
     @classmethod
     def resume(cls, session: Session, nonce: bytes) -> ClientHandshake:
-        """Return a handshake that moves `session` to a new transport; its last one may be lost or still work.
+        """Return a handshake that moves `session` to a new transport; the previous one may be lost or still work.
 
         Args:
             session: A session that is not over.
@@ -147,7 +147,7 @@ class _Hello:
     def answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached:
         _expect(frame, frames.WELCOME)
         welcome = Welcome.decode(frame.payload)
-        # The agent has accepted our version; this checks that we support the one it has chosen.
+        # The agent has accepted our version; check that we support the one it has chosen.
         if welcome.greeting.common_version() is None:
             return NotAttached(Refusal.VERSION, f"the agent speaks version {welcome.greeting.version}")
         session = Session(
@@ -186,9 +186,9 @@ class _Resume:
         # Attempts can overlap, and only the newest one counts on the agent too.
         if session.over or self._resume.epoch < session.epoch:
             return NotAttached(Refusal.STALE_EPOCH, "the session is over, or a newer attempt has been made")
-        # Frames that were never sent cannot be resent: the two sides disagree for good, which ends the session.
+        # Frames that were never sent cannot be resent. The two sides cannot agree again, so the session ends.
         if not session.can_resume(resumed.received):
-            return self.refused(Refusal.SEQ_GAP, "the agent has frames that were never sent")
+            return self.refused(Refusal.SEQ_GAP, "the agent acknowledges frames that were never sent")
         session.attach(resumed.epoch, resumed.received, now)
         return Attached(session, resumed.epoch, new=False, trailing=trailing)
 

@@ -3,9 +3,9 @@
     Relay-Tunnel: v=1; client=<id>                    a new session, with any agent that has none with this client
     Relay-Tunnel: v=1; client=<id>; agent=<id>        a resume, with this agent only
 
-With it an agent can refuse at once (421) if the relay ignored the listener selection headers. The header is not
+With it an agent can refuse immediately (421) if the relay ignored the listener id in the request. The header is not
 authenticated; the handshake in the tunnel is. The text of the 421 ends with the id of the agent that refused, so that
-the client can detect a relay that ignores these headers:
+the client can detect a relay that ignores listener ids:
 
     this is a different agent; agent=<id>
 """
@@ -39,7 +39,7 @@ class TunnelHeader:
     @classmethod
     def parse(cls, text: str | None) -> TunnelHeader | None:
         """Parse the header's value; return None if it is missing or has another version."""
-        # Unknown fields are ignored, so that later releases can add some.
+        # Unknown fields are ignored, so that later releases can add fields.
         fields = dict(part.strip().partition("=")[::2] for part in (text or "").split(";"))
         if fields.get("v") != VERSION or not fields.get("client"):
             return None

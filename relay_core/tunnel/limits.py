@@ -1,6 +1,6 @@
 """Limits and timers of the tunnel, with their reasons.
 
-`Limits` are announced to the peer in the first frame; they bound what this side receives. `Settings` adds values that
+`Limits` are announced to the peer in the first frame and limit what this side receives. `Settings` adds values that
 concern one side only. Sizes are in bytes, times in seconds.
 """
 
@@ -40,7 +40,8 @@ MIN_VERSION = 1
 """The oldest supported version; every first frame contains both."""
 
 MAX_CONTROL_PAYLOAD = 32 * KIB
-"""Maximum payload of all frames except DATA; a node's info and status (eight ranks of a few hundred bytes) fit well."""
+"""Maximum payload of all frames except DATA; the info and status of a typical node (eight ranks of a few hundred bytes
+each) fit easily."""
 MAX_OPEN_METADATA = 4 * KIB
 MAX_TARGET_NAME = 255
 """UTF-8 bytes; the length field has one byte."""
@@ -54,14 +55,15 @@ MAX_U31 = 2**31 - 1
 MAX_STREAM_ID = 2**32 - 1
 
 MAX_SESSIONS = 32
-"""Sessions of an agent, including detached ones; a node serves a few people."""
+"""Maximum number of an agent's sessions, including detached ones; a node serves a few people."""
 MAX_PENDING_CONTROL = 1024
-"""Control frames that may wait for a peer's acknowledgements; a correct peer causes a few per open stream."""
+"""Maximum number of control frames waiting for the peer's acknowledgements; a correct peer causes a few per open
+stream."""
 OPEN_RATE = 100.0
 """Streams that a peer may open per second after an initial burst of `Limits.max_streams`: enough for a web page through
-a forward, and a bound for a program that connects in a loop."""
+a forward, but a limit for a program that connects in a loop."""
 MAX_REPEATED_BREACHES = 3
-"""Transports lost to a protocol violation at the same frame after which the session ends."""
+"""The session ends after this many transports were lost to a protocol violation at the same frame."""
 
 MAX_WINDOW_GROWTH = 16 * MIB
 """Total growth of the windows of all streams of a session, in bytes."""
@@ -74,7 +76,7 @@ UNCONFIRMED_GRACE = 30.0
 """Time for which an agent keeps a detached session that the client may not know of, because WELCOME was lost."""
 PROBE_TIMEOUT = 3.0
 STALL = 5.0
-"""A deadline that is noticed this late indicates that this side's event loop was blocked, not that the peer is dead."""
+"""If a deadline is processed this late, this side's event loop was blocked; the peer is not necessarily dead."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,12 @@ class Limits:
     """What one side accepts; the peer's sender must respect it."""
 
     max_payload: int = 64 * KIB
-    """Maximum DATA payload. Larger frames were not faster through the secure channel, and other frames have to wait
-    while one is being sent."""
+    """Maximum DATA payload. Larger frames were not faster through the secure channel, and other frames must wait while
+    one is being sent."""
     window: int = MIB
     """Initial window of a stream: bytes in flight or not yet consumed; 140 Mbit/s at a round trip of 60 ms."""
     max_streams: int = 64
-    """Streams that the peer may have open at a time."""
+    """Maximum number of streams that the peer may have open."""
 
     def __post_init__(self) -> None:
         for name in ("max_payload", "window", "max_streams"):
@@ -103,7 +105,7 @@ class Settings:
     max_window: int = 4 * MIB
     """Maximum to which the window of a stream grows: 270 Mbit/s at a round trip of 120 ms."""
     replay_bytes: int = 8 * MIB
-    """Unacknowledged frames kept for a resume, including headers. At this limit no further stream data is sent."""
+    """Unacknowledged frames kept for a resume, including headers. At this limit, no more stream data is sent."""
     control_reserve: int = 256 * KIB
     """Added to `replay_bytes` for control frames, so that credit and resets are sent while data must wait."""
     send_queue: int = 256 * KIB

@@ -1,8 +1,8 @@
 """Detection of dead transports: PING after silence, and deadlines for the peer's response.
 
-A PING without a deadline is a common bug of tunnels: a dead peer is then noticed only when TCP gives up, many minutes
-later. There are two deadlines here: `dead_after` seconds without received data, and the shorter one of a probe. The
-owner starts a probe when the wall clock jumped (a laptop woke up) or the network changed.
+A PING without a deadline is a common bug in tunnels: a dead peer is then detected only when TCP gives up, many minutes
+later. This class has two deadlines: `dead_after` seconds without received data, and the shorter deadline of a probe.
+The owner starts a probe when the wall clock has jumped (a laptop woke up) or the network has changed.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Liveness:
         if now >= self._dead_at:
             if now - self._dead_at < STALL:
                 return False
-            # The deadline is noticed so late because this side's event loop was blocked: received data may still be in
-            # the socket, so the peer gets another chance.
+            # The deadline is processed so late that this side's event loop must have been blocked. Received data may
+            # still be in the socket, so the peer gets another chance.
             self._last_received = now
             self.probe(now, PROBE_TIMEOUT)
         elif not self._ping_requested and now >= self._last_received + self._ping_after:
@@ -76,7 +76,8 @@ class Liveness:
     def take_ping(self, now: float) -> int:
         """Return the nonce for a PING that is sent now."""
         self.ping_due = False
-        # A counter is enough: it only distinguishes the awaited PONG from older ones. Proofs are the handshake's task.
+        # A counter is enough, because it only distinguishes the awaited PONG from older ones; the handshake has
+        # authenticated the peer.
         self._nonce += 1
         self._sent_at = now
         return self._nonce
@@ -86,6 +87,6 @@ class Liveness:
         if nonce != self._nonce:
             return None
         seconds = now - self._sent_at
-        # The minimum, because PONGs queue behind data in the relay: higher values measure load, not the path.
+        # The minimum, because PONGs queue behind data in the relay; higher values measure load, not the path.
         self.round_trip = min(self.round_trip or seconds, seconds)
         return seconds

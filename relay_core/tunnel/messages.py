@@ -53,7 +53,7 @@ class Greeting:
     version: int = VERSION
     min_version: int = MIN_VERSION
     capabilities: int = 0
-    """Bits of optional features, each used if both sides set it. None is defined yet."""
+    """Bits of optional features; a feature is used if both sides set its bit. None is defined yet."""
 
     def common_version(self) -> int | None:
         """Return the newest version that both sides support, or None."""
@@ -140,12 +140,13 @@ class Resume:
 
     def verify(self, secret: bytes) -> bool:
         """Return True if the sender knows `secret`."""
-        # compare_digest takes the same time wherever the proofs differ, so that they cannot be guessed byte by byte.
+        # The time of compare_digest does not depend on where the proofs differ, so a proof cannot be guessed byte by
+        # byte.
         return hmac.compare_digest(self.expected_proof(secret, Role.CLIENT, self.received), self.proof)
 
     def expected_proof(self, secret: bytes, role: Role, received: int) -> bytes:
         """Return the HMAC that `role` computes over this request and its own last received sequence number."""
-        # Without the role, a client's proof could be reflected as the agent's.
+        # The role prevents an attacker from sending a client's proof back as the agent's.
         message = role.value.encode() + self.session_id + encode_u64(self.epoch) + encode_u64(received) + self.nonce
         return hmac.new(secret, message, hashlib.sha256).digest()
 

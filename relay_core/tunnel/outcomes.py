@@ -1,4 +1,4 @@
-"""Reasons for which attempts, streams, transports and sessions end, as enums.
+"""Enums of the reasons why attempts, streams, transports and sessions end.
 
 | what ends                 | on the wire        | reason         |
 |---------------------------|--------------------|----------------|
@@ -32,7 +32,7 @@ class Role(enum.Enum):
 
 
 class Refusal(enum.IntEnum):
-    """Reason for which a HELLO or RESUME was refused."""
+    """Reason why a HELLO or RESUME was refused."""
 
     UNSPECIFIED = 0
     """A reason that this version does not know."""
@@ -43,11 +43,11 @@ class Refusal(enum.IntEnum):
     UNKNOWN_SESSION = 3
     """The agent was restarted, or the session expired."""
     SEQ_GAP = 4
-    """A side reports frames that were never sent, or lost frames that it had acknowledged."""
+    """A side acknowledges frames that were never sent, or no longer has frames that it acknowledged."""
     BAD_PROOF = 5
     """The proof shows that the peer does not know the session's secret."""
     STALE_EPOCH = 6
-    """The epoch was used already: a replay, or an attempt that a newer one has overtaken."""
+    """The epoch was already used: this is a replay, or a newer attempt has overtaken this one."""
     BUSY = 7
     """The agent has reached its limit of sessions."""
     MALFORMED = 8
@@ -64,7 +64,7 @@ class Refusal(enum.IntEnum):
 
 
 class ResetCode(enum.IntEnum):
-    """Reason for which a stream was reset or its OPEN refused."""
+    """Reason why a stream was reset or its OPEN refused."""
 
     UNSPECIFIED = 0
     """A reason that this version does not know."""
@@ -80,7 +80,7 @@ class ResetCode(enum.IntEnum):
     GONE = 6
     """The target's process has ended."""
     LIMIT = 7
-    """Too many streams, or opened too fast."""
+    """Too many streams are open, or they were opened too fast."""
     FLOW_CONTROL = 8
     """The peer sent more than its credit."""
     PROTOCOL = 9
@@ -105,7 +105,7 @@ class Breach(enum.Enum):
 
 
 class Death(enum.Enum):
-    """Reason for which a session stopped using a transport."""
+    """Reason why a session stopped using a transport."""
 
     SILENCE = "no data received in time"
     SUPERSEDED = "a newer transport took over"
@@ -113,7 +113,7 @@ class Death(enum.Enum):
 
 
 class OverReason(enum.Enum):
-    """Reason for which a session ended."""
+    """Reason why a session ended."""
 
     CLOSED = "closed by this side, confirmed by the peer"
     PEER_CLOSED = "closed by the peer"

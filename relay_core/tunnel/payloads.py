@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 JsonObject = Mapping[str, object]
-"""What it means is for who sends and reads it; see `relay_core.agent_api`."""
+"""A JSON object that the tunnel does not interpret; see `relay_core.agent_api`."""
 Target = int | str
 """A logical port (1-65535), or a name."""
 
@@ -85,7 +85,7 @@ def decode_code(payload: bytes) -> tuple[int, str]:
         ProtocolBreach: The payload is too short.
     """
     (code,) = unpack(_CODE, payload, 0)
-    # Truncation may have split a character, which must not fail the frame: the text is for people only.
+    # Truncation may have split a character, which must not invalidate the frame, because the text is only for people.
     return code, payload[_CODE.size : _CODE.size + MAX_TEXT].decode(errors="ignore")
 
 

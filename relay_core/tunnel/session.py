@@ -7,8 +7,9 @@
 
 Transports are identified by their epoch. Data from an older transport, and its end, are ignored. Every call may cause
 events and frames. After each one the driver processes `events()`, sends what `data_to_send()` returns and sets a timer
-for `next_deadline()`. Received frames are always processed at once: waiting for a slow consumer could block the peer's
-ACKs and WINDOWs and so stop both directions. The credit of each stream bounds the bytes that its owner has to hold.
+for `next_deadline()`. Received frames are always processed immediately, because waiting for a slow consumer could block
+the peer's ACKs and WINDOWs and stop both directions. The credit of each stream limits the bytes that its owner has to
+buffer.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Session:
         self._status_due = False
         self._breaches = 0
         self._breached_at = 0
-        # Two tables, so that a sequenced frame without a number, or an ACK with one, is an unknown frame.
+        # With two tables, a sequenced frame without a number, or an ACK with one, is treated as an unknown frame.
         self._sequenced = {**self.streams.handlers, frames.GOAWAY: self._on_goaway}
         self._unsequenced: dict[int, Callable[[Frame, float], None]] = {
             frames.ACK: self._on_ack,
@@ -128,8 +129,8 @@ class Session:
         Args:
             peer_received: The last sequence number that the peer reports in RESUME or RESUMED.
         """
-        # Less than was acknowledged is valid: a client whose last transport still works continues to send ACKs on it
-        # after it has created its RESUME.
+        # A number below the last acknowledged one is valid: a client whose last transport still works continues to send
+        # ACKs on it after it has created its RESUME.
         return peer_received <= self._scheduler.replay.last_sent
 
     def attach(self, epoch: int, peer_received: int, now: float) -> None:
@@ -146,7 +147,7 @@ class Session:
             self._confirmed = True  # only a client that has received WELCOME can resume
         self.attached, self._transport = True, epoch
         self.epoch = max(self.epoch, epoch)
-        # The previous transport may have ended within a frame; the peer sends that frame again from its start.
+        # The previous transport may have ended inside a frame; the peer resends that frame from its start.
         self._decoder = FrameDecoder(self._settings.limits.max_payload)
         self._liveness = Liveness(self._settings, now)
         # Unsequenced frames are lost with their transport: PONGs are obsolete, STATUS and ACK are sent again.
@@ -171,7 +172,7 @@ class Session:
 
     def receive_data(self, epoch: int, data: Buffer, now: float) -> None:
         """Process bytes received from a transport."""
-        # After the end of the session the transport may still deliver frames, which have no streams any more.
+        # After the session has ended, the transport may still deliver frames for its closed streams.
         if self.over or not self._is_attached(epoch):
             return
         self._liveness.data_received(now)
@@ -255,19 +256,19 @@ class Session:
     def close(self, text: str = "") -> None:
         """End the session gracefully: queued data is sent first, then GOAWAY, which the peer acknowledges."""
         if not self.over and not self._closing:
-            # The streams that are open may still send what they have queued; no new ones are opened.
+            # Open streams may still send their queued data; no new ones are opened.
             self._closing = self.streams.closed = True
             self._scheduler.queue_goaway(payloads.encode_code(0, text))
 
     def abort(self, text: str = "") -> None:
-        """End the session at once; the peer notices when it tries to resume."""
+        """End the session immediately; the peer detects this when it tries to resume."""
         self._finish(OverReason.ABORTED, text)
 
     # --- received frames --------------------------------------------------------------------------------------
 
     def _receive(self, frame: Frame, now: float) -> None:
         if frame.seq and not self._receipts.is_next(frame.seq):
-            return  # a duplicate: resent after a resume, although it had been received
+            return  # a duplicate: resent after a resume although it had been received
         handler = (self._sequenced if frame.seq else self._unsequenced).get(frame.type)
         if handler is not None:
             handler(frame, now)
@@ -312,16 +313,16 @@ class Session:
             out.append(encode_frame(frames.PING, payloads.encode_u64(self._liveness.take_ping(now))))
         if self._status_due and self._status is not None:
             out.append(encode_frame(frames.STATUS, self._status))
-            self._status_due = False  # the status itself is kept: the next transport gets it again
+            self._status_due = False  # the status itself is kept and sent again on the next transport
         return out
 
     def _breached(self, breach: ProtocolBreach, now: float) -> None:
         """Drop the transport, and end the session if this has happened repeatedly at the same frame."""
         self.counters[breach.breach] += 1
-        # Without progress in between, the peer resends the same frame after each resume, without end.
+        # Without progress in between, the peer would resend the same frame after each resume, endlessly.
         self._breaches = self._breaches + 1 if self.received == self._breached_at else 1
         self._breached_at = self.received
-        # Only the transport, at first: its bytes may have been damaged, which a resume repairs.
+        # Drop only the transport at first: its bytes may have been corrupted, which a resume repairs.
         self._give_up(Death.BREACH, str(breach), now)
         if self._breaches >= MAX_REPEATED_BREACHES:
             self._finish(OverReason.BREACH, str(breach))
@@ -348,5 +349,5 @@ class Session:
         return self.attached and epoch == self._transport
 
     def _grace(self) -> float:
-        # Without this, each WELCOME that is lost would occupy one of the agent's sessions for the whole grace.
+        # Otherwise each lost WELCOME would occupy one of the agent's sessions for the whole grace period.
         return self.grace if self._confirmed else min(self.grace, UNCONFIRMED_GRACE)

@@ -91,14 +91,14 @@ class SessionTable:
         session = self._sessions.get(resume.session_id)
         if session is None:
             return self.refuse(Refusal.UNKNOWN_SESSION, "the agent was restarted, or the session has expired")
-        # The proof before anything else: only the session's client may learn about its epoch and frames.
+        # The proof is checked first, because only the session's client may obtain its epoch and frame numbers.
         if not resume.verify(session.secret):
             return self.refuse(Refusal.BAD_PROOF, "the proof does not match the session")
-        # Also protects against two attempts that overlap: the older one must not replace the newer transport.
+        # This also handles overlapping attempts: the older one must not replace the newer transport.
         if resume.epoch <= session.epoch:
-            return self.refuse(Refusal.STALE_EPOCH, f"epoch {session.epoch} has been used already")
+            return self.refuse(Refusal.STALE_EPOCH, f"epoch {session.epoch} has already been used")
         if not session.can_resume(resume.received):
-            return self.refuse(Refusal.SEQ_GAP, "the client has frames that were never sent")
+            return self.refuse(Refusal.SEQ_GAP, "the client acknowledges frames that were never sent")
         # All checks passed: only now the session leaves its previous transport.
         reply = Resumed.make(session.secret, resume, session.received).encode()
         session.attach(resume.epoch, resume.received, now)
@@ -130,9 +130,9 @@ class AgentHandshake:
 
     def receive_data(self, data: bytes, now: float) -> Attached | NotAttached | None:
         """Process received bytes; return None until the first frame is complete."""
-        # The client has a tunnel key and this agent has none, so that REFUSED has to be sent in the clear.
+        # The client has a tunnel key and this agent has none, so REFUSED must be sent unencrypted.
         if data[:1] == bytes([TLS_HANDSHAKE]) and self._first.empty:
-            return self._table.refuse(Refusal.KEY_MISMATCH, "the client has a tunnel key and the agent has none")
+            return self._table.refuse(Refusal.KEY_MISMATCH, "the client has a tunnel key but the agent has none")
         try:
             first = self._first.feed(data)
             if first is None:

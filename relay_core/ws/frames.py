@@ -41,9 +41,9 @@ __all__ = [
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 
 MAX_PAYLOAD = 32 * 1024
-"""Bytes of payload in a frame that the relay sends, at most, as in Azure; Java's client rejects frames above 64 KiB."""
+"""Maximum payload in bytes of a frame that the relay sends, as in Azure; Java's client rejects frames above 64 KiB."""
 MAX_CONTROL_PAYLOAD = 125
-"""Bytes (RFC 6455 section 5.5)."""
+"""Maximum payload in bytes of a control frame (RFC 6455 section 5.5)."""
 
 _FIN, _RESERVED, _OPCODE, _MASKED, _LENGTH = 0x80, 0x70, 0x0F, 0x80, 0x7F
 _CLOSE_CODES_IN_USE = frozenset({1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014})
@@ -172,7 +172,8 @@ class FrameDecoder:
         if self._mask and (phase := taken & 3):
             self._mask = self._mask[phase:] + self._mask[:phase]
         events.append(Chunk(self._opcode, payload, self._fin and not self._remaining, self._reserved))
-        # The other pieces are forwarded as fragments, and an extension such as RFC 7692 sets RSV1 on the first only.
+        # Only the first piece has the RSV bits: the others are forwarded as fragments, and an extension such as RFC
+        # 7692 sets RSV1 only on the first frame.
         self._opcode, self._reserved = CONTINUATION, 0
         return stop
 
@@ -183,7 +184,7 @@ class FrameDecoder:
             return -1
         first, second = view[position], view[position + 1]
         opcode = first & _OPCODE
-        # Before the length: a violation is reported even if the rest of the frame never arrives.
+        # Checked before the length, so that a violation is reported even if the rest of the frame never arrives.
         self._check(first, second, opcode)
         length, header = second & _LENGTH, 2 + self._mask_bytes
         if length >= 126:
@@ -222,7 +223,7 @@ class FrameDecoder:
         if first & _RESERVED & ~self._reserved_allowed:
             raise _InvalidFrame(1002, "a frame has reserved bits set and no extension was agreed")
         if (opcode == CONTINUATION) != self._in_message:  # section 5.4: fragments of messages are not interleaved
-            raise _InvalidFrame(1002, "a message starts inside another, or a continuation frame without a message")
+            raise _InvalidFrame(1002, "a message starts inside another one, or a continuation frame has no message")
 
     def _data(self, first: int, opcode: int, length: int, mask: bytes, events: list[Event]) -> None:
         self._fin = bool(first & _FIN)

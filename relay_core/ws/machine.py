@@ -8,7 +8,7 @@ how to respond to a Close of the peer: a client answers immediately, a relay for
 
 Liveness: a peer that sends nothing for `ping_interval` gets a ping, and is considered dead if it sends nothing for
 another `ping_timeout`. This is suspended while the peer is held up: while its bytes are not being read (its pong may be
-among them), or while it does not accept bytes (the ping has not reached it). TCP detects if such a peer is gone.
+among them), or while it does not accept bytes (the ping has not reached it). TCP detects the loss of such a peer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["Received", "WebSocketMachine"]
 
 
 class Received(NamedTuple):
-    """The decoded form of received bytes."""
+    """The decoded content of received bytes."""
 
     chunks: list[Chunk]
     """Pieces of messages, in order."""
@@ -99,8 +99,8 @@ class WebSocketMachine:
             if isinstance(event, Chunk):
                 chunks.append(event)
             elif isinstance(event, Ping):
-                # RFC 6455 section 5.5.3 allows to answer only the latest ping. So a peer that sends pings and reads
-                # nothing makes us keep one pong, not many.
+                # RFC 6455 section 5.5.3 allows an endpoint to answer only the latest ping. So for a peer that sends
+                # pings and reads nothing, only one pong is kept.
                 self._pong_pending = event.payload
             elif isinstance(event, (Close, Violation)):
                 end = event

@@ -1,4 +1,4 @@
-"""Masking of payload (RFC 6455 section 5.3), by the C extension of the `websockets` package if it is available."""
+"""Masking of payloads (RFC 6455 section 5.3), with the C extension of the `websockets` package if it is available."""
 
 from __future__ import annotations
 

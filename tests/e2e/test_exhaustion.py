@@ -58,7 +58,7 @@ async def test_descriptors_run_out(relay: LocalRelay, tmp_path: Path, exhausted:
         crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MORE)]
         for _, each in crowd:
             each.write(b"?\n")
-        await (agent if exhausted == "agent" else client).line("no descriptors left")
+        await (agent if exhausted == "agent" else client).line("no file descriptors left")
         writer.write(b"meanwhile\n")
         assert b"meanwhile\n" == await asyncio.wait_for(reader.readline(), 60)
         for _, each in crowd:

@@ -109,7 +109,7 @@ async def test_relay_that_cannot_be_reached_is_not_waited_for(relay: LocalRelay,
     async with running_job(relay, script, "--port", str(port), "--wait", "600") as job:
         line = await job.line("continuing without a debugger: cannot connect to localhost")
         assert 25 < time.monotonic() - started
-        assert f"a debugger can attach on port {port} ('{HC}') as soon as it listens. hint: " in line
+        assert f"a debugger can attach on port {port} ('{HC}') as soon as the agent listens. hint: " in line
         await relay.server.start()
         async with (
             running_client(relay, tmp_path, "--ports", str(port)),

@@ -43,7 +43,7 @@ async def test_the_wrong_role_at_the_relay(cloud: Azure, identity: FakeManagedId
     assert isinstance(access.credential, EntraCredential)
     assert ROLE_PROPAGATION == access.credential.role_grace
     access.credential.role_grace = 1.0
-    with pytest.raises(Unauthorized, match="'Listen' claim is required.*; still so after 5 minutes"):
+    with pytest.raises(Unauthorized, match="'Listen' claim is required.*; still refused after 5 minutes"):
         async with HybridConnectionListener(access.endpoint, access.credential, tls=cloud.tls) as listener:
             async for _ in listener:
                 pass
@@ -127,7 +127,7 @@ async def test_a_client_whose_role_does_not_come(cloud: Azure, monkeypatch: pyte
     access = await find_access(FROM_ENTRA, side="client", tls=cloud.tls)
     assert isinstance(access.credential, EntraCredential)
     access.credential.role_grace = 1.0
-    with pytest.raises(Unauthorized, match="still so after 5 minutes.*the role Azure Relay Sender"):
+    with pytest.raises(Unauthorized, match="still refused after 5 minutes.*the role Azure Relay Sender"):
         await forward(tunnels_of(access, cloud), [free_port()])
 
 

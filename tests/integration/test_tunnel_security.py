@@ -42,8 +42,8 @@ async def begin(relay: LocalRelay, key: bytes | None) -> None:
     ("client_key", "agent_key", "error", "sentence"),
     [
         (b"c" * 32, b"a" * 32, WrongTunnelKey, "different tunnel keys"),
-        (None, b"a" * 32, TunnelKeyMissing, "the agent has a tunnel key and the client has none"),
-        (b"c" * 32, None, TunnelKeyMissing, "the client has a tunnel key and the agent has none"),
+        (None, b"a" * 32, TunnelKeyMissing, "the agent has a tunnel key but the client has none"),
+        (b"c" * 32, None, TunnelKeyMissing, "the client has a tunnel key but the agent has none"),
     ],
 )
 async def test_keys_that_do_not_match_are_explained(
@@ -68,7 +68,7 @@ async def test_a_stranger_with_a_send_key_leaves_the_session_alone(
         await client.exchange(100_000)
         assert path.chaos.connections == 1
     assert "different tunnel keys" in caplog.text
-    assert "the agent has a tunnel key and the client has none" in caplog.text
+    assert "the agent has a tunnel key but the client has none" in caplog.text
 
 
 async def try_resume(relay: LocalRelay, request: bytes) -> Refusal:

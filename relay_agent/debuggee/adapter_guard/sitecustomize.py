@@ -1,9 +1,9 @@
-"""Lets debugpy's adapter serve the user of its process only; Python runs this before the adapter starts.
+"""Restricts debugpy's adapter to connections from its own user; Python runs this before the adapter starts.
 
-The adapter's port for debuggers needs no proof, and every user of a machine can reach 127.0.0.1. So each connection is
-checked before the adapter sees it. That also keeps a stranger from ending the adapter's accept thread, by connecting
-and closing at once (microsoft/debugpy#1308). Only `socket.accept` of the standard library is replaced, so no change of
-debugpy can leave the ports open.
+The adapter's port for debuggers requires no authentication, and every user of a machine can reach 127.0.0.1. So each
+connection is checked before the adapter receives it. This also prevents another user from ending the adapter's accept
+thread by connecting and closing immediately (microsoft/debugpy#1308). Only `socket.accept` of the standard library is
+replaced, so a change in debugpy cannot leave the ports open.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Any
 
 def guard_sockets() -> None:
     """Replace `socket.accept` in this process."""
-    del os.environ["PYTHONPATH"]  # which is for this process, and not for those that it starts
+    del os.environ["PYTHONPATH"]  # the directory is for this process only, not for its children
     sys.path.insert(0, str(Path(__file__).parents[3]))
     from relay_core.socket_tables import OwnerUnknown, SocketTables, own_user  # noqa: PLC0415 - found only now
 

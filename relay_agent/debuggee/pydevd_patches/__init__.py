@@ -1,8 +1,8 @@
 """Monkey patches for pydevd, the part of debugpy that runs inside the job: fixes, and prefetching.
 
-Each patch is a feature of `relay_agent.debugpy_internals.table`, which is off with a pydevd that lacks a function, or
-from the first error in it on. Forked children inherit the patches; the directory `child_plugin` patches children that
-are started with exec.
+Each patch is a feature of `relay_agent.debugpy_internals.table`. A feature is switched off if this pydevd lacks a
+function that it needs, and after the first error in the feature. Forked children inherit the patches; the directory
+`child_plugin` patches children that are started with exec.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Patch of how a child process of a debugged one waits for a debug session of its own: not without limit.
+"""Patch that limits how long a child of a debugged process waits for its own debug session.
 
-debugpy announces such a child to the debugger of its parent, and the child does not run before an editor has attached
-to it. It would wait without limit if the editor leaves in between, or ignores the announcement. With this patch it
-waits for a limited time, and only as long as an editor is connected to debugpy's adapter. An editor can attach to it
-later, too.
+debugpy announces such a child to the debugger of its parent, and the child does not run until an editor has attached to
+it. If the editor disconnects before that or ignores the announcement, the child would wait without limit. With this
+patch it waits for a limited time, and only while an editor is connected to debugpy's adapter. An editor can still
+attach to it later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PORT_VARIABLE = "RELAY_DEBUG_ADAPTER_PORT"
 """Set for children: the port of debugpy's adapter for editors; not set if the job itself has connected to an editor."""
 
 LIMIT_VARIABLE = "DEBUGPY_PROCESS_SPAWN_TIMEOUT"
-"""debugpy's own variable, for how long it waits for a process."""
+"""debugpy's variable for the time to wait for a process."""
 LIMIT = 60.0
 """debugpy's default for it."""
 POLL_INTERVAL = 0.02

@@ -1,9 +1,9 @@
-"""Patch of when pydevd responds to `continue`: also if there is nothing to resume, or a new stop comes first.
+"""Patch that makes pydevd respond to `continue` even if there is nothing to resume or a new stop comes first.
 
 pydevd responds as soon as a thread has resumed. That may never happen: a `continue` can arrive when all threads are
-running, for example because somebody pressed the key twice; and before the first thread has resumed another one can
-reach a breakpoint and stop them all again. debugpy's adapter passes no further request on while it waits for the
-response, so then nothing resumes the job any more (microsoft/debugpy#2048).
+running, for example because the user pressed the key twice, or another thread can reach a breakpoint and stop all
+threads again before the first one has resumed. While debugpy's adapter waits for the response, it passes no further
+requests on, so the job can no longer be resumed (microsoft/debugpy#2048).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _patch(notification: Any) -> None:
             add(state, callback)
 
     def call_and_send_stopped(state: Any, *arguments: Any) -> None:
-        """Respond to what wanted to resume the threads, and report the new stop; the caller holds `state._lock`."""
+        """Respond to the pending resume requests, and report the new stop; the caller holds `state._lock`."""
         if not CONTINUING.is_off:
             with CONTINUING.guarded():
                 with state._callbacks_lock:  # noqa: SLF001

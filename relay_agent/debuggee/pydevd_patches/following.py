@@ -1,8 +1,9 @@
-"""Patch with which an editor decides whether it follows child processes, when it attaches.
+"""Patch that lets an editor decide, when it attaches, whether to follow child processes.
 
-debugpy decides that when it starts, before any editor is known: it replaces the functions that create processes, and
-every Python child then begins with a debugger that waits for the editor. Here this happens at an `attach` with
-`"subProcess": true`, and ends with that session: in a job that nobody debugs, children start as they always do.
+debugpy decides this when it starts, before an editor has attached: it replaces the functions that create processes, and
+every Python child then starts with a debugger that waits for the editor. With this patch the functions are replaced at
+an `attach` with `"subProcess": true` and restored when that session ends, so in a job that is not being debugged
+children start as usual.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ class _Following:
     """Whether the editor follows the children of this process. Forked children inherit this."""
 
     is_on_demand = False
-    """True if the functions that create processes were replaced for an editor, and not at the start of debugpy."""
+    """True if the functions that create processes were replaced for an editor rather than at the start of debugpy."""
     is_requested = False
     """True if the last editor that attached follows children."""
     reach_children: Callable[[], None] = staticmethod(lambda: None)
-    """Makes this project's patches take effect in children, too."""
+    """Makes relay-debug's patches take effect in children too."""
     is_attached: Callable[[], bool] = staticmethod(lambda: True)
     """Whether an editor is attached to this process."""
 
 
 def prepare(reach_children: Callable[[], None], is_attached: Callable[[], bool]) -> None:
-    """Set what is called when an editor begins to follow children, and what shows whether one is attached."""
+    """Set the callback for an editor that begins to follow children, and the check for an attached editor."""
     _Following.reach_children = staticmethod(reach_children)
     _Following.is_attached = staticmethod(is_attached)
 
@@ -55,7 +56,9 @@ def install() -> None:
 
     def follow() -> None:
         setup = pydevd.SetupHolder.setup
-        if setup is None or setup.get("multiprocess"):  # the job's option: children are followed anyway
+        if setup is None or setup.get(
+            "multiprocess"
+        ):  # the job has --debug-follow-children: children are followed anyway
             return
         _Following.is_on_demand = True
         setup["multiprocess"] = True  # for the children's own children

@@ -1,4 +1,4 @@
-"""Patch of how pydevd sends messages to debugpy's adapter: TCP_NODELAY, and a size limit.
+"""Patch of how pydevd sends messages to debugpy's adapter: it sets TCP_NODELAY and limits their size.
 
 pydevd leaves Nagle's algorithm on and writes each message in two parts, which costs 40 ms per response.
 
@@ -20,9 +20,9 @@ from relay_core.dap.prefetch import PREFETCH_EVENT
 __all__ = ["MAX_BODY", "install", "shortened"]
 
 MAX_BODY = 0xFFFFFF
-"""Bytes of JSON; `JsonIOStream.MAX_BODY_SIZE` in `debugpy.common.messaging`."""
+"""Maximum number of bytes of JSON; `JsonIOStream.MAX_BODY_SIZE` in `debugpy.common.messaging`."""
 KEPT_OUTPUT = 2_000_000
-"""Characters of printed output that are kept: each may need six bytes of JSON."""
+"""Number of characters of printed output that are kept; each may need six bytes of JSON."""
 
 
 def install() -> None:
@@ -36,7 +36,10 @@ def install() -> None:
     send = NetCommand.send
 
     def send_limited(command: Any, connection: Any, *arguments: Any) -> None:
-        """Send; called in pydevd's own thread, because a developer could step into it in the job's threads."""
+        """Send the message.
+
+        Called only in pydevd's thread, because in the job's threads a developer could step into it.
+        """
         if not SENDING.is_off:
             with SENDING.guarded():
                 prepare(connection)
@@ -44,7 +47,9 @@ def install() -> None:
         send(command, connection, *arguments)
 
     def prepare(connection: Any) -> None:
-        with contextlib.suppress(AttributeError, OSError):  # closed, or not a socket: only the delay remains
+        with contextlib.suppress(
+            AttributeError, OSError
+        ):  # the socket is closed, or not a socket: without the option, only the delay remains
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def limited(command: Any) -> Any:
@@ -57,8 +62,8 @@ def install() -> None:
 
 
 def shortened(message: Mapping[str, Any], size: int) -> dict[str, Any]:
-    """Return the message to send instead of one of `size` bytes, which is more than the adapter accepts."""
-    if message.get("event") == PREFETCH_EVENT:  # usually one long response is the reason
+    """Return a replacement for a message of `size` bytes, which is more than the adapter accepts."""
+    if message.get("event") == PREFETCH_EVENT:  # usually a single long response
         longest = max(message["body"]["answered"], key=lambda response: len(json.dumps(response)))
         answered = [shortened(r, size) if r is longest else r for r in message["body"]["answered"]]
         return {**message, "body": {**message["body"], "answered": answered}}

@@ -1,8 +1,8 @@
-"""Patch of how pydevd wakes the threads that it has stopped: at once instead of up to 0.2 seconds later.
+"""Patch that makes pydevd wake its stopped threads immediately instead of up to 0.2 seconds later.
 
 A stopped thread waits for its own event, and polls every `pydevd.TIMEOUT_SLOW`. To resume it, pydevd sets the event of
 an arbitrary thread (`_update_stepping_info` in pydevd_additional_thread_info_regular.py overwrites its argument in a
-loop), so in a process with several threads a step randomly takes 0.2 s longer. And a thread that has executed one of
+loop), so in a process with several threads some steps take 0.2 s longer. In addition, a thread that has executed one of
 several queued commands waits again before it reads the next.
 """
 
@@ -25,7 +25,7 @@ def is_executing() -> bool:
 
 
 def install() -> None:
-    """Patch pydevd in this process and its forked children so that it wakes the thread that is to resume."""
+    """Patch pydevd in this process and its forked children so that it wakes the thread that should resume."""
     if not WAKING.is_available():
         return
     import pydevd  # noqa: PLC0415 - in debug runs only, as the rest
@@ -44,7 +44,7 @@ def install() -> None:
                 wake(debugger, get_thread_id(thread))
 
     def do_it_and_wake(command: Any, debugger: Any, *arguments: Any) -> None:
-        """Execute a command in its stopped thread, which then checks at once for the next one, or for a resume."""
+        """Execute a command in its stopped thread, which then immediately checks for the next command or a resume."""
         thread = threading.get_ident()
         _executing.add(thread)
         try:

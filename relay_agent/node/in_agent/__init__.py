@@ -1,1 +1,1 @@
-"""The side of the agent: the server for the processes of its node, and what it knows about them."""
+"""The agent's side: the server for the processes of its node, and the table of these processes."""

@@ -11,20 +11,20 @@ from relay_agent.node.exit_status import read_status
 __all__ = ["ProcessExit", "until_exit"]
 
 POLL_INTERVAL = 1.0
-"""Seconds between checks where the system has no pidfd."""
+"""Seconds between checks on a system without pidfd."""
 STATUS_INTERVAL = 0.002
-"""Seconds between two readings of the status where it disappears with the process. The memory of a process is released
-while its status can be read, which takes a few milliseconds for a small one."""
+"""Seconds between readings of the status on a system where it disappears with the process. The status can be read while
+the process releases its memory, which takes a few milliseconds for a small process."""
 
 
 async def until_exit(pid: int) -> None:
-    """Return when a process has ended: at once where pidfd exists (Linux 5.3), otherwise within a second."""
+    """Return when a process has ended: immediately if pidfd exists (Linux 5.3), otherwise within a second."""
     with ProcessExit(pid) as process:
         await process.wait()
 
 
 class ProcessExit:
-    """The exit of one process, to be waited for; a context manager, entered while the process runs."""
+    """Waits for the exit of one process; a context manager that must be entered while the process runs."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -63,7 +63,10 @@ class ProcessExit:
             loop.remove_reader(self._descriptor)
 
     async def status(self, *, within: float) -> int | None:
-        """Wait until the process has ended, and return its wait status; None if it is unknown, or continues."""
+        """Wait until the process has ended, and return its wait status.
+
+        None if the status is unknown or the process is still running.
+        """
         deadline = asyncio.get_running_loop().time() + within
         status = None
         while True:

@@ -35,18 +35,20 @@ from relay_core.errors import ConfigurationError, ConnectionLost, RelayDebugErro
 __all__ = ["ProcessTable", "RegisteredProcess"]
 
 ARM_TIMEOUT = 30.0
-"""Seconds for a process to start debugpy, which usually takes 0.3 s, but longer while C code holds the GIL."""
+"""Timeout in seconds for a process to start debugpy, which usually takes 0.3 s but longer while C code holds the
+GIL."""
 MAX_SOURCE = 4 * 1024 * 1024
-"""Bytes of a source file whose digest is computed."""
+"""Maximum size in bytes of a source file whose digest is computed."""
 MAX_ENDINGS = 64
-"""Endings that are announced, of about 60 bytes each; an editor needs the one of its process within a second."""
+"""Maximum number of announced endings, of about 60 bytes each; an editor needs the one of its process within a
+second."""
 DEBUGGER_END_TIMEOUT = 3.0
-"""Seconds for debugpy's adapter to send the last output of a process that has exited, and to end the session; it needs
-less than one."""
+"""Seconds for debugpy's adapter to send the last output of a process that has exited and to end the session; it usually
+needs less than one."""
 CHECK_TIMEOUT = 5.0
-"""Seconds for a process to answer that runs Python code."""
+"""Timeout in seconds for the answer of a process that runs Python code."""
 STACKS_TIMEOUT = 10.0
-"""Seconds; `stacks_of` stops waiting earlier."""
+"""Timeout in seconds; `stacks_of` stops waiting earlier."""
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +59,7 @@ def file_digest(path: Path) -> FileDigest:
         if not path.is_file() or path.stat().st_size > MAX_SOURCE:
             return FileDigest()
         return FileDigest.of(path.read_bytes())
-    except (OSError, ValueError):  # it may not be read, or the path contains a zero byte
+    except (OSError, ValueError):  # no permission to read it, or the path contains a zero byte
         return FileDigest()
 
 
@@ -145,7 +147,7 @@ class RegisteredProcess:
         return found._replace(port=self.logical_port, rank=self.info.rank)
 
     async def is_running(self) -> bool:
-        """Return whether the process answers, and its debugger executes nothing in it."""
+        """Return whether the process answers and its debugger executes nothing in it."""
         try:
             return not (await self.ask("check", within=CHECK_TIMEOUT)).get("busy", True)
         except RelayDebugError:
@@ -182,7 +184,7 @@ class RegisteredProcess:
         return answer
 
     def answer_received(self, answer: Answer) -> None:
-        """Complete the request that this is the answer to; ignore it if the request has timed out."""
+        """Complete the request that this message answers; ignore the message if the request has timed out."""
         pending = self._pending.get(answer["answer"])
         if pending is not None and not pending.done():
             pending.set_result(answer)
@@ -198,7 +200,7 @@ class RegisteredProcess:
     async def until_ended(self) -> str:
         """Return that the process has exited, `DEBUGGER_END_TIMEOUT` seconds later.
 
-        debugpy's adapter is a process of its own. If the process is killed while a debugger attaches or steps, the
+        debugpy's adapter is a separate process. If the job's process is killed while a debugger attaches or steps, the
         adapter does not always end the debugger's session.
         """
         await self._has_exited.wait()
@@ -248,7 +250,7 @@ class ProcessTable:
         return [process for _, process in sorted(self._processes.items())]
 
     def describe(self, agent: AgentInfo) -> AgentInfo:
-        """Return the announcement, completed with forwards, node rank and run from the processes."""
+        """Return the announcement with the forwards, node rank and run of the processes added."""
         first = next(iter(self._processes.values()), None)
         return replace(
             agent,
@@ -275,7 +277,7 @@ class ProcessTable:
         return Ready()
 
     def status_received(self, status: ClientStatus) -> None:
-        """Write conflicts that a client has seen, two agents claiming one port, to the job's log."""
+        """Write the conflicts that a client reports (two agents claim one port) to the job's log."""
         for conflict in status.conflicts:
             if (process := self._processes.get(conflict.port)) is not None:
                 process.send(
@@ -318,7 +320,7 @@ class ProcessTable:
         self._put_ending(Ending(process.logical_port, process.pid, error=error, is_final=False))
 
     def leave(self, process: RegisteredProcess) -> None:
-        """Free the port of a process, and remove its stack dump; `remove` has to follow."""
+        """Free the port of a process, and remove its stack dump; `remove` must follow."""
         if self._processes.get(process.logical_port) is process:
             self._leaving.add(process)
             del self._processes[process.logical_port]
@@ -330,7 +332,7 @@ class ProcessTable:
         """Announce how a process has ended.
 
         Args:
-            process: It has left.
+            process: A process that has left.
             status: Its wait status.
         """
         port, code = process.logical_port, os.waitstatus_to_exitcode(status)
@@ -342,7 +344,7 @@ class ProcessTable:
             self._put_ending(Ending(port, process.pid, status=code, error=error))
 
     def remove(self, process: RegisteredProcess) -> None:
-        """Remove a process; after the last one, the agent ends."""
+        """Remove a process; the agent exits after the last one."""
         self.leave(process)
         self._leaving.discard(process)
         if not self._processes and not self._leaving:
@@ -356,7 +358,7 @@ class ProcessTable:
         self.on_change()
 
     def broadcast(self, message: Message) -> None:
-        """Send the state of the agent's listener to every process, also to those that register later."""
+        """Send the state of the agent's listener to every process, including those that register later."""
         self._listener_state = message
         for process in self._processes.values():
             process.send(message)

@@ -1,14 +1,14 @@
-"""Whether the agent has reached the relay, as its node's processes are informed about it.
+"""Informs the processes of a node whether their agent has reached the relay.
 
     trying --> listening                         a debugger can attach
        |           ^
        v           |
     unreachable ---+                             waiting processes continue, the agent keeps trying
 
-Once the agent, or one that it replaces, has listened, an outage changes nothing: it is likely to end while a process
-waits, and what would otherwise be an error of the settings, such as an untrusted certificate, is an outage too. A
-refused identity does not count either: the relay was reached, and a new role takes some minutes
-(`relay_core.hyco.new_role`).
+Once the agent, or one that it replaces, has listened, an outage does not change the state, because it is likely to end
+while a process waits. What would otherwise be an error in the settings, such as an untrusted certificate, then counts
+as an outage too. A refused identity does not change the state either: the relay was reached, and a new role takes some
+minutes to take effect (`relay_core.hyco.new_role`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from relay_core.hyco.backoff import Backoff
 __all__ = ["REACH_TIMEOUT", "Reach"]
 
 REACH_TIMEOUT = 30.0
-"""Seconds for which processes wait for an agent that has never listened. A network that is just coming up (a pod's
-sidecar, a VPN, DHCP) takes less; a missing route or a proxy that refuses does not change while a job waits for it."""
+"""Seconds for which processes wait for an agent that has never listened. A network that is just starting (a pod's
+sidecar, a VPN, DHCP) takes less; a missing route or a proxy that refuses connections does not change while a job
+waits."""
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ class Reach:
     Args:
         processes: All processes of the node, including those that register later.
         timeout: Seconds until the relay counts as unreachable.
-        has_listened: Whether an agent that was killed, and that this one replaces, has listened.
+        has_listened: Whether a killed agent that this one replaces has listened.
     """
 
     def __init__(self, processes: ProcessTable, *, timeout: float = REACH_TIMEOUT, has_listened: bool = False) -> None:
@@ -61,19 +62,19 @@ class Reach:
         self._processes.broadcast({"listening": True})
 
     def retrying(self, error: RelayDebugError) -> None:
-        """Keep the reason of an attempt that is repeated."""
+        """Store the reason of an attempt that failed and will be repeated."""
         self._last_failure = error
 
     def failed(self, error: RelayDebugError) -> None:
-        """Report that the agent has given up."""
+        """Report that the agent has stopped retrying."""
         self._timer.cancel()
         self._processes.broadcast({"failed": error.sentence, "hint": error.hint})
 
     async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Repeat what needs the network until it succeeds, and return its result.
+        """Repeat a network operation until it succeeds, and return its result.
 
         Raises:
-            RelayDebugError: an error that another attempt does not change.
+            RelayDebugError: a permanent error.
         """
         backoff = Backoff(random.random)
         last_logged = ""

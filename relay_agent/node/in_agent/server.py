@@ -2,8 +2,9 @@
 
     start (lock and socket inherited) --> first process --> credentials --> listening --> last process left --> exit
 
-It never ends a job: processes continue if their agent exits, and an agent that cannot listen sends them the reason and
-exits. An agent that cannot reach the relay retries, and `relay_agent.node.in_agent.reach` informs the processes.
+The agent never ends a job: processes continue if their agent exits, and an agent that cannot listen sends them the
+reason and exits. An agent that cannot reach the relay retries, and `relay_agent.node.in_agent.reach` informs the
+processes.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ from relay_core.net.tasks import TaskSet, first_completed, frames_of
 __all__ = ["serve_node"]
 
 FIRST_PROCESS_TIMEOUT = 30.0
-"""Seconds for the process that started this agent to register; it does so immediately, unless it has exited."""
+"""Timeout in seconds for the process that started this agent to register, which it does immediately unless it has
+exited."""
 QUEUE_TIME = 1.0
 """Seconds for the processes in the socket's backlog to register."""
 DRAIN_TIMEOUT = 1.5
-"""Seconds that an exiting process waits until its debugger has received the last bytes."""
+"""Maximum time in seconds that an exiting process waits until its debugger has received the last bytes."""
 EXIT_TIMEOUT = 5.0
-"""Seconds for a process to exit after it has closed its connection; one that has not may have executed another program.
-A process that has answered `Leave` only has to finish its interpreter, and release its memory."""
+"""Seconds for a process to exit after it has closed its connection; one that has not exited by then may have executed
+another program. After `Leave`, a process only has to finalize its interpreter and release its memory."""
 _CREDENTIALS = struct.Struct("3i")
 """struct ucred of SO_PEERCRED: pid, uid, gid (unix(7))."""
 
@@ -72,7 +74,9 @@ async def serve_node(root: Path, name: str, listener: int, lock: int) -> None:
             await first_completed(serving, leaving)
             directory.sweep()
             directory.clean()
-            os.close(lock)  # so that a new process can start a new agent while this one closes its sessions
+            os.close(
+                lock
+            )  # closed first, so that a new process can start a new agent while this one closes its sessions
             server.close()
             if serving.done() and (error := serving.result()) is not None:
                 raise error
@@ -168,10 +172,10 @@ class _NodeServer:
             writer.close()
 
     async def _follow(self, process: RegisteredProcess, reader: asyncio.StreamReader) -> None:
-        """Serve a process until it has exited, or has closed its connection, and announce how it has ended."""
+        """Serve a process until it exits or closes its connection, and announce how it ended."""
         with ProcessExit(process.pid) as process_exit:
             await first_completed(self._listen(process, reader), process_exit.wait())
-            self._processes.leave(process)  # another process may register for its port now
+            self._processes.leave(process)  # another process may now register its port
             process.exited()
             if (status := await process_exit.status(within=EXIT_TIMEOUT)) is not None:
                 self._processes.ended(process, status)
@@ -188,9 +192,9 @@ class _NodeServer:
                 return
 
     async def _drain_before_exit(self, process: RegisteredProcess, error: str) -> None:
-        """Answer `Leave` when the client has received the last bytes: a container may end with its last process.
+        """Answer `Leave` after the client has received the last bytes: a container may end with its last process.
 
-        The announcement of the end comes before the answer, too; the exit status follows if there is time for it.
+        The end is also announced before the answer; the exit status follows if there is time for it.
         """
         self._processes.exiting(process, error)
         if self.agent is not None:

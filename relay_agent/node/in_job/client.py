@@ -41,17 +41,18 @@ from relay_core.errors import RelayDebugError
 __all__ = ["NodeClient"]
 
 LEAVE_TIMEOUT = 2.0
-"""Seconds that an exiting process waits for its agent to send the last bytes, because a container ends with its job."""
+"""Maximum time in seconds that an exiting process waits for its agent to send the last bytes, because a container ends
+with its job."""
 MAX_FAILED_AGENTS = 5
-"""Agents that may exit in succession, without having listened, before the process continues without one."""
+"""Number of consecutive agents that may exit without having listened before the process continues without one."""
 SPREAD_PER_RANK = 0.002
 """Seconds per rank of the job over which the ranks spread their reconnections, so that they do not all compete for the
-lock. A debugger that was attached waits for the next agent, so it is no longer than necessary."""
+lock. An attached debugger waits for the next agent, so this is as short as possible."""
 MAX_SPREAD = 0.5
 SHORT_LIFE = 10.0
-"""Seconds; an agent that lives shorter may have failed on its own."""
+"""Seconds; an agent that exits sooner may have failed on its own."""
 PROMPT_RESTARTS = 8
-"""Agents with such a life, in succession, that are replaced without delay; the next ones later and later."""
+"""Number of consecutive such agents that are replaced without delay; the delay then increases."""
 MAX_RESTART_DELAY = 15.0
 
 
@@ -79,18 +80,19 @@ class NodeClient:
         self.hopeless = threading.Event()
         """Set when no debugger can attach any more; `failure` is then the reason."""
         self.futile = threading.Event()
-        """Set while waiting for a debugger is in vain: `hopeless`, or the agent has not reached the relay so far."""
+        """Set while waiting for a debugger is useless: `hopeless` is set, or the agent has not reached the relay so
+        far."""
         self.unreachable: RelayDebugError | None = None
         """Why the agent, which keeps trying, has not reached the relay for a while; None once it has listened."""
         self.listening = threading.Event()
         """Set when the relay has accepted the agent."""
         self.registered = threading.Event()
-        """Set when the agent has registered this process, or if that has failed."""
+        """Set when the agent has registered this process, or the registration has failed."""
         self.failure: RelayDebugError | None = None
         self.agent_pid = 0
         """Process id of the agent, after the registration."""
         self.connections = 0
-        """How many agents this process has been connected to; more than one only if some were killed."""
+        """Number of agents to which this process has been connected; more than one only if some were killed."""
         self._access = access
         self._target = target.copy()
         self._forwards = forwards
@@ -119,7 +121,7 @@ class NodeClient:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the agent is running, also before the helper thread has noticed its end."""
+        """Whether the agent is running, even if the helper thread has not noticed its exit yet."""
         with self._sending:
             if self._connection is None:
                 return False
@@ -131,11 +133,11 @@ class NodeClient:
                 return False
 
     def set_state(self, state: str, detail: str = "", until: float | None = None) -> None:
-        """Announce a state of this process to the agent, and so to the clients; `until` is Unix time."""
+        """Announce a state of this process to the agent and thus to the clients; `until` is Unix time."""
         self.prepare_state(state, detail, until)()
 
     def prepare_state(self, state: str, detail: str = "", until: float | None = None) -> Callable[[], None]:
-        """Return a function that announces a state, without executing code in which a debugger could stop."""
+        """Return a function that announces a state without executing code in which a debugger could stop."""
         change: StateChange = {"state": state, "detail": detail, "until": until}
         line = encode(change)
 
@@ -176,7 +178,7 @@ class NodeClient:
             self._done.set()
 
     def _max_delay(self, short: int) -> float:
-        """Return the longest delay before the next agent, after so many agents in succession that lived shortly."""
+        """Return the longest delay before the next agent, after this number of consecutive short-lived agents."""
         spread = min(MAX_SPREAD, SPREAD_PER_RANK * (self._target.get("world") or 1))
         return min(MAX_RESTART_DELAY, spread + 0.1 * max(0, short - PROMPT_RESTARTS) ** 2)
 
@@ -208,7 +210,7 @@ class NodeClient:
         return has_listened
 
     def _end_lost_debugging(self) -> None:
-        """Restore full speed if the last agent was killed while a debugger was attached: it did not request it."""
+        """Restore full speed if the last agent was killed while a debugger was attached: it could not request that."""
         if self.agent_pid:
             self._answer({"ask": "release", "id": 0})
 
@@ -266,7 +268,7 @@ class NodeClient:
             return True
 
     def _drop_connection(self) -> None:
-        """In a forked child: close the parent's connection, so that the agent sees its end when the parent exits."""
+        """Close the parent's connection in a forked child, so that the connection ends when the parent exits."""
         connection, self._connection = self._connection, None
         self._sending = threading.Lock()
         if connection is not None:
@@ -274,13 +276,13 @@ class NodeClient:
 
 
 def _uncaught() -> str:
-    """Return the uncaught exception that ends this process, in one line, or ""."""
+    """Return the uncaught exception that ends this process, on one line, or ""."""
     error = getattr(sys, "last_value", None)  # set by Python before it prints the traceback
     return "" if error is None else describe_exception(error)
 
 
 def _register_dump(directory: NodeDirectory) -> DumpRecord | None:
-    """Let the agent request this process's stacks by signal, also while C code holds the GIL; None if impossible."""
+    """Let the agent request this process's stacks by signal, even while C code holds the GIL; None if impossible."""
     path = directory.root / f"{directory.name}-{os.getpid()}.stacks"
     try:
         number = register_dump(path)

@@ -9,10 +9,10 @@
 The agent inherits the lock, so the lock is held exactly as long as the agent runs. It also inherits the socket, which
 is already listening: processes that connect while the agent is still importing wait in the socket's backlog.
 
-The agent serves the other processes of the node too, so it must survive whatever ends the process that started it. It
-has a session of its own, which protects it from signals to process groups, as launchers and terminals send them. And
-its parent exits at once (`relay_agent.cli.node_agent`), so it is not a child: debuggers and launchers that end a
-process with all its descendants do not find it.
+The agent also serves the other processes of the node, so it must survive whatever ends the process that started it. It
+has its own session, which protects it from the signals that launchers and terminals send to process groups. Its parent
+exits immediately (`relay_agent.cli.node_agent`), so it is not a descendant of the job: debuggers and launchers that end
+a process with all its descendants do not find it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PATIENCE = 15.0
 """Seconds to wait for an exiting agent, or for one that another process is starting."""
 RETRY_INTERVAL = 0.05
 BACKLOG = 1024
-"""Connections that the socket queues: all ranks of a node start at the same time."""
+"""Number of connections that the socket queues; all ranks of a node start at the same time."""
 STARTER_VARIABLE = "RELAY_AGENT_STARTER"
 """Set in the agent's environment: pid of the process that started it, which may exit before it registers."""
 
@@ -126,7 +126,7 @@ def _start(directory: NodeDirectory, lock: int) -> None:
             raise ConfigurationError(f"cannot start the agent process: {error}") from error
     if parent.wait() > 0:  # below 0 it was killed, and the caller tries again
         raise ConfigurationError(
-            f"the agent process failed at its start (status {parent.returncode})", hint="see the lines above"
+            f"the agent process failed to start (status {parent.returncode})", hint="see the lines above"
         )
 
 
@@ -140,7 +140,7 @@ def _unpatched_by_pydevd() -> contextlib.AbstractContextManager[Any]:
 
 
 def _environment() -> dict[str, str]:
-    """Return the job's environment, changed such that `-m relay_agent` runs this package and not a file of the job."""
+    """Return the job's environment, changed so that `-m relay_agent` runs this package and not a file of the job."""
     environment = dict(os.environ, PYTHONSAFEPATH="1", **{STARTER_VARIABLE: str(os.getpid())})
     root = Path(__file__).resolve().parent.parent.parent
     if root.name not in {"site-packages", "dist-packages"}:

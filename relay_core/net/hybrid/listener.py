@@ -30,7 +30,7 @@ from relay_core.net.websocket.handshake import HandshakeRefused, WebSocket, open
 __all__ = ["HybridConnectionListener"]
 
 MAX_WAITING_OFFERS = 256
-"""Offers that may wait for the owner. More could not be accepted within the relay's limit of 30 s."""
+"""Maximum number of offers waiting for the owner. More could not be accepted within the relay's limit of 30 s."""
 
 logger = logging.getLogger(__name__)
 
@@ -50,10 +50,10 @@ class HybridConnectionListener:
         listener_id: GUID by which senders can select this listener; random by default.
         tls: TLS context; by default it trusts the system's certificate authorities and `RELAY_CA_FILE`.
         on_state: Called with each new state and the error that led to it, or None.
-        is_needed: Returns whether somebody waits for this listener; retries are then prompt.
+        is_needed: Returns whether somebody is waiting for this listener; retries are then prompt.
         has_listened: Whether a listener with the same settings, which this one replaces, has listened.
 
-    Iteration yields offers. It ends after `close()`, or raises the error that made listening impossible.
+    Iteration yields offers. It ends after `close()`, or raises the permanent error that stopped the listener.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class HybridConnectionListener:
             has_listened=has_listened,
         )
         self._refused_until = (0.0, "")
-        """Time at which retries with a refused identity end: monotonic, and as text, which must be the same in each
-        message although the two clocks drift."""
+        """Time at which retries with a refused identity end, on the monotonic clock and as text. The text is stored so
+        that all messages show the same time although the two clocks drift."""
         self._offers: asyncio.Queue[Offer | None] = asyncio.Queue()
         self._tasks = TaskSet()
         self._runner: asyncio.Task[None] | None = None
@@ -205,7 +205,7 @@ class HybridConnectionListener:
 
 
 def _unexpected(error: Exception, endpoint: Endpoint) -> RelayDebugError:
-    # By its type only: the text of a foreign error may contain a token.
+    # Show only the type: the text of an exception from a library may contain a token.
     return RelayDebugError(
         f"listening on '{endpoint.path}' failed: unexpected {type(error).__name__}",
         hint="--verbose logs where it occurred",

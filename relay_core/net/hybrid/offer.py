@@ -75,12 +75,12 @@ class Offer:
     async def reject(self, status: int, reason: str) -> None:
         """Reject the sender, which receives `status` (100-999) and `reason` as the HTTP response to its handshake.
 
-        If the relay cannot be reached, no error is raised, and the relay's time limit ends the sender's request.
+        If the relay cannot be reached, no error is raised; the sender's request ends at the relay's time limit.
         """
         try:
             websocket = await open_websocket(
                 reject_url(self._message.address, status=status, reason=reason), tls=self._tls
             )
         except (HandshakeRefused, RelayDebugError):
-            return  # the regular case: the relay answers 410 Gone when it has forwarded the rejection
+            return  # the normal case: the relay answers 410 Gone after it has forwarded the rejection
         websocket.abort()

@@ -25,9 +25,10 @@ from relay_core.tunnel.sessions import ENTROPY_SIZE, AgentHandshake, SessionTabl
 __all__ = ["AgentTunnels", "Grace"]
 
 FIRST_BYTES_TIMEOUT = 5.0
-"""Seconds for a client's first bytes, one round trip after it was accepted; a lost packet adds 1 to 3 s."""
+"""Timeout in seconds for a client's first bytes. They arrive one round trip after it was accepted; a lost packet adds 1
+to 3 s."""
 REFUSAL_TIMEOUT = 1.0
-"""Seconds for a client to close its end after a refusal; a hostile one does not, and would occupy the agent."""
+"""Seconds for a client to close its end after a refusal. Without a limit, a hostile client would occupy the agent."""
 GOODBYE_TIMEOUT = 2.0
 """Seconds for the clients to confirm the end of their sessions."""
 
@@ -41,7 +42,7 @@ class Grace:
     idle: float = 120.0
     """While no stream is open."""
     in_use: float = 1800.0
-    """While a stream is open: a debugger is attached, and detaching it would let the job continue."""
+    """While a stream is open: a debugger is attached, and its detachment would let the job continue."""
 
 
 class AgentTunnels:
@@ -130,7 +131,7 @@ class AgentTunnels:
         await asyncio.gather(*(driver.close(text, within=GOODBYE_TIMEOUT) for driver in list(self._drivers.values())))
 
     async def _handshake(self, transport: Transport) -> Attached | NotAttached:
-        # Drawn for a RESUME too, which needs none: what the client wants is known only after its first frame.
+        # A RESUME does not need entropy, but the kind of the first frame is not known yet.
         handshake = AgentHandshake(self.table, os.urandom(ENTROPY_SIZE))
         data = await transport.start()
         while True:
@@ -140,7 +141,7 @@ class AgentTunnels:
             data = await transport.receive()
 
     async def run(self, transport: Transport, attached: Attached) -> None:
-        """Use a transport until it closes."""
+        """Run a session on a transport until the transport closes."""
         session = attached.session
         driver = self._drivers.get(session.id) or self._add_driver(session)
         user = ClientInfo.parse(session.peer.info).user or "a client"
@@ -148,7 +149,7 @@ class AgentTunnels:
         reason = await driver.run_transport(transport, attached.epoch, attached.trailing, attached.reply)
         if session.over:
             logger.info("%s disconnected: %s", user, session.over.text or session.over.reason.value)
-        elif not session.attached:  # otherwise the client has attached a new transport before this one ended
+        elif not session.attached:  # otherwise the client had already attached a new transport
             logger.info(
                 "lost the transport to %s (%s); keeping its connections for %.0f s", user, reason, session.grace
             )

@@ -5,7 +5,7 @@
                           |          |         |           |
                        silence -> SILENT       +-- PONG ---+-> CONNECTED
 
-The state becomes CONNECTED only after a PONG on the current transport, and SILENT when nothing is received any more.
+The state becomes CONNECTED only after a PONG on the current transport, and SILENT when no data is received for a while.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ClientTunnel:
         on_change: Called with each new status.
         on_info: Called when the agent has sent a new announcement; `agent_info` then has it.
         on_open: Called with each stream that the agent opens and its event; must accept or refuse the stream. By
-            default all are refused.
+            default, all are refused.
         budget: The budget of prompt attempts, shared by all tunnels through the same relay.
     """
 
@@ -112,7 +112,7 @@ class ClientTunnel:
         self._hurry = asyncio.Event()
         """Set to end the current backoff delay early."""
         self._replace = asyncio.Event()
-        """Set when the current transport may close soon, so that a new one should be attached before that."""
+        """Set when the current transport may close soon and should be replaced before that."""
         self._backoff = Backoff(random.random)
         self._budget = budget or AttemptBudget()
         self._progress = 0
@@ -136,7 +136,7 @@ class ClientTunnel:
 
     @staticmethod
     async def decline(attached: Attached, transport: Transport, text: str) -> None:
-        """End a session in order that was started but is not needed."""
+        """Close a session that was started but is not needed, in order."""
         driver = SessionDriver(attached.session)
         async with TaskSet() as tasks:
             carrying = tasks.spawn(driver.run_transport(transport, attached.epoch, attached.trailing), name="goodbye")
@@ -155,7 +155,8 @@ class ClientTunnel:
             current = self._carry(*self._first)
             attached_at = asyncio.get_running_loop().time()
             while not self._session.over:
-                # Returns when the transport is lost, may be lost soon, or is old; in all cases a new one is attached.
+                # Returns when the transport is lost, may be lost soon, or is old; in all cases a new one is
+                # attached.
                 await self._first_of(current, self._replace.wait(), timeout=MAX_TRANSPORT_AGE)
                 self._replace.clear()
                 if current.done() and not self._session.over:
@@ -199,8 +200,8 @@ class ClientTunnel:
             if self._session.over:
                 break
             try:
-                # The agent accepts a resume while the old transport still works, and then drops that one. So replacing
-                # a transport interrupts nothing.
+                # The agent accepts a resume while the old transport still works, and then drops the old one, so a
+                # replacement causes no interruption.
                 transport = Transport(await self._dial(), self._identity)
                 handshake = ClientHandshake.resume(self._session, os.urandom(NONCE_SIZE))
                 return transport, await perform_handshake(transport, handshake)
@@ -212,12 +213,12 @@ class ClientTunnel:
         return None
 
     def _is_prompt_allowed(self) -> bool:
-        """Return whether a debugger waits for the next attempt, and the budget has one left."""
+        """Return whether a debugger is waiting for the next attempt and the budget allows a prompt one."""
         is_needed = bool(self.driver.streams) and not self.usable
         return is_needed and self._budget.take(asyncio.get_running_loop().time())
 
     async def _first_of(self, *awaitables: Coroutine[Any, Any, Any] | asyncio.Task[Any], timeout: float) -> None:
-        """Wait for one of these, for the end of the session, or for the time to pass."""
+        """Wait for one of these, for the end of the session, or for the timeout."""
         await first_completed(*awaitables, self.driver.over.wait(), timeout=timeout)
 
     def _on_tick(self, woke_up: bool) -> None:
@@ -231,7 +232,7 @@ class ClientTunnel:
             self._set(LinkState.CONNECTED, round_trip=self.status.round_trip)
 
     def _on_round_trip(self, seconds: float) -> None:
-        # A PONG is the proof that the session carries data in both directions; a handshake is not.
+        # Only a PONG proves that the session carries data in both directions; a handshake does not.
         self._set(LinkState.CONNECTED, round_trip=seconds)
 
     def _on_status(self, status: Mapping[str, object]) -> None:

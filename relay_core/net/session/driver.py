@@ -2,8 +2,8 @@
 
 All calls are made in one event loop, and events are handled without an `await` after the call that caused them, so the
 session needs no locks. The driver takes data from the session only when the socket accepts it, so that urgent frames
-are sent before queued bulk data. Usually that happens in the same call that gave the session data to send; if the
-socket is full, a writing task waits for it.
+are sent before queued bulk data. Usually the data is sent in the same call that queued it; if the socket is full, a
+writing task waits for room.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class SessionDriver:
         """Send the session's data whenever the transport accepts it; raise when the session stops using it."""
         while True:
             await transport.drain()
-            # Before filling: an event handler that runs in there may set it again.
+            # Cleared before filling, because an event handler that runs during `_fill` may set it again.
             self._work.clear()
             self._fill(transport, epoch)
             if self._is_detached(epoch):
@@ -154,8 +154,8 @@ class SessionDriver:
             buffers = self.session.data_to_send(epoch, self._now(), WRITE_SIZE)
             if buffers:
                 transport.write(buffers)
-            # Sending makes room in the session's queues: paused streams resume in their event handlers, and may give it
-            # more data. A short result without that means that the queues are empty.
+            # Sending makes room in the session's queues, so paused streams may resume and queue more data in their
+            # event handlers. If none did, a short result means that the queues are empty.
             self._dispatch()
             size = sum(map(len, buffers))
 
@@ -171,7 +171,7 @@ class SessionDriver:
     # Called by the owner:
 
     def open(self, target: Target, metadata: Mapping[str, object] | None = None) -> SessionStream:
-        """Open a stream. It can be written to immediately; if the peer refuses it, it breaks.
+        """Open a stream that can be written to immediately; it breaks if the peer refuses it.
 
         Raises:
             ConnectionLost: the session is over.
@@ -227,7 +227,7 @@ class SessionDriver:
 
     def _dispatch(self) -> None:
         """Pass all events to their handlers, in order, including events that these handlers cause."""
-        if self._dispatching:  # called by a handler: the loop below is running, and will get its events
+        if self._dispatching:  # called by a handler: the loop below is running and will process these events
             return
         self._dispatching = True
         try:
@@ -238,12 +238,12 @@ class SessionDriver:
             self._dispatching = False
 
     def send_soon(self) -> None:
-        """Send as much as possible now, but after all events are dispatched; leave the rest to the writing task."""
-        if self._dispatching:  # several handlers may add data: one message for all of it is cheaper
+        """Send as much as possible once all events are dispatched; leave the rest to the writing task."""
+        if self._dispatching:  # several handlers may add data, and one message for all of it is cheaper
             self._more = True
             return
         if self._idle is not None:
-            # The writing task has nothing to do, so sending from here keeps the order and saves a task switch.
+            # The writing task is idle, so sending from here keeps the order and saves a task switch.
             transport, epoch = self._idle
             self._fill(transport, epoch)
             if transport.has_room and not self._is_detached(epoch):

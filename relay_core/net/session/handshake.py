@@ -52,7 +52,7 @@ async def perform_handshake(transport: Transport, handshake: ClientHandshake) ->
         transport.abort()
         if isinstance(error, TIMEOUT_ERRORS):
             raise RelayUnreachable(
-                f"the agent accepted the connection and sent nothing for {HANDSHAKE_TIMEOUT:g} s",
+                f"the agent accepted the connection but sent nothing for {HANDSHAKE_TIMEOUT:g} s",
                 hint="it may be overloaded, or a listener other than relay-agent is using this hybrid connection",
             ) from None
         raise

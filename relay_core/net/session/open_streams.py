@@ -103,7 +103,7 @@ class OpenStreams:
         self._runner.follow_up()
 
     def forget(self, stream_id: int) -> None:
-        """Remove a stream of which both directions have ended; its reader still has the received bytes."""
+        """Remove a stream after both directions have ended; its reader can still read the received bytes."""
         self._streams.pop(stream_id, None)
         self._on_change()
 

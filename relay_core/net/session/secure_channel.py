@@ -1,15 +1,15 @@
 """Mutual TLS 1.3 inside a transport, with the certificates of `tunnel_certificate`.
 
-The peer's certificate is compared byte for byte after the handshake. Session tickets are disabled: each transport has
-keys of its own (forward secrecy), so a tunnel key that leaks later does not decrypt recorded traffic.
+The peer's certificate is compared byte for byte after the handshake. Session tickets are disabled, so each transport
+has its own keys (forward secrecy), and a tunnel key that leaks later cannot decrypt recorded traffic.
 
     HANDSHAKE --handshake done--> OPEN --close_notify, close()--> CLOSED
         |                           |
         +--- any error     --------+--> FAILED      (`data_to_send` still has the alert for the peer)
 
 TLS itself runs without I/O in `ssl.MemoryBIO`; this module adds the pinning, and an error message for the most likely
-mistake: only one side has a tunnel key. The first byte shows that, because no first frame of the
-tunnel protocol looks like a TLS record; see `relay_core.tunnel.frames`.
+mistake: only one side has a tunnel key. The first byte shows this, because no first frame of the tunnel protocol looks
+like a TLS record; see `relay_core.tunnel.frames`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from relay_core.tunnel.outcomes import Refusal, Role
 __all__ = ["NO_TUNNEL_KEY", "ChannelState", "SecureChannel", "TunnelKeyMissing", "WrongTunnelKey"]
 
 NO_TUNNEL_KEY = (
-    "no TunnelKey: the relay operator, and anyone who has its keys, can read the traffic and connect to targets; "
+    "no TunnelKey: the relay operator, and anyone with its keys, can read the traffic and connect to targets; "
     "add ;TunnelKey=<32 bytes of base64> to the connection strings of both sides, or set RELAY_TUNNEL_KEY"
 )
 """The warning of a side without a tunnel key."""
 _TLS_RECORDS = frozenset({0x14, 0x15, 0x16, 0x17})
 """First bytes of TLS records: change_cipher_spec, alert, handshake, application_data (RFC 8446, section 5.1)."""
 RECORD_SIZE = 16 * 1024
-"""Bytes of plaintext in a TLS record, at most. One read returns one record; a larger buffer is a third slower."""
+"""Maximum number of bytes of plaintext in a TLS record. One read returns one record; a larger buffer is a third
+slower."""
 
 
 class TunnelKeyMissing(ConfigurationError):
@@ -47,7 +48,7 @@ class TunnelKeyMissing(ConfigurationError):
 
     def __init__(self, role: Role) -> None:
         super().__init__(
-            f"the {role.other.value} has a tunnel key and the {role.value} has none",
+            f"the {role.other.value} has a tunnel key but the {role.value} has none",
             hint=f"set the same TunnelKey for the {role.value} (connection string or RELAY_TUNNEL_KEY)",
         )
         self.role = role
@@ -88,7 +89,7 @@ class SecureChannel:
         self._ssl = identity.context.wrap_bio(self._incoming, self._outgoing, server_side=identity.role is Role.AGENT)
         self._first_byte_checked = False
         self._peer_verified_us = False
-        """True if the peer has sent application data, which means that it has accepted our certificate."""
+        """True if the peer has sent application data, and so has accepted our certificate."""
         if identity.role is Role.CLIENT:
             self._do_handshake()
 
@@ -96,7 +97,7 @@ class SecureChannel:
         return f"<SecureChannel {self._identity.role.value} {self.state.value}>"
 
     def data_to_send(self) -> bytes:
-        """Return bytes to send: handshake messages, alerts, or an unencrypted refusal; also call it after an error."""
+        """Return bytes to send (handshake messages, alerts, or an unencrypted refusal); call it after an error too."""
         reply, self._reply = self._reply, b""
         return reply + self._outgoing.read()
 
@@ -145,7 +146,7 @@ class SecureChannel:
         """Return a close_notify to send, by which the peer distinguishes an orderly end from a truncation."""
         if self.state is ChannelState.OPEN:
             self.state = ChannelState.CLOSED
-            # `unwrap` writes our close_notify, and then raises because the peer's has not arrived.
+            # `unwrap` writes our close_notify and then raises, because the peer's has not arrived.
             with contextlib.suppress(ssl.SSLError):
                 self._ssl.unwrap()
         return self.data_to_send()
@@ -170,7 +171,7 @@ class SecureChannel:
             return
         except ssl.SSLError as error:
             raise self._failed(error) from error
-        # OpenSSL accepts a chain that ends at the trusted certificate; only that certificate itself is accepted here.
+        # OpenSSL accepts any chain that ends at the trusted certificate; only that exact certificate is accepted here.
         if self._ssl.getpeercert(binary_form=True) != self._identity.peer_certificate:
             self.state = ChannelState.FAILED
             raise WrongTunnelKey
@@ -196,7 +197,8 @@ class SecureChannel:
         """Return the error of this package for an SSLError.
 
         A TLS 1.3 client completes its handshake before the server has verified the client's certificate (RFC 8446,
-        section 2). So until the first application data, an alert can mean that the server rejected the certificate.
+        section 2). Until the first application data, an alert can therefore mean that the server rejected the
+        certificate.
         """
         self.state = ChannelState.FAILED
         reason = error.reason or ""

@@ -1,8 +1,8 @@
-"""A stream of a session: it outlives transports, and has half-close and flow control of its own.
+"""A stream of a session, which outlives transports and has its own half-close and flow control.
 
 It passes received bytes to its handler if there is one (`PeerStream`), and buffers them for `read` otherwise
 (`ByteStream`). Credit returns to the peer when the handler has received the bytes, or at the next `read`, when the
-reader has processed them. So a slow consumer stops its peer after one window.
+reader has processed them. A slow consumer therefore stops its peer after one window.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from relay_core.tunnel.outcomes import ResetCode
 __all__ = ["SessionStream", "StreamBroken", "StreamOwner"]
 
 SMALL = 4 * 1024
-"""Received pieces below this size are joined while they wait: an object of its own costs a one-byte piece 57 times its
-size, and a window of such pieces would occupy as many times more than the window."""
+"""Received pieces below this size are joined while they wait. As a separate object, a one-byte piece would occupy 57
+times its size, and a window of such pieces 57 times the window."""
 JOINED = 64 * 1024
 """Size at which a joined piece is complete; bounds the copying for `read`."""
 
@@ -55,7 +55,7 @@ class StreamOwner(Protocol):
         """End both directions immediately."""
 
     def forget(self, stream_id: int) -> None:
-        """Remove a stream of which both directions have ended."""
+        """Remove a stream after both directions have ended."""
 
     def consumed(self, stream_id: int, size: int) -> None:
         """Return credit to the peer for bytes that were consumed."""
@@ -73,9 +73,9 @@ class SessionStream:
         self._received: deque[bytes | bytearray] = deque()
         """Bytes not yet read; a bytearray at the end is a joined piece that can grow."""
         self._unconsumed = 0
-        """Number of bytes that the last `read` returned, whose credit is not returned yet."""
+        """Number of bytes that the last `read` returned and whose credit has not been returned yet."""
         self._unsent: deque[bytes | memoryview] = deque()
-        """Bytes that the session has not accepted; `deliver_room` is called when it accepts more."""
+        """Bytes that the session has not accepted yet; `deliver_room` is called when it accepts more."""
         self._flushing = False
         self._has_room = True
         self._writing_paused = False
@@ -113,8 +113,8 @@ class SessionStream:
     def send(self, data: bytes) -> None:
         """Send bytes, or drop them if the stream is lost; queue what cannot be sent yet, and pause the handler."""
         if self._broken is not None:
-            # The handler still writes, so it has not seen the loss. Drop the rest to report the loss now, even if the
-            # handler has paused reading.
+            # The handler still writes, so it has not been notified of the loss. Drop the unread bytes to report the
+            # loss now, even if the handler has paused reading.
             self._received.clear()
             self._push()
         elif self._unsent or self._flushing:
@@ -268,7 +268,7 @@ class SessionStream:
     def _flush(self) -> None:
         """Pass unsent bytes to the session, and EOF after them; pause or resume the handler accordingly."""
         if self._flushing:
-            return  # `deliver_room` was called from within `_owner.send` below; that loop continues
+            return  # called by `deliver_room` within `_owner.send` below; that loop continues
         self._flushing = True
         try:
             while self._unsent and self._send_first():

@@ -21,7 +21,7 @@ from relay_core.values import parse_duration
 __all__ = ["keep_seconds", "tunnel_settings"]
 
 MAX_SECONDS = 24 * 3600.0
-"""Sessions are kept for at most a day, because a paused job costs money."""
+"""Sessions are kept for at most a day, because a paused job still costs money."""
 
 
 def tunnel_settings(environ: Mapping[str, str] | None = None, *, grace: float) -> Settings:

@@ -60,7 +60,7 @@ class Transport:
         plaintext = b""
         if not self._close_received:
             plaintext = self._decrypted(await self._websocket.receive_chunk())
-        if self._close_received and not plaintext:  # plaintext received before the close_notify is returned first
+        if self._close_received and not plaintext:  # return plaintext received before the close_notify first
             raise _closed_by_peer()
         return plaintext
 
@@ -104,7 +104,8 @@ class Transport:
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Close the TLS channel and then the WebSocket, in order."""
-        # The close_notify proves to the peer that nothing was cut off: the relay could forge a WebSocket Close.
+        # The close_notify proves to the peer that nothing was truncated; a WebSocket Close does not, because the relay
+        # could forge it.
         if self._channel is not None and (close_notify := self._channel.close()):
             self._websocket.write(close_notify)
         await self._websocket.close(code, reason)
@@ -142,7 +143,7 @@ class Transport:
             return data
         try:
             return self._channel.feed(data)
-        finally:  # also after an error: the peer learns its reason from the TLS alert
+        finally:  # also after an error: the TLS alert shows the peer the reason
             self._flush(self._channel)
 
     def _flush(self, channel: SecureChannel) -> None:

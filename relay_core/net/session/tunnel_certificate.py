@@ -29,7 +29,7 @@ __all__ = ["TunnelIdentity"]
 
 TUNNEL_KEY_SIZE = 32
 _INFO = b"relay-debug tunnel v1 "
-"""HKDF info, followed by the role; a change of the derivation needs a new version number."""
+"""HKDF info, followed by the role; any change to the derivation requires a new version number."""
 _NOT_BEFORE = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _NOT_AFTER = dt.datetime(9999, 12, 31, 23, 59, 59, tzinfo=dt.timezone.utc)
 """The date that means "no expiration" (RFC 5280, section 4.1.2.5): a key is valid as long as both sides have it."""
@@ -102,7 +102,7 @@ def _context(role: Role, key: Ed25519PrivateKey, certificate: bytes, peer_certif
 
 @contextlib.contextmanager
 def _private_file(content: bytes) -> Iterator[Path]:
-    """Provide content under a path, because `ssl` loads keys from files only: in memory (memfd), else a 0600 file."""
+    """Provide content as a file, because `ssl` loads keys only from files: a memfd, or else a file with mode 0600."""
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
         fd = os.memfd_create("relay-debug", os.MFD_CLOEXEC)
         path, on_disk = Path(f"/proc/self/fd/{fd}"), False

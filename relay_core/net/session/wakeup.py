@@ -9,9 +9,9 @@ from collections.abc import Callable
 __all__ = ["TICK", "watch_clock"]
 
 TICK = 1.0
-"""Seconds between two comparisons of the clocks."""
+"""Seconds between comparisons of the clocks."""
 JUMP = 5.0
-"""Seconds that the clocks may differ in one tick before it counts as sleep (NTP steps are usually smaller)."""
+"""Difference in seconds between the clocks in one tick that counts as sleep; NTP steps are usually smaller."""
 
 
 async def watch_clock(on_tick: Callable[[bool], None], *, wall: Callable[[], float] = time.time) -> None:

@@ -3,7 +3,7 @@
     LocalEndpoint --local_*--> Bridge --> layers --> ToPeer  --> PeerStream.send
     LocalEndpoint <--write---  Bridge <-- layers <-- peer_*  <-- PeerStream
 
-All bytes between a local socket and a tunnel take this path, from end to end in one turn of the event loop. If one side
+All bytes between a local socket and a tunnel take this path within one turn of the event loop. If one side
 accepts less than the other sends, the bridge pauses reading from the other, so memory use is bounded. EOF ends one
 direction only; if one side is lost, the other is aborted.
 """
@@ -53,10 +53,10 @@ async def carry_bytes(
     Args:
         local: The local connection.
         peer: The stream to the peer.
-        layers: The layers between them; the first one is next to the local program.
-        traffic: Receives the byte counts, also if this raises.
+        layers: The layers between the two; the first one is next to the local program.
+        traffic: Receives the byte counts, even if this raises.
         first: Bytes of the peer that the caller has already read from the stream.
-        local_name: What the local connection is called if it fails; the peer gets this as the reason.
+        local_name: Name of the local connection in the error that the peer receives if the connection fails.
 
     Raises:
         ConnectionLost: the stream broke (the local connection is then reset, so that the program sees an error), or the
@@ -67,7 +67,7 @@ async def carry_bytes(
         await peer.close()
     except BaseException as error:
         peer.abort(error.sentence if isinstance(error, ConnectionLost) else "")
-        local.abort()  # `close` would wait until the program has read everything, which may never happen
+        local.abort()  # not `close`, which would wait until the program has read everything; that may never happen
         raise
     finally:
         await local.close()
@@ -136,7 +136,7 @@ class Bridge:
             raise self._error
 
     def refresh(self) -> None:
-        """Let the layers act on a change of which only they know."""
+        """Let the layers act on a change of their own state."""
         if not self._is_over:
             self._pass(self._layers.tick)
 
@@ -151,11 +151,11 @@ class Bridge:
             self._peer.send(data)
 
     def local_eof(self) -> None:
-        """Pass the end on to the peer."""
+        """Pass EOF on to the peer."""
         self._pass(self._layers.receive_local_eof)
 
     def local_lost(self, error: Exception | None) -> None:
-        """End with an error, because the local connection is closed in both directions."""
+        """Finish with an error, because the local connection is closed in both directions."""
         why = getattr(error, "strerror", None) or type(error).__name__ if error else "it was closed"
         self._finish(ConnectionLost(f"{self._local_name} failed: {why}"))
 
@@ -178,11 +178,11 @@ class Bridge:
             self._local.write(data)
 
     def peer_eof(self) -> None:
-        """Pass the end on to the local program."""
+        """Pass EOF on to the local program."""
         self._pass(self._layers.receive_peer_eof)
 
     def peer_lost(self, error: ConnectionLost) -> None:
-        """End with the error, unless a layer delays that."""
+        """Finish with the error, unless a layer delays that."""
         self._peer_error = error
         self._pass(self._layers.receive_peer_lost)
 
@@ -201,7 +201,7 @@ class Bridge:
         try:
             outputs = receive(*data, self._loop.time())
         except Exception:
-            # The caller is the driver of a session: an exception here would end its other streams too.
+            # The caller is the driver of a session; an exception here would end its other streams too.
             logger.exception("closing a connection because of an internal error in %r", self._layers)
             self._finish(ConnectionLost("the connection was closed because of an internal error of relay-debug"))
             return

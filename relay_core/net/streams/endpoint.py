@@ -1,4 +1,4 @@
-"""Local end of a connection: an asyncio protocol on a TCP socket, with a handler that receives its events.
+"""The local end of a connection: an asyncio protocol on a TCP socket, whose events go to a handler.
 
 asyncio reads into one shared buffer. Its content is copied once, in pieces, and passed to the handler in the same turn
 of the event loop. Without a handler, up to `UNREAD_LIMIT` bytes are buffered; then reading from the socket is paused.
@@ -17,13 +17,14 @@ from typing import Protocol, cast
 __all__ = ["READ_SIZE", "UNREAD_LIMIT", "LocalEndpoint", "LocalHandler", "connect_local", "listen_local"]
 
 READ_SIZE = 64 * 1024
-"""Bytes passed to the handler at a time: large enough for bulk data, small enough to alternate with other streams."""
+"""Maximum number of bytes passed to the handler at a time: large enough for bulk data, small enough to alternate with
+other streams."""
 BUFFER_SIZE = 256 * 1024
-"""Bytes per read: what a fast writer puts into a socket while this process is busy."""
+"""Buffer size of a read: the amount that a fast writer puts into a socket while this process is busy."""
 UNREAD_LIMIT = BUFFER_SIZE
 """Bytes that are buffered without a handler before reading is paused."""
 BURST = 16 * 1024
-"""Bytes; a shorter read usually completes a request or a response, and the program then waits for the answer."""
+"""A read of fewer bytes usually completes a request or a response, and the program then waits for the answer."""
 
 
 class LocalHandler(Protocol):
@@ -88,11 +89,11 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         """Host and port of this end, and of the local program's.
 
         Raises:
-            OSError: the connection was reset before it could be looked at.
+            OSError: the connection was reset before its addresses were read.
         """
         own, peer = (self._transport.get_extra_info(name) for name in ("sockname", "peername"))
         if not (own and peer):
-            raise ConnectionResetError("the connection has no addresses any more")
+            raise ConnectionResetError("the connection was reset")
         return (own[0], own[1]), (peer[0], peer[1])
 
     def deliver_to(self, handler: LocalHandler) -> None:
@@ -168,7 +169,7 @@ class LocalEndpoint(asyncio.BufferedProtocol):
             with contextlib.suppress(OSError):
                 self._quick.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         for start in range(0, nbytes, READ_SIZE):
-            # If the handler pauses reading here, it still gets the rest of this read, which is bounded.
+            # If the handler pauses reading here, it still gets the rest of this read; its size is limited.
             self._received(bytes(self._buffer[start : min(start + READ_SIZE, nbytes)]))
 
     def eof_received(self) -> bool:

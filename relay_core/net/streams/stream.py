@@ -71,7 +71,7 @@ class ByteStream(Protocol):
     async def read(self) -> bytes:
         """Return the next bytes, at least one, or b"" after the peer has ended its direction.
 
-        Cancelling it loses no data.
+        Cancellation loses no data.
 
         Raises:
             ConnectionLost: the stream broke; no more bytes follow.

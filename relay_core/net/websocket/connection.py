@@ -1,7 +1,7 @@
 """Client end of an open WebSocket on an asyncio transport: the driver of the state machine in `relay_core.ws.machine`.
 
-It reads into one buffer and returns everything that has arrived, so that its user wakes up once for many frames, and
-sends each message as one frame in one write. The user either calls `receive` or registers a callback, which saves a
+It reads into one buffer and returns everything that has arrived, so that the owner wakes up once for many frames. It
+sends each message as one frame in one write. The owner either calls `receive` or registers a callback, which saves a
 turn of the event loop. Back-pressure works in both directions: reading is paused while more than `UNREAD_HIGH` bytes
 are unread, and `send` waits while more than `WRITE_HIGH` bytes are in the transport's write buffer.
 """
@@ -30,9 +30,9 @@ CLOSE_TIMEOUT = 5.0
 READ_BYTES = 128 * 1024
 UNREAD_HIGH = 256 * 1024
 CHUNK_COST = 128
-"""Bytes that a chunk occupies beside its payload; counted as well, because a peer can send millions of empty ones."""
+"""Memory overhead of a chunk in bytes; it is counted too, because a peer can send millions of empty chunks."""
 MAX_MESSAGE = 1024 * 1024
-"""Payload of a message that `receive` collects unless its caller has another limit; the tunnel does not use it."""
+"""Default limit of a message that `receive` collects; the tunnel does not use `receive`."""
 WRITE_HIGH = 256 * 1024
 
 
@@ -47,7 +47,7 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def __init__(self, transport: asyncio.Transport, *, subprotocol: str | None = None, early: bytes = b"") -> None:
         self.subprotocol = subprotocol
-        """The subprotocol both sides agreed on, or None."""
+        """The subprotocol that both sides agreed on, or None."""
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._buffer = memoryview(bytearray(READ_BYTES))
@@ -76,7 +76,7 @@ class WebSocket(asyncio.BufferedProtocol):
         transport.set_protocol(self)
         if early:
             self._received(memoryview(early))
-        if transport.is_closing():  # the server hung up between its 101 and `set_protocol`: asyncio will not call it
+        if transport.is_closing():  # closed before `set_protocol`: asyncio will not call this
             self.connection_lost(None)
 
     def __repr__(self) -> str:
@@ -89,8 +89,8 @@ class WebSocket(asyncio.BufferedProtocol):
         """Return the next complete message; safe to cancel.
 
         Args:
-            limit: Maximum payload of the message. It is checked with each piece, so that a message without end is
-                refused (close code 1009) before it has used more memory than this.
+            limit: Maximum payload of the message. It is checked with each piece, so that an endless message is refused
+                (close code 1009) before it uses more memory than this.
 
         Raises:
             ConnectionLost: the WebSocket is closed; `code` is 1000 after an orderly close.
@@ -204,7 +204,7 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - only a Close frame has a reason
         """Report the end of the TCP connection to all waiting callers; messages received before can still be read."""
-        self._transport.close()  # without effect, but Python 3.10 warns about transports that were not closed
+        self._transport.close()  # no effect, but Python 3.10 warns about transports that were not closed
         self._timer.cancel()
         self._gone.set()
         self._readable.set()
@@ -219,7 +219,7 @@ class WebSocket(asyncio.BufferedProtocol):
         for chunk in chunks:
             self._chunks.append(chunk)
             self._unread += _cost(chunk)
-        self._flush()  # before the answer to a Close, because no frame may follow that
+        self._flush()  # before the answer to a Close, because no frame may follow that answer
         if isinstance(end, Close):
             # RFC 6455 section 5.5.1: answer a Close with the same code. The server then closes the TCP connection.
             self._send_close(end.payload)
@@ -284,7 +284,7 @@ class WebSocket(asyncio.BufferedProtocol):
         return self._machine.close_sent is not None or self._gone.is_set()
 
     def _flush(self) -> None:
-        """Send pings and pongs; while the peer does not read, only the newest pong is kept for later."""
+        """Send pings and pongs; while the peer does not read, keep only the newest pong."""
         if self._writable.is_set() and not self._gone.is_set() and (frames := self._machine.data_to_send()):
             self._transport.write(frames)
 
@@ -300,8 +300,8 @@ class WebSocket(asyncio.BufferedProtocol):
         self.abort()
 
     def _lost(self) -> ConnectionLost:
-        # The peer's Close has its own reason; ours may be just the answer to it. 1006 means that there was none
-        # (RFC 6455 section 7.1.5).
+        # Prefer the peer's Close, because ours may be just the answer to it. 1006 means that there was none (RFC 6455
+        # section 7.1.5).
         close = self._machine.close_received or self._machine.close_sent
         code, reason = (close.code, close.reason) if close else (1006, "")
         return ConnectionLost("the websocket is closed", code=code, reason=reason)

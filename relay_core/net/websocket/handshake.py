@@ -1,7 +1,8 @@
-"""Opening handshake of a WebSocket, by the `websockets` package, which also handles proxies. No other file imports it.
+"""Performs the opening handshake of a WebSocket with the `websockets` package, which also handles proxies.
 
-After the handshake, `relay_core.net.websocket.connection` takes over the connection: per message, the package's own
-asyncio layer takes more time than the rest of the path (see `make bench`).
+No other file imports that package. After the handshake, `relay_core.net.websocket.connection` takes over the
+connection, because the package's own asyncio layer takes more time per message than the rest of the path (see `make
+bench`).
 
 Three settings are required for correctness and security: no compression (the relay echoes extension offers as if they
 were agreed), no redirects (they would send the token to another host), and a logger that never logs at DEBUG level
@@ -76,7 +77,7 @@ class _Handshake(ClientConnection):
     """The last bytes of the response so far, because the blank line after its head may arrive in parts."""
 
     def data_received(self, data: bytes) -> None:
-        # Without this split the package would parse frames that arrive together with the response, and keep them.
+        # Without this split, the package would consume frames that arrive together with the response.
         seen = self._tail + data
         head = seen.find(BLANK_LINE)
         self._tail = seen[1 - len(BLANK_LINE) :]
@@ -132,7 +133,7 @@ async def open_websocket(
 
 @contextlib.contextmanager
 def _opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901, PLR0912 - a table of foreign errors
-    """Replace exceptions of `websockets`, asyncio and ssl by our own, so that users see no unreviewed texts."""
+    """Replace exceptions of `websockets`, asyncio and ssl with our own, so that users see only reviewed texts."""
     # The order matters: certificate, TLS, time-out and name errors are all subclasses of OSError.
     try:
         yield
@@ -165,19 +166,19 @@ def _opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901,
             "HTTPS_PROXY is unusable" if isinstance(error, InvalidProxy) else f"invalid address: {host}",
             hint="give the proxy as a URL, for example http://proxy.example:3128",
         ) from None
-    except UnicodeError:  # before a name look-up it is encoded as IDNA, which checks the length of its labels
+    except UnicodeError:  # a name is encoded as IDNA before it is resolved, which checks the length of its labels
         raise ConfigurationError(
             f"invalid host name: {host}" if _is_invalid_name(host) else "invalid host name in HTTPS_PROXY",
             hint="each part between two dots has 1 to 63 characters",
         ) from None
-    except ValueError:  # a port that is not a number, or a bracket that is not closed
+    except ValueError:  # a non-numeric port or an unclosed bracket
         raise ConfigurationError(
             f"the address {host} or HTTPS_PROXY is malformed",
-            hint="a relay looks like contoso.servicebus.windows.net, a proxy like http://proxy.example:3128",
+            hint="a relay address looks like contoso.servicebus.windows.net, a proxy address like http://proxy.example:3128",
         ) from None
     except ImportError:
         raise ConfigurationError(
-            "HTTPS_PROXY is a SOCKS proxy, for which a package is missing",
+            "HTTPS_PROXY is a SOCKS proxy, which requires a missing package",
             hint="pip install python-socks[asyncio], or use a proxy like http://proxy.example:3128",
         ) from None
     except OSError as error:
@@ -192,12 +193,13 @@ def _opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901,
                 hint="usually temporary; if it persists, a firewall or proxy may be closing the connection",
             ) from None
         raise ProtocolError(
-            f"{host} did not answer like a relay", hint="check the address; it may also be the login page of a proxy"
+            f"{host} did not answer like a relay",
+            hint="check the address; the answer may come from the login page of a proxy",
         ) from None
     except Exception as error:  # noqa: BLE001 - the last row of the table
         raise RelayDebugError(
             f"cannot connect to {host}: unexpected {type(error).__name__}",
-            hint="check the address, HTTPS_PROXY and the versions of the packages",
+            hint="check the address, HTTPS_PROXY and the installed package versions",
         ) from None
 
 
@@ -210,7 +212,7 @@ def _is_invalid_name(host: str) -> bool:
 
 
 def _os_reason(error: OSError) -> str:
-    """Return the reason without the addresses that asyncio lists, one text for each address that it tried."""
+    """Return the reason without the list of errors that asyncio appends, one for each address that it tried."""
     if isinstance(error, ConnectionRefusedError) or "refused" in str(error).lower():
         return "connection refused"
     return (error.strerror or type(error).__name__).lower()

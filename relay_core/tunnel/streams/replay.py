@@ -44,7 +44,7 @@ class ReplayBuffer:
         """The peer has acknowledged all frames up to this number."""
         self._kept: deque[SentFrame] = deque()
         self._to_resend: deque[SentFrame] = deque()
-        """The part of `_kept` that has not been sent on the current transport."""
+        """The frames of `_kept` that have not been sent on the current transport."""
 
     def __repr__(self) -> str:
         return f"<ReplayBuffer {self.acked}..{self.last_sent} {self.size} bytes>"
@@ -52,7 +52,7 @@ class ReplayBuffer:
     def add(self, kind: int, stream: int, payload: Buffer) -> SentFrame:
         """Assign the next sequence number to a frame, and keep the frame until it is acknowledged."""
         self.last_sent += 1
-        # Packed once: what is sent again after a resume must be the same frame, byte for byte.
+        # Packed only once, because a frame resent after a resume must be identical byte for byte.
         frame = SentFrame(self.last_sent, pack_header(kind, stream, len(payload), self.last_sent), payload)
         self._kept.append(frame)
         self.size += HEADER_SIZE + len(payload)
@@ -116,7 +116,7 @@ class Receipts:
         Raises:
             ProtocolBreach: Frames in between are missing.
         """
-        # Transports are reliable and ordered, so that a gap is an error of the peer and not a loss.
+        # Transports are reliable and ordered, so a gap is an error of the peer, not a loss.
         if seq > self.received + 1:
             raise ProtocolBreach(Breach.SEQUENCE, f"{seq} after {self.received}")
         return seq > self.received
@@ -132,7 +132,7 @@ class Receipts:
         self.received += 1
         self._bytes += size
         settings = self._settings
-        # At half of the peer's limit, so that the ACK arrives while the peer may still send.
+        # Acknowledge at half of the peer's limit, so that the ACK arrives while the peer may still send.
         ack_bytes = min(settings.ack_bytes, settings.shared_in_flight // 2) if shared else settings.ack_bytes
         if self._bytes >= ack_bytes or self.received - self._acked >= settings.ack_frames:
             self.make_due()

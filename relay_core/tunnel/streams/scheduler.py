@@ -10,7 +10,7 @@ Frames are sent in this order:
 
 A frame is created and numbered only when a transport can send it. Until then credit of one stream is merged, and the
 data of a reset stream is dropped. DATA stops at `replay_bytes` of unacknowledged frames; control frames may use
-`control_reserve` more. Both continue as soon as the peer acknowledges frames, and ACKs are subject to no limit.
+`control_reserve` more. Both continue as soon as the peer acknowledges frames. ACKs are not limited.
 """
 
 from __future__ import annotations
@@ -141,17 +141,18 @@ class Scheduler:
         if not ready:
             return None
         size = self._quantum if len(ready) > 1 else self._max_payload
-        # Checked for a full frame, so that the limit does not lead to ever smaller frames.
+        # Requires room for a full frame; otherwise frames would become smaller and smaller near the limit.
         if self.replay.size + HEADER_SIZE + size > self._data_limit:
             return None
         stream = ready.popleft()
         self._framed.append(stream)
-        if stream.queue.size:  # first the data: FIN is sent when the queue is empty
+        if stream.queue.size:  # data first: FIN is sent when the queue is empty
             frame = self.replay.add(frames.DATA, stream.id, stream.queue.take(size))
         else:
             frame = self.replay.add(frames.FIN, stream.id, b"")
             stream.eof_sent = True
-        # To the end of the queue: a bulk transfer delays an interactive stream by at most one quantum per stream.
+        # Moved to the end of the queue, so that a bulk transfer delays an interactive stream by at most one quantum per
+        # stream.
         stream.scheduled = stream.ready_to_send
         if stream.scheduled:
             ready.append(stream)

@@ -3,11 +3,11 @@
     sending:    OPEN --send_eof()--> ENDING --FIN framed--> ENDED        receiving:  OPEN --FIN--> ENDED
                                      (queue drains)
 
-The directions end independently. A stream is finished when both have ended, and closed at once by a RST of either side.
-Both sides count credit: `credit` is the number of bytes that the peer allows us to send, `allowance` the number that we
-allow it to send. Credit is returned to the peer when the consumer has written the bytes out (`consumed`), half a window
-at a time. Returning it earlier makes buffers unbounded; returning it later stalls the stream (both happened in
-rust-yamux). The window grows if it is too small for the path's bandwidth-delay product.
+The directions end independently. A stream is finished when both have ended; a RST from either side closes it
+immediately. Both sides count credit: `credit` is the number of bytes that the peer allows us to send, `allowance` the
+number that we allow it to send. Credit is returned to the peer when the consumer has written the bytes to its socket
+(`consumed`), half a window at a time. If it were returned earlier, buffers would be unbounded; if later, the stream
+would stall (both happened in rust-yamux). The window grows if it is too small for the path's bandwidth-delay product.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SendQueue:
         if len(data) >= SMALL:
             self._pieces.append(data)
             return
-        # Callers pass bytes and memoryviews only, so a bytearray is a piece of our own, which may be changed.
+        # Callers pass only bytes and memoryviews, so a bytearray is a piece created here, which may be changed.
         last = self._pieces[-1] if self._pieces else None
         if isinstance(last, bytearray) and len(last) < PIECE:
             last += data
@@ -146,7 +146,7 @@ class Stream:
     @property
     def ready_to_send(self) -> bool:
         """True if a DATA or FIN frame can be sent."""
-        # write() took the credit for queued bytes, so that it need not be checked again.
+        # write() has already deducted the credit for queued bytes.
         return self.queue.size > 0 or (self.eof_queued and not self.eof_sent)
 
     @property
@@ -172,7 +172,7 @@ class Stream:
 
     def unblocked(self) -> bool:
         """Return True, once, if a blocked writer can continue."""
-        # Only when half of the queue is free: otherwise a writer would wake up for each frame.
+        # Only if half of the queue is free; otherwise a writer would wake up for each frame.
         if not self.blocked or self.credit <= 0 or self.queue.size > self._queue_limit // 2:
             return False
         self.blocked = False
@@ -192,7 +192,8 @@ class Stream:
             raise ValueError(f"{size} bytes consumed, {self.unread} unread")
         self.unread -= size
         self.unreturned += size
-        # After the peer's FIN it needs no credit. Before, half a window at a time keeps WINDOW frames rare.
+        # After the peer's FIN it needs no credit. Before that, returning half a window at a time keeps WINDOW frames
+        # infrequent.
         if self.eof_received or self.unreturned * 2 < self._window:
             return 0
         credit, self.unreturned = self.unreturned, 0

@@ -96,7 +96,8 @@ class Streams:
             raise ConnectionLost("the session is over")
         if self._scheduler.control_full:
             raise StreamLimitReached("the peer has stopped acknowledging frames")
-        # Data may follow without waiting for OPEN_OK, which saves a round trip: the first frames announced the windows.
+        # Data may follow before OPEN_OK, which saves a round trip, because the first frames of the session announced
+        # the windows.
         stream = self._table.open()
         self._scheduler.add_control(frames.OPEN, stream.id, payload)
         return stream.id
@@ -147,7 +148,7 @@ class Streams:
             self._scheduler.add_control(frames.RST, stream_id, payloads.encode_code(code, text))
 
     def consumed(self, stream_id: int, size: int, now: float) -> bool:
-        """Record that `size` received bytes were written out, and return their credit to the peer.
+        """Record that `size` received bytes were written to the socket, and return their credit to the peer.
 
         Returns:
             True if a WINDOW frame should be sent now; always False for a closed stream.
@@ -182,7 +183,7 @@ class Streams:
 
     def _on_data(self, frame: Frame, _now: float) -> None:
         stream = self._table.get(frame.stream)
-        # Empty data is dropped, because a consumer would take b"" for the end of the stream.
+        # Empty data is dropped, because a consumer would interpret b"" as the end of the stream.
         if stream is None or not frame.payload:
             return
         if stream.eof_received:
@@ -205,7 +206,7 @@ class Streams:
 
     def _on_open(self, frame: Frame, now: float) -> None:
         target, metadata = payloads.decode_open(frame.payload)
-        # Every OPEN causes a response. A peer that sends OPENs and no ACKs could fill the memory with them.
+        # Every OPEN causes a response, so a peer that sends OPENs but no ACKs could fill the memory with responses.
         if self._scheduler.control_full:
             raise ProtocolBreach(Breach.FLOOD)
         stream = self._table.admit(frame.stream, now)
@@ -239,7 +240,7 @@ class Streams:
             self.progressed(stream)
 
     def _on_rst(self, frame: Frame, _now: float) -> None:
-        # Never answered with a RST: the peer has forgotten the stream already.
+        # Never answered with a RST, because the peer has already removed the stream.
         code, text = payloads.decode_reset(frame.payload)
         stream = self._table.get(frame.stream)
         if stream is not None:
@@ -250,7 +251,8 @@ class Streams:
         """Reset a stream whose rules the peer has violated; all other streams continue."""
         self._counters[code] += 1
         self.reset(stream.id, code, text)
-        # The peer gets RST, and the owner an event: it did not cause the reset and has to close its local socket.
+        # The peer gets a RST. The owner gets an event, because it did not cause the reset and must close its local
+        # socket.
         self._emit(StreamReset(stream.id, code, text))
 
     def _grow_window(self, stream: Stream, now: float) -> int:

@@ -12,7 +12,7 @@ __all__ = ["StreamTable"]
 class StreamTable:
     """The live streams of one session.
 
-    The client uses the numbers 1, 3, 5, ..., the agent 2, 4, 6, ..., each of them once. A frame with the number of a
+    The client uses the numbers 1, 3, 5, ... and the agent 2, 4, 6, ..., each only once. A frame with the number of a
     closed stream is late and ignored; a frame with a number that was never used is a protocol violation.
 
     Args:
@@ -53,7 +53,7 @@ class StreamTable:
         return stream
 
     def find(self, stream_id: int) -> Stream | None:
-        """Return a live stream, or None; for calls of the owner, which may come after the stream was closed."""
+        """Return a live stream, or None; for the owner, whose calls may come after the stream was closed."""
         return self._live.get(stream_id)
 
     def open(self) -> Stream:
@@ -66,7 +66,7 @@ class StreamTable:
         if len(self._live) - self._incoming >= self._peer.max_streams or self._next_id > MAX_STREAM_ID:
             raise StreamLimitReached(f"the peer accepts {self._peer.max_streams} connections at a time")
         stream = self._add(self._next_id, incoming=False)
-        # A number is used once only, so that late frames of a closed stream cannot reach a newer one.
+        # A number is used only once, so that late frames of a closed stream cannot reach a newer one.
         self._next_id += 2
         return stream
 

@@ -41,5 +41,5 @@ def test_targets_without_room_in_the_announcement(caplog: pytest.LogCaptureFixtu
     agent.publish()
     (line,) = [record.getMessage() for record in caplog.records if "announced" in record.getMessage()]
     left_out = int(line.split()[0])
-    assert line.startswith(f"{left_out} of 10000 targets are not announced, those with the highest ports")
+    assert line.startswith(f"{left_out} of 10000 targets, those with the highest ports, are not announced")
     assert 5000 < left_out < 10_000

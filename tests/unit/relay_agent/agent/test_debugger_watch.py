@@ -53,7 +53,7 @@ async def test_silent_debugger_of_a_running_process():
     wire.answers[0].set_result(True)
     assert [] == wire.wait(CHECK_INTERVAL / 2)
     (abort,) = wire.wait(CHECK_INTERVAL / 2)
-    assert abort == Abort("debugpy has not answered 'continue' for 30 s; the job continues; attach again")
+    assert abort == Abort("debugpy has not answered 'continue' for 30 s; the job continues, and you can attach again")
 
 
 async def test_busy_process():

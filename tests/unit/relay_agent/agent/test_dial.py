@@ -253,7 +253,7 @@ async def test_another_user_cannot_take_the_port_of_a_debugger() -> None:
     port = free_port()
     async with listening_stranger(port) as stranger:
         await ours.write(INITIALIZE)
-        refused = f"cannot connect to 127.0.0.1:{port}: another user's program has accepted the connection"
+        refused = f"cannot connect to 127.0.0.1:{port}: another user's program accepted the connection"
         with pytest.raises(ConnectionLost, match=refused):
             await serve_stream(DebuggedProcess(1, port, dap_only=True), theirs, Traffic())
         assert b"Content-Length" not in await asyncio.wait_for(stranger.readline(), 30)

@@ -48,7 +48,7 @@ def test_an_adapter_that_does_not_greet(guard):
     """An adapter that sends nothing, or disconnects immediately, is an error for both sides."""
     guard.receive_peer_lost(START)
     assert (START + FIRST_BYTES_LIMIT, []) == (guard.next_deadline(), guard.tick(START + 1))
-    silent = [Abort("debugpy accepted the connection and did not answer")]
+    silent = [Abort("debugpy accepted the connection but did not answer")]
     assert silent == guard.tick(START + FIRST_BYTES_LIMIT)
     assert silent == GreetingGuard(START).receive_local_eof(START)
 

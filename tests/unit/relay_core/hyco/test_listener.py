@@ -119,7 +119,7 @@ def test_a_role_may_be_new() -> None:
         now, attempts = listener.retry_at, attempts + 1
     assert 100.0 + ROLE_PROPAGATION == now
     assert 20 <= attempts <= 60
-    assert str(listener.error).startswith("no role; still so after 5 minutes")
+    assert str(listener.error).startswith("no role; still refused after 5 minutes")
     assert "hint: assign it" in str(listener.error)
 
 

@@ -46,7 +46,8 @@ def test_what_the_user_reads() -> None:
     now, end = refused_for_now(REFUSED, "12:08"), refused_for_good(REFUSED)
     assert REFUSED.sentence == now.sentence
     assert "a new role assignment takes up to 5 minutes; retrying until 12:08" == now.hint
-    assert f"{REFUSED.sentence}; still so after 5 minutes, in which a new role takes effect" == end.sentence
+    expected = f"{REFUSED.sentence}; still refused after 5 minutes, the time in which a new role takes effect"
+    assert expected == end.sentence
     assert REFUSED.hint == end.hint
     assert (401, 401) == (now.status, end.status)
 

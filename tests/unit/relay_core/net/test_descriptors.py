@@ -17,7 +17,7 @@ async def test_one_line_instead_of_tracebacks(caplog: pytest.LogCaptureFixture) 
     for _ in range(100):
         loop.call_exception_handler({"message": "accept", "exception": OSError(errno.EMFILE, "Too many open files")})
     lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert ["new connections have to wait: no descriptors left. hint: raise the limit (ulimit -n)"] == lines
+    assert ["new connections must wait: no file descriptors left. hint: raise the limit (ulimit -n)"] == lines
 
 
 async def test_other_errors_are_reported_as_ever(caplog: pytest.LogCaptureFixture) -> None:

@@ -169,7 +169,7 @@ def test_a_client_with_a_tunnel_key_is_told_that_the_agent_has_none():
     """Its TLS is recognised by the first byte, and answered in the clear."""
     outcome = present(SessionTable(Settings()), b"\x16\x03\x01\x02")
     assert outcome.refusal is Refusal.KEY_MISMATCH
-    assert refusal_in(outcome).text == "the client has a tunnel key and the agent has none"
+    assert refusal_in(outcome).text == "the client has a tunnel key but the agent has none"
 
 
 @pytest.mark.parametrize(

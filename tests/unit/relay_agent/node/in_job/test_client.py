@@ -134,7 +134,7 @@ async def test_agent_that_fails_at_its_start(node, tmp_path):
     (tmp_path / "python").chmod(0o755)
     status, out, _ = await run_job(code, RELAY_NODE_DIR=str(node))
     assert status == 0
-    assert out == ["True the agent process failed at its start (status 3). hint: see the lines above"]
+    assert out == ["True the agent process failed to start (status 3). hint: see the lines above"]
     assert not node.exists()
 
 

@@ -195,7 +195,7 @@ def test_a_trusted_but_unexpected_certificate_is_refused():
 def test_an_agent_with_a_key_tells_a_client_without():
     """The agent's unencrypted refusal names the side without the key."""
     handshake, agent = ClientHandshake.hello(Settings()), SecureChannel(AGENT)
-    with pytest.raises(TunnelKeyMissing, match="the agent has a tunnel key and the client has none") as caught:
+    with pytest.raises(TunnelKeyMissing, match="the agent has a tunnel key but the client has none") as caught:
         agent.feed(handshake.data_to_send())
     assert caught.value.role is Role.CLIENT
     outcome = handshake.receive_data(agent.data_to_send(), 0.0)
@@ -206,7 +206,7 @@ def test_a_client_learns_that_the_agent_has_no_key():
     """A client with a key learns from the agent's unencrypted refusal that the agent has none."""
     client = SecureChannel(CLIENT)
     refusal = AgentHandshake(SessionTable(Settings()), ENTROPY).receive_data(client.data_to_send(), 0.0)
-    with pytest.raises(TunnelKeyMissing, match="the client has a tunnel key and the agent has none") as caught:
+    with pytest.raises(TunnelKeyMissing, match="the client has a tunnel key but the agent has none") as caught:
         client.feed(refusal.reply)
     assert caught.value.role is Role.AGENT
     assert caught.value.sentence == Refused.decode(refusal.reply[HEADER_SIZE:]).text

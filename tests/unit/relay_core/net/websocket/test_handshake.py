@@ -122,7 +122,7 @@ async def test_a_name_that_does_not_resolve(trusted: ssl.SSLContext) -> None:
 @pytest.mark.parametrize(
     ("host", "proxy", "error"),
     [
-        ("relay.invalid", "socks5h://127.0.0.1:1", "SOCKS proxy, for which a package is missing.*python-socks"),
+        ("relay.invalid", "socks5h://127.0.0.1:1", "SOCKS proxy, which requires a missing package.*python-socks"),
         ("relay.invalid", "http://a..b:3128", "invalid host name in HTTPS_PROXY.*1 to 63"),
         ("relay.invalid", "http://proxy:port", "address relay.invalid or HTTPS_PROXY is malformed.*http://proxy"),
         ("relay.invalid", "http://[::1", "address relay.invalid or HTTPS_PROXY is malformed"),

@@ -13,11 +13,11 @@ __all__ = ["Fixes"]
 
 
 class Fixes(DebuggerEventHandler):  # type: ignore[misc] # pydevd has no types
-    """Event handler that pydevd finds by its base class, and calls."""
+    """Event handler that pydevd finds by its base class and then calls."""
 
     def on_debugger_modules_loaded(self, **_: object) -> None:
         """Patch the pydevd of this process."""
-        # debugpy warns of every module that is called pydev* and is not its own; pydevd needs this one no longer.
+        # debugpy warns about every module named pydev* that is not its own; pydevd no longer needs this one.
         sys.modules.pop(__name__, None)
         with contextlib.suppress(ImportError):  # the child's interpreter does not have relay_agent: no patches
             from relay_agent.debuggee import pydevd_patches  # noqa: PLC0415 - it may be missing
