@@ -1,4 +1,4 @@
-"""The same program as `relay-client`, for `python -m relay_client`."""
+"""Runs `relay-client` as `python -m relay_client`."""
 
 from relay_client.cli import run
 

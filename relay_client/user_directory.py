@@ -1,4 +1,4 @@
-"""The private directory of this user's relay-clients: locks of local ports, and control endpoints.
+"""The private directory of this user's relay-clients: locks of local ports, and control sockets.
 
     /tmp/relay-client-1000/           mode 0700; RELAY_CLIENT_DIR sets another directory
         5678.lock                     see `relay_client.ports.port_lock`

@@ -1,17 +1,17 @@
 """Discovery of agents on a hybrid connection: agents without a tunnel to this client, and the agent of a lost tunnel.
 
 The relay picks the listener for each connection. A relay that honours the listener selection headers connects every
-probe to a new agent, and answers 404 when there are no more. A relay that ignores them picks at random; then an agent
-answers 421 to a client that it already has a session with, or that requested another agent, and the client probes
-again, with several probes at once:
+probe to a new agent and answers 404 when there are no more agents. A relay that ignores the headers picks a listener at
+random. An agent answers 421 if it already has a session with this client or if the client requested another agent. The
+client then probes again, with several simultaneous probes:
 
     n agents, all but one known     a probe finds the last one with probability 1/n
-    `rounds` * n misses             there are no more agents; wrong once in e to the power of `rounds` (8: 3,000)
+    `rounds` * n misses             there are no more agents; wrong with probability e ** -rounds (8: 1/3000)
 
 A 421 from an agent that the headers excluded shows that the relay ignores them.
 
-A listener that cannot be used, such as an agent with another tunnel key, cannot be excluded: its id is unknown. The
-relay picks it repeatedly, so after the first one there may be several, and a search needs more probes.
+An unusable listener, such as an agent with another tunnel key, cannot be excluded because its id is unknown. The relay
+may pick it repeatedly, and there may be several such listeners, so the search then uses more probes.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from relay_core.tunnel.headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader, 
 __all__ = ["MAX_AGENTS", "Discovery", "SearchEffort"]
 
 MAX_AGENTS = 25
-"""Listeners on one hybrid connection, Azure's limit."""
+"""Azure's limit on listeners per hybrid connection."""
 MAX_PROBES = 8
-"""Simultaneous probes for new agents if the relay picks at random: with Azure's latencies they find all of 8 agents in
-about 3 s, and 25 in 10 s."""
+"""Simultaneous probes for new agents if the relay picks at random. With Azure's latencies they find all of 8 agents in
+about 3 s, and all of 25 agents in 10 s."""
 MAX_RESUME_PROBES = 4
 """Simultaneous probes for one known agent if the relay picks at random."""
 MAX_DIALS = 12
-"""Simultaneous probes for all purposes: 25 tunnels that are lost together must not flood the relay."""
+"""Limit on all simultaneous probes, so that 25 tunnels that are lost together do not flood the relay."""
 RESUME_ROUNDS = 3
-"""Rounds of probes for a known agent; few, because another attempt follows anyway."""
+"""Rounds of probes for a known agent. Few are enough, because another attempt follows anyway."""
 THOROUGH_RESUMES = 3
 """Attempts to resume with that many rounds; an agent that is still not found has probably exited."""
 LATE_PROBES = 2
-"""Probes of each later attempt, which repeats every few seconds until the session expires, maybe for many agents."""
+"""Probes in each later attempt; these repeat every few seconds until the session expires, maybe for many agents."""
 MAX_MISSES = 40
-"""Misses of one agent that lead to searches for others; of prompt attempts, as many as fit into 10 s."""
+"""Misses of one agent after which no more searches are requested; as many prompt attempts fit into 10 s."""
 SLOW_ATTEMPT = 1.0
-"""Seconds after which an attempt to resume is unusually slow: with Azure's latencies it takes 0.6 s."""
+"""Seconds after which an attempt to resume counts as slow; with Azure's latencies it usually takes 0.6 s."""
 UNKNOWN_WEIGHT = 4
-"""Misses that an answer of an unknown agent counts as: one search finds it, unless it is unusable."""
+"""How many misses an answer from an unknown agent counts as: one search finds that agent unless it is unusable."""
 MAX_UNUSABLE = 8
 """Listeners that refuse or break the handshake among which a search still finds the last usable agent."""
 
@@ -61,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SearchEffort:
-    """How long a search continues if the relay picks at random.
+    """The number of probes in a search if the relay picks at random.
 
     Args:
         rounds: Misses before the search ends, as a multiple of the possible number of agents.
@@ -70,7 +70,7 @@ class SearchEffort:
     rounds: int
 
     def max_misses(self, known: int, unusable: int = 0) -> int:
-        """Return after how many consecutive misses the known agents are taken for all usable agents.
+        """Return the number of consecutive misses after which all usable agents are considered known.
 
         Args:
             known: Agents that this client has found.
@@ -84,12 +84,12 @@ class Discovery:
 
     Args:
         connect: Makes one connection with some headers.
-        begin: Begins a session on it; returns False if this client already has one with that agent.
+        begin: Begins a session on the connection; returns False if this client already has one with that agent.
         known: Returns the ids of the agents to which this client has tunnels.
         client_id: The id of this client.
         path: Name of the hybrid connection, for messages.
-        on_missed: Called when a known agent was not found, or an unknown one in its place, so that a search for new
-            agents is worthwhile: an agent that was killed is replaced within seconds.
+        on_missed: Called when a known agent was not found, or an unknown one answered in its place. A search for new
+            agents is then worthwhile, because a killed agent is replaced within seconds.
     """
 
     def __init__(
@@ -113,17 +113,17 @@ class Discovery:
         self._failed_resumes: Counter[str] = Counter()
         """Consecutive failed attempts to resume, by agent."""
         self._misses: Counter[str] = Counter()
-        """By agent: attempts that have missed a known one, or reached an unknown one, since it was last reached."""
+        """By agent: attempts since it was last reached that missed it or reached an unknown agent."""
         self._dials = asyncio.Semaphore(MAX_DIALS)
         self._last_logged = ""
         self._has_found = False
-        """An agent was usable at some time, so that the key of this client is the right one for some agent."""
+        """True once an agent was usable, which shows that this client's key is correct for at least one agent."""
 
     def __repr__(self) -> str:
         return f"<Discovery {self._path} {'random' if self.at_random else 'selecting'} known={len(self._known())}>"
 
     async def search(self, wanted: Callable[[], SearchEffort | None]) -> RelayDebugError | None:
-        """Find agents until no more are wanted.
+        """Search for agents until `wanted` returns None or no agents are left.
 
         Args:
             wanted: Called before each probe; returns the effort for further probes, or None to stop.
@@ -157,7 +157,7 @@ class Discovery:
         return search.misses + running < effort.max_misses(known, unusable)
 
     def _max_probes(self, search: _Search) -> int:
-        """Return how many probes may run at once; a selecting relay with few agents, all usable, needs few."""
+        """Return how many probes may run at once: few if the relay selects, and has few agents, all usable."""
         return MAX_PROBES if self.at_random or search.unusable else min(MAX_PROBES, max(1, search.found))
 
     async def _probe(self, search: _Search) -> None:
@@ -189,13 +189,13 @@ class Discovery:
         search.misses += 1
         if str(error) != self._last_logged:
             self._last_logged = str(error)
-            logger.warning("looking for other agents on '%s': one cannot be used: %s", self._path, error)
+            logger.warning("searching '%s' for other agents: one cannot be used: %s", self._path, error)
 
     def _no_more(self, search: _Search) -> RelayDebugError:
-        """Return the error for a search that found all agents it can find.
+        """Return the error for a search that has found every agent that it can find.
 
-        An agent that cannot be used is the reason only if no other one was ever usable; otherwise the key of this
-        client is right, and waiting for its agent helps.
+        An unusable agent is the reason only if no other agent was ever usable. Otherwise this client's key is correct,
+        and waiting for the expected agent helps.
         """
         if search.unusable is not None and not self._known():
             if not self._has_found:
@@ -224,27 +224,31 @@ class Discovery:
             self._missed(agent, probes)
             self._failed_resumes[agent] += 1
             raise NoListener(
-                f"{probes} connections did not reach this agent; it has ended, or the relay picked others",
+                f"{probes} connections did not reach this agent; it has exited, or the relay picked other agents",
                 costly=probes > 1,
             )
         self.mark_alive(agent)
         return websocket
 
     def mark_alive(self, agent: str) -> None:
-        """Note that an agent is alive, so that the next attempts to resume are thorough again."""
+        """Record that an agent is alive, so that the next attempts to resume use all probes again."""
         self._failed_resumes.pop(agent, None)
         self._misses.pop(agent, None)
 
     def _missed(self, agent: str, weight: int) -> None:
-        """Count misses and request a search, up to a limit: an agent may never be replaced, or be unusable."""
+        """Count misses and request a search.
+
+        The number of searches is limited, because the agent may never be replaced, or its replacement may be unusable.
+        """
         self._misses[agent] += weight
         self._request_search(agent)
 
     async def _search_meanwhile(self, agent: str) -> NoReturn:
-        """Request searches beside an attempt to resume, until cancelled.
+        """Request searches while an attempt to resume is running, until cancelled.
 
-        At once, if the agent was missed before: its successor is then found as early as the agent would be. Later in
-        any case: the relay may have announced the attempt to a listener that was killed, and that takes 10 s to fail.
+        If the agent was missed before, a search is requested immediately, so that a successor is found as early as the
+        agent itself would be. Otherwise it is requested after a delay: the relay may have announced the attempt to a
+        listener that was killed, and such an attempt takes 10 s to fail.
         """
         self._request_search(agent)
         while True:
@@ -280,7 +284,7 @@ class Discovery:
         return None
 
     async def _outcome(self, headers: Mapping[str, str], agent: str) -> WebSocket | RelayDebugError | None:
-        """Dial, and return an error instead of raising it, because several of these run at once."""
+        """Dial, and return an error instead of raising it, because several dials run at once."""
         try:
             return await self._dial(headers, lambda other: other != agent)
         except RelayDebugError as error:
@@ -313,7 +317,8 @@ class _Search:
     """The state of one search."""
 
     answered: bool = False
-    """An agent has answered, so the relay works: a probe without an answer reached an agent without a network."""
+    """True once an agent has answered. The relay then works, and an unanswered probe reached an agent without a
+    network."""
     found: int = 0
     """New agents."""
     misses: int = 0

@@ -16,16 +16,16 @@ from relay_core.net.session.client import LinkState, LinkStatus
 __all__ = ["EventLog"]
 
 REMINDER_INTERVAL = 300.0
-"""Seconds between reminders of attachments: a paused job costs money."""
+"""Seconds between reminders of attachments, because a paused job costs money."""
 
 logger = logging.getLogger(__name__)
 
 
 class EventLog:
-    """The roster of agents, and what has been logged about it.
+    """The roster of agents, and a record of what has been logged about it.
 
     Args:
-        alarm: Called when a user should act now, e.g. because a process is held at an exception.
+        alarm: Called when the user should act now, for example because a process is held at an exception.
     """
 
     def __init__(self, alarm: Callable[[], None]) -> None:

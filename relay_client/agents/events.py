@@ -18,7 +18,7 @@ from relay_core.ranges import format_ranges
 __all__ = ["AgentEvent", "agent_events", "attachment_texts", "conflict_text", "describe_agent", "describe_state"]
 
 MANY = 8
-"""Targets that are listed one by one; of a longer list only ports, ranks and special states are shown."""
+"""Maximum number of targets that are listed one by one; for more, only ports, ranks and special states are shown."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class AgentEvent:
     text: str
     is_warning: bool = False
     is_alarm: bool = False
-    """A user should act now: the terminal's bell rings."""
+    """True if the user should act now; the terminal's bell then rings."""
 
 
 def agent_events(before: AgentInfo | None, after: AgentInfo, now: float) -> Iterator[AgentEvent]:
@@ -48,7 +48,7 @@ def agent_events(before: AgentInfo | None, after: AgentInfo, now: float) -> Iter
     old = {target.port: target for target in before.targets}
     new = {target.port: target for target in after.targets}
     for port in sorted(old.keys() - new.keys()):
-        yield AgentEvent(f"{_where(old[port], after)} is gone{_pid(old[port])}")
+        yield AgentEvent(f"{_where(old[port], after)} is no longer available{_pid(old[port])}")
     added = [new[port] for port in sorted(new.keys() - old.keys())]
     if added:
         yield AgentEvent(f"{after.host} also serves {_ports(added)}{_details(added, now)}")
@@ -85,7 +85,7 @@ def _attachment_changes(old: Attachment | None, new: Attachment | None, where: s
 
 
 def _needs_attention(target: TargetInfo) -> bool:
-    """True if it is held at a crash and no debugger is attached."""
+    """True if the target is held at a crash and no debugger is attached."""
     return target.state is State.CRASHED and target.attachment is None
 
 
@@ -138,13 +138,13 @@ def attachment_texts(agents: Iterable[AgentInfo], now: float) -> list[str]:
 def conflict_text(conflict: Conflict) -> str:
     """Return the log line about two claims to one port."""
     return (
-        f"port {conflict.port} is claimed twice: {conflict.kept.owner} was first and keeps it, "
+        f"port {conflict.port} is claimed twice: {conflict.kept.owner} claimed it first and keeps it, "
         f"{conflict.refused.owner} cannot be reached; give one of the jobs another --debug-port"
     )
 
 
 def _where(target: TargetInfo, agent: AgentInfo) -> str:
-    """Name a target, with its port if the node has another one of this name: each job has a rank 0."""
+    """Return the name of a target, with its port if the node has another target of that name: each job has a rank 0."""
     is_ambiguous = any(other.label == target.label and other.port != target.port for other in agent.targets)
     return f"{target.label} on {agent.host}{f' (port {target.port})' if is_ambiguous else ''}"
 
@@ -158,7 +158,7 @@ def _ports(targets: Iterable[TargetInfo]) -> str:
 
 
 def _details(targets: Iterable[TargetInfo], now: float) -> str:
-    """Return ranks and states in brackets; of a long list, only the states of crashed targets and attachments."""
+    """Return ranks and states in brackets; for a long list, only the states of crashed and attached targets."""
     shown = [target for target in targets if target.rank is not None or target.attachment is not None]
     if len(shown) > MANY:
         ranks = format_ranges(sorted(target.rank for target in shown if target.rank is not None))

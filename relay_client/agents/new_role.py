@@ -1,4 +1,4 @@
-"""Retries of refused connections while the refused identity may have an Entra ID role that has not propagated yet."""
+"""Retries a refused connection while a new Entra ID role of the identity may not have propagated yet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def retry_while_role_is_new(attempt: Callable[[], Awaitable[None]], second
         seconds: How long to retry after the first refusal; see `relay_core.hyco.credential.Credential.role_grace`.
 
     Raises:
-        RelayDebugError: an error of `attempt` that a new role cannot explain, or Unauthorized at the end of that time.
+        RelayDebugError: an error of `attempt` that a new role cannot explain, or Unauthorized if the time has expired.
     """
     grace, backoff = NewRoleGrace(seconds), Backoff(random.random)
     while True:

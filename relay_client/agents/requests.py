@@ -16,9 +16,10 @@ from relay_core.net.session.stream import SessionStream
 __all__ = ["send_request"]
 
 MAX_RESPONSE = 32 * 1024 * 1024
-"""Bytes; the stacks of eight processes with a hundred threads each, with variables, take a few MiB."""
+"""Maximum bytes of a response; the stacks of eight processes with a hundred threads each, with variables, take a few
+MiB."""
 MAX_SENTENCE = 1000
-"""Characters of an agent's error or hint, which may contain a long path."""
+"""Maximum characters of an agent's error or hint, which may contain a long path."""
 
 
 async def send_request(
@@ -34,7 +35,7 @@ async def send_request(
 
     Raises:
         ConnectionLost: the agent is unreachable, refused the stream, or did not answer in time.
-        RelayDebugError: the agent reported a failure; with the agent's sentence and hint.
+        RelayDebugError: the agent reported a failure; the error has the agent's sentence and hint.
         ProtocolError: the response is not a JSON object, or too long.
     """
     stream = tunnels.open_request(agent_id, request)

@@ -1,8 +1,8 @@
-"""The roster of agents: their announcements, their claims to ports, and the agent that a port leads to. No I/O.
+"""The roster of agents: their announcements, their claims to ports, and which agent owns each port. No I/O.
 
 If several agents claim a port, the earliest claim owns it. An unreachable agent keeps its ports, because it may
-reconnect and continue a debugger's session. It loses a port to a claim made after the agent was lost (the job was
-restarted), and after `AWAY_LIMIT` to any other claim.
+reconnect and continue a debugger's session. It loses a port to a claim that was made after the agent was lost (the job
+was restarted). After `AWAY_LIMIT` it loses a port to any other claim.
 
     one claim            owns the port, whether its agent is reachable or not
     several claims       the earliest one that has not lost the port owns it; two reachable agents are a conflict
@@ -20,7 +20,8 @@ from relay_core.agent_api.metadata import PortConflict
 __all__ = ["Claim", "Conflict", "Destination", "Roster"]
 
 AWAY_LIMIT = 10.0
-"""Seconds after which an unreachable agent loses a port to a reachable one: longer than a usual change of transport."""
+"""Seconds after which an unreachable agent loses a port to a reachable one: longer than it takes to replace a
+transport."""
 LAST = 1 << 62
 """Sorts agents without a node rank after those with one."""
 
@@ -31,7 +32,7 @@ class Destination:
 
     port: int
     is_forward: bool = False
-    """Given with `--forward`: a port of the node instead of a debugger's logical port."""
+    """True for a port of the node, given with `--forward`; False for a debugger's logical port."""
     node_rank: int | None = None
     """The node of the agent, or None for any node."""
 
@@ -46,7 +47,7 @@ class Claim:
     agent: AgentInfo
     target: TargetInfo
     stamp: float
-    """Unix time of the claim as announced by the agent, or else when this client first received it."""
+    """Unix time of the claim, as announced by the agent, or the time when this client first received it."""
     seen_at: float
     """Unix time, by this client's clock, when it first received the claim."""
     number: int
@@ -69,11 +70,11 @@ class Conflict:
 
     @property
     def key(self) -> tuple[int, str, str]:
-        """Identifies the conflict, independent of the other fields of the claims."""
+        """Identifies the conflict; independent of the other fields of the claims."""
         return self.port, f"{self.kept.agent.id} {self.kept.target.pid}", f"{self.refused.agent.id}"
 
     def concerns(self, agent_id: AgentId) -> bool:
-        """True if an agent is one of the two."""
+        """True if an agent is one of the two in conflict."""
         return agent_id in {self.kept.agent.id, self.refused.agent.id}
 
     def report(self) -> PortConflict:

@@ -1,4 +1,4 @@
-"""The shared search for agents: all who wait for an agent or a target join one search and are woken by changes."""
+"""The search for agents, shared by all callers that wait for an agent or a target; changes wake them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["BACKGROUND", "RETRY_DELAYS", "THOROUGH", "AgentSearch"]
 RETRY_DELAYS = (0.5, 1.0, 2.0, 3.0, 5.0)
 """Seconds between searches while somebody waits for an agent; the last one repeats."""
 BACKGROUND_INTERVAL = 30.0
-"""Seconds between searches while nobody waits, plus or minus a fifth so that many clients do not synchronise."""
+"""Seconds between searches while nobody waits, varied at random by 20 % so that many clients do not synchronise."""
 START_INTERVAL = 0.2
-"""Seconds between two searches that are started because an agent was missed."""
+"""Minimum seconds between two searches that are started because an agent was missed."""
 THOROUGH = SearchEffort(8)
-"""While somebody waits; see relay_client.agents.discovery."""
+"""Rounds while somebody waits; see `relay_client.agents.discovery`."""
 BACKGROUND = SearchEffort(1)
-"""While nobody waits: the search is repeated anyway."""
+"""Rounds while nobody waits; few, because the search is repeated anyway."""
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class AgentSearch:
 
     @property
     def changed(self) -> asyncio.Event:
-        """Set at the next change: an agent was found, lost, reached again or removed, or its announcement changed."""
+        """Set when an agent is next found, lost, reached again or removed, or changes its announcement."""
         return self._changed
 
     def announce_change(self) -> None:
@@ -112,7 +112,7 @@ class AgentSearch:
     def start(self) -> None:
         """Search for all agents once, in the background, unless such a search was started a moment ago.
 
-        It does not join a search that is running: one of its probes may wait for a listener that was killed.
+        It does not join a running search, because a probe of that search may be waiting for a listener that was killed.
         """
         now = asyncio.get_running_loop().time()
         if now - self._started_at >= START_INTERVAL:

@@ -1,7 +1,7 @@
-"""The client's tunnels: one to each agent on the hybrid connection, found when a port needs them.
+"""The client's tunnels: one to each agent on the hybrid connection. Agents are searched for when a port needs one.
 
-This module begins sessions and opens streams. Module `discovery` decides which agents are dialled, `search` when,
-`roster` which agent a port leads to, and `event_log` what is logged.
+This module begins sessions and opens streams. Module `discovery` decides which agents are dialled, `search` decides
+when, `roster` maps ports to agents, and `event_log` logs changes.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ from relay_core.tunnel.outcomes import ResetCode, Role
 __all__ = ["CLIENT_GRACE", "StreamHandler", "Tunnels"]
 
 CLIENT_GRACE = 3 * 3600.0
-"""Seconds that a session is kept while its agent is unreachable: as long as a flight or a meeting."""
+"""Seconds that a session is kept while its agent is unreachable; it should survive a meeting or a flight."""
 _AGENT_ID = re.compile(r"[0-9A-Za-z-]{1,64}", re.ASCII)
 
 logger = logging.getLogger(__name__)
 
 StreamHandler = Callable[[SessionDriver, SessionStream, StreamOpened], None]
-"""Called with a stream that an agent has opened; must accept or refuse it."""
+"""Called with a stream that an agent has opened; accepts or refuses it."""
 
 
 class Tunnels:
-    """All tunnels of this client; an async context manager that closes the sessions at its end.
+    """All tunnels of this client; an async context manager that closes the sessions on exit.
 
     Args:
         endpoint: The hybrid connection.
@@ -67,7 +67,7 @@ class Tunnels:
         tunnel_key: 32 bytes shared with the agents, or None for tunnels without end-to-end encryption.
         settings: Limits and timers of the tunnels.
         prefetch: Whether to prefetch debugger state at stops; see `relay_core.dap.prefetch`.
-        alarm: Called when a user should act now, e.g. because a process is held at an exception.
+        alarm: Called when the user should act now, for example because a process is held at an exception.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Tunnels:
     # Streams:
 
     async def open(self, destination: int | Destination) -> SessionStream:
-        """Return a stream to a destination; takes no time if there is a tunnel to its agent.
+        """Return a stream to a destination; does not wait if there is a tunnel to its agent.
 
         Raises:
             NoListener: no agent was found, or none serves this port; a retry may succeed.
@@ -144,7 +144,7 @@ class Tunnels:
         return stream, [ResponseCache()] if prefetch else []
 
     def leads_to_debugpy(self, destination: Destination) -> bool:
-        """True if prefetching is possible, and a destination is a process of a job that no other user debugs."""
+        """True if prefetching is possible and the destination is a process that no other user is debugging."""
         claim = None if destination.is_forward else self.roster.owner(destination.port, time.time())
         if claim is None or claim.target.pid is None or not (self._prefetch and claim.agent.prefetch):
             return False
@@ -167,7 +167,7 @@ class Tunnels:
 
     @contextlib.contextmanager
     def accepting(self, port: int, handler: StreamHandler) -> Iterator[None]:
-        """Allow the agent that serves `port` to open streams for this port to the client, during a block."""
+        """Allow the agent that serves `port` to open streams for this port to the client during a `with` block."""
         self._handlers[port] = handler
         try:
             yield
@@ -225,7 +225,7 @@ class Tunnels:
         self._tasks.spawn(self._event_log.remind_of_attachments(), name="remind of attachments")
 
     def _search_now(self) -> None:
-        """Start a search, if the budget of prompt attempts has one left."""
+        """Start a search if the limit on prompt searches has not been reached."""
         if self._budget.take(asyncio.get_running_loop().time()):
             self.search.start()
 
@@ -261,13 +261,13 @@ class Tunnels:
             return NoListener(
                 f"the tunnel to {self._event_log.name(agent_id)} is {tunnel.status.state.value} since {since}"
                 f"{': ' if tunnel.status.reason else ''}{tunnel.status.reason}",
-                hint="it reconnects automatically when the network is back",
+                hint="it reconnects automatically once the network is available",
             )
         if not self._tunnels:
             return error
         hint = "check --ports against the job's --debug-port"
         if wanted.is_forward:
-            hint = "the job or relay-agent must offer it as a forward"
+            hint = "list the port in the job's or relay-agent's forwarded ports"
         return NoListener(f"no agent on '{self._endpoint.path}' serves {wanted}; {self.describe()}", hint=hint)
 
     # Tunnels:
@@ -324,7 +324,7 @@ class Tunnels:
         for predecessor in info.predecessors:
             self._end_killed(predecessor, info)
         if before is not None and before.generation != info.generation:
-            # The relay that closed the agent's control channel may close the transports too.
+            # A relay that has closed the agent's control channel may close the transports too.
             tunnel.replace_transport()
         self._event_log.announced(info)
         self._changed()
@@ -333,19 +333,19 @@ class Tunnels:
         """End the session with an agent that was killed: it cannot be resumed, and its connections are closed."""
         if (tunnel := self._tunnels.get(agent_id)) is None or agent_id == successor.id:
             return
-        self.roster.lost(agent_id, time.time())  # its ports are the successor's, without a conflict
+        self.roster.lost(agent_id, time.time())  # the successor takes its ports without a conflict
         tunnel.driver.abort(f"the agent process on {successor.host} was killed; {successor.name} has replaced it")
 
     def _check_version(self, agent_id: AgentId) -> None:
         info = self.roster.agent(agent_id)
         if info is not None and info.version > VERSION:
-            logger.info("%s is newer than this client, which may not show all that it announces", info.name)
+            logger.info("%s is newer than this client, which may not show everything that it announces", info.name)
 
     def _link_changed(self, agent_id: AgentId, status: LinkStatus) -> None:
         if self._closing:
-            return  # the client closes its tunnels; these changes are not logged
+            return  # the client is closing its tunnels; such changes are not logged
         if status.state is LinkState.RECONNECTING and self._has_ended(agent_id):
-            self._tunnels[agent_id].driver.abort("the job has ended")  # its container was stopped with it
+            self._tunnels[agent_id].driver.abort("the job has ended")  # the container was stopped together with the job
             return
         if status.state is LinkState.CONNECTED:
             self.hurry()  # the relay can be reached again
@@ -369,7 +369,7 @@ class Tunnels:
         self.on_change()
 
     def _opened(self, agent_id: AgentId, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
-        """Hand over a stream that an agent has opened, if its port is accepted here and served by that agent."""
+        """Pass on a stream that an agent has opened, if this client accepts its port and that agent serves it."""
         handler = self._handlers.get(event.target) if isinstance(event.target, int) else None
         if handler is None or self.agent_for(Destination(int(event.target))) != agent_id:
             driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this client does not accept connections to {event.target}")

@@ -1,6 +1,6 @@
 """The `relay-client` command: its options, and one module per subcommand. Only this package prints.
 
-Modules of this package import what a command needs only when it runs: `--help` must not wait for asyncio and TLS.
+Each module imports what its command needs only when the command runs: `--help` must not wait for asyncio and TLS.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from relay_core.program.options import add_access_options
 __all__ = ["main", "make_parser", "run"]
 
 COMMANDS = (init, targets, wait, attach, tensorboard, stacks, pdb, demo, status, release, logs, events, stop)
-"""In the order of `--help`."""
+"""Modules in the order in which `--help` lists the commands."""
 
 
 def run() -> None:
@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; without a subcommand it forwards ports."""
+    """Return the parser of the whole command line; without a subcommand, the program forwards ports."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Makes 127.0.0.1:PORT on this machine the debugger port of a job on compute you cannot reach.",

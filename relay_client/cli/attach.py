@@ -1,4 +1,4 @@
-"""`relay-client attach`: starts the debuggers of some ranks and opens their local ports.
+"""`relay-client attach`: starts the debuggers of the given ranks and opens their local ports.
 
 If a relay-client is running on the same hybrid connection, it opens the ports; otherwise this command forwards them.
 """
@@ -47,11 +47,13 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "attach",
         run,
         summary="start the debugger of a running process and open its port",
-        description="Starts debugpy in running processes and opens local ports that lead to them: in the relay-client "
-        "that is running on this hybrid connection, or else here, until stopped with Ctrl-C.",
+        description="Starts debugpy in running processes and opens local ports for them. If a relay-client is "
+        "already running on this hybrid connection, it opens the ports; otherwise this command does, until Ctrl-C.",
     )
-    parser.add_argument("ranks", nargs="*", default=[], metavar="RANK", help="global rank, or several as in 4-5")
-    parser.add_argument("--rank", action="append", default=[], metavar="LIST", help="the same as an option; repeatable")
+    parser.add_argument("ranks", nargs="*", default=[], metavar="RANK", help="global rank or ranks, such as 3 or 4-5")
+    parser.add_argument(
+        "--rank", action="append", default=[], metavar="LIST", help="the same, given as an option; repeatable"
+    )
     parser.add_argument(
         "--port",
         type=argument_type(parse_port),
@@ -127,9 +129,9 @@ async def _attach_through_running(arguments: argparse.Namespace, ranks: Sequence
 
 
 async def _filter(arguments: argparse.Namespace) -> Callable[[ClientId], bool]:
-    """Return which running relay-clients are on the hybrid connection that the command line and environment name.
+    """Return the running relay-clients on the hybrid connection that the command line or environment names.
 
-    Without any credentials, those on the one named `--hc`, or all.
+    Without any credentials, return those on the hybrid connection `--hc`, or all of them.
     """
     from relay_client.control.server import namespace_of
     from relay_core.auth import find_access
@@ -145,7 +147,7 @@ async def _filter(arguments: argparse.Namespace) -> Callable[[ClientId], bool]:
 
 
 async def _best(clients: Sequence[ControlClient], ranks: Sequence[int]) -> ControlClient:
-    """Return the relay-client that knows the ranks.
+    """Return the relay-client whose agents have the ranks.
 
     Raises:
         UsageError: several do, on different hybrid connections.
@@ -170,7 +172,7 @@ def _print_json(attached: Attached, client: ClientId | None = None) -> None:
     print(json.dumps({**encode(attached), "client": client.id if client else None}), flush=True)
 
 
-# With tunnels of its own:
+# Without a running relay-client:
 
 
 async def _attach_all(
@@ -224,6 +226,6 @@ async def _attach(
     target, host = claim.target, claim.agent.host
     local = await open_rank_port(forwarder, claim, port)
     await wake(tunnels, claim)
-    logger.info("F5 on port %d attaches to %s on %s (%s:%d)", local.port, target.label, host, LOCAL_HOST, local.port)
+    logger.info("press F5 on port %d to debug %s on %s (%s:%d)", local.port, target.label, host, LOCAL_HOST, local.port)
     show(Attached(target.port, local.port, LOCAL_HOST, is_new=True, rank=rank, node=host))
     await asyncio.Event().wait()

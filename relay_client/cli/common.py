@@ -61,7 +61,7 @@ def add_local_command(
     summary: str,
     description: str,
 ) -> argparse.ArgumentParser:
-    """Add a command that needs no credentials, because it stays on this machine."""
+    """Add a command that needs no credentials, because it connects only to programs on this machine."""
     parser = commands.add_parser(name, help=summary, description=description, argument_default=argparse.SUPPRESS)
     parser.set_defaults(command=run)
     add_verbose(parser)
@@ -86,7 +86,7 @@ def add_prefetch_option(parser: argparse.ArgumentParser, *, default: object) -> 
         dest="prefetch",
         action="store_false",
         default=default,
-        help="leave every answer to debugpy: no prefetch at stops, no early responses while attaching",
+        help="do not prefetch debugger state at stops, and do not answer requests early while attaching",
     )
 
 
@@ -96,7 +96,7 @@ def add_allow_terminate_option(parser: argparse.ArgumentParser, *, default: obje
         "--allow-terminate",
         action="store_true",
         default=default,
-        help="let an editor end the job; without it, Stop and Terminate only detach the debugger",
+        help="let an editor terminate the job; by default, Stop and Terminate only detach the debugger",
     )
 
 
@@ -116,13 +116,13 @@ def run_with_tunnels(arguments: argparse.Namespace, command: Callable[[Tunnels],
 
 
 async def run_controlled(command: str, tunnels: Tunnels, forwarder: Forwarder, body: Coroutine[Any, Any, None]) -> None:
-    """Run the body of a command that forwards ports; other programs of this user can direct it meanwhile.
+    """Run the body of a command that forwards ports; meanwhile other programs of this user can control it.
 
     Args:
-        command: Its name, for `relay-client status`.
+        command: The command's name, as `relay-client status` shows it.
         tunnels: The tunnels that the body uses.
         forwarder: The ports that the body opens.
-        body: Is cancelled when another program asks this one to stop.
+        body: Cancelled when another program requests a stop.
     """
     from relay_client.control.log_history import LogHistory
     from relay_client.control.server import ControlServer, client_id

@@ -1,4 +1,4 @@
-"""`relay-client demo`: a job is debugged through a relay, all on this machine."""
+"""`relay-client demo`: debugs a sample job through a relay, all on this machine."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         help="debug a sample job through a relay on this machine, without Azure",
         description="Starts a relay, a training job with its agent and a client on this machine, and debugs the job.",
     )
-    parser.add_argument("--hold", action="store_true", help="start everything, then wait for your editor instead")
+    parser.add_argument("--hold", action="store_true", help="start everything, then wait for your editor to attach")
     parser.add_argument(
-        "--chaos", action="store_true", help="cut the tunnel several times at the breakpoint, and continue stepping"
+        "--chaos", action="store_true", help="cut the tunnel several times at the breakpoint, then continue stepping"
     )
     parser.add_argument("--verbose", action="store_true", help="also show the output of the programs")
     parser.set_defaults(command=run)

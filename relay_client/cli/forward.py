@@ -44,7 +44,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     listening.add_argument(
         "--listen",
         action="store_true",
-        help="treat the owner of a port in use as your listening editor, even if this system does not show whose it is",
+        help="treat the owner of a port in use as your listening editor, even if this system does not show "
+        "which user owns it",
     )
     listening.add_argument(
         "--no-listen",
@@ -52,7 +53,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="fail if a port in --ports is in use, instead of treating its owner as a listening editor",
     )
     parser.add_argument(
-        "--reuse", action="store_true", help="succeed at once if a running relay-client of yours has these ports open"
+        "--reuse",
+        action="store_true",
+        help="exit with status 0 immediately if a running relay-client of yours has these ports open",
     )
     add_prefetch_option(parser, default=True)
     add_allow_terminate_option(parser, default=False)
@@ -62,8 +65,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Forward `--ports` and `--forward`.
 
-    The first line is `starting`, and the last before anything is forwarded `ready` or `failed`: tasks of editors wait
-    for them, and show the error between them; see `relay_client.editor_setup.vscode`.
+    The first line is `starting`. The last line before anything is forwarded is `ready` or `failed`. Editor tasks wait
+    for these lines and show the errors between them; see `relay_client.editor_setup.vscode`.
     """
     logger.info("starting")
     try:
@@ -87,7 +90,7 @@ def _forward(arguments: argparse.Namespace) -> int:
     if twice := {local.port for local in debuggers} & {local.port for local in forwards}:
         raise UsageError(
             f"local port {min(twice)} is in both --ports and --forward",
-            hint="use another local port for the forward, as in 6006:16006",
+            hint="choose another local port for the forward, as in 6006:16006",
         )
     ports = [*debuggers, *forwards]
 
@@ -106,7 +109,7 @@ def _forward(arguments: argparse.Namespace) -> int:
 
 
 async def _are_open(tunnels: Tunnels, ports: Sequence[LocalPort]) -> bool:
-    """Return whether another relay-client has opened these ports, and log that they are ready."""
+    """Return True, and log that the ports are ready, if another relay-client has opened them."""
     from relay_client.control.client import client_that_forwards
     from relay_client.control.server import namespace_of
     from relay_client.control.state import Port
@@ -119,7 +122,7 @@ async def _are_open(tunnels: Tunnels, ports: Sequence[LocalPort]) -> bool:
     if other is None:
         return False
     opened = format_ranges(sorted(local.port for local in ports))
-    logger.info("ready: the relay-client with process id %d has port %s open", other.pid, opened)
+    logger.info("ready: relay-client (pid %d) has already opened port %s", other.pid, opened)
     return True
 
 
@@ -131,13 +134,13 @@ async def forward(
     trust_unknown: bool = False,
     allow_terminate: bool = False,
 ) -> None:
-    """Forward until cancelled; permanent errors are raised before the ports are opened.
+    """Forward until cancelled; raise permanent errors before any port is opened.
 
     Args:
         tunnels: The client's tunnels, not yet entered.
         ports: The local ports to open.
         may_reverse: Whether the job may connect to an editor of this user that is already listening on a port.
-        trust_unknown: Whether it may also connect to a program if this system does not show whose it is.
+        trust_unknown: Whether it may also connect to a program if this system does not show which user owns it.
         allow_terminate: Whether an editor may end the job.
 
     Raises:

@@ -27,7 +27,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "pdb",
         run,
         summary="debug a rank at a prompt, without an editor",
-        description="Attaches to a rank, pauses it and accepts pdb's commands; the job continues when you quit.",
+        description="Attaches to a rank, pauses it and accepts pdb commands; the job continues when you quit.",
     )
     parser.add_argument("--rank", type=int, default=0, metavar="RANK", help="global rank (default: 0)")
     parser.add_argument(
@@ -81,7 +81,7 @@ async def _session_of_rank(
             lambda: claims_of(tunnels, rank=rank) or None,
             lambda why: logger.info("waiting for %s: %s", format_ranks([rank]), why),
         )
-        claim = single_claim(claims, hint="end the other jobs, or use relay-client --ports and an editor")
+        claim = single_claim(claims, hint="stop the other jobs, or use relay-client --ports and an editor")
         target = claim.target
 
         async def connect() -> DapClient:

@@ -9,7 +9,7 @@ from relay_core.values import MAX_PORT, is_port
 __all__ = ["parse_ports"]
 
 MAX_PORTS = 1024
-"""More would exceed the usual limit of open files in a shell (256 or 1024), and no job needs more."""
+"""Below the usual limit on open files in a shell (256 or 1024); no job needs more."""
 
 _WHAT = "list of ports"
 

@@ -7,7 +7,7 @@ from relay_core.ranges import expand_ranges, parse_ranges
 __all__ = ["parse_ranks"]
 
 MAX_RANKS = 1024
-"""More than the ranks on one hybrid connection: 25 nodes with 8 each."""
+"""More than one hybrid connection can have: 25 nodes with 8 ranks each."""
 
 _WHAT = "list of ranks"
 

@@ -1,4 +1,4 @@
-"""`relay-client stacks`: the current stacks of all ranks, grouped by identical stack."""
+"""`relay-client stacks`: shows the current stacks of all ranks, grouped by identical stack."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "stacks",
         run,
         summary="show what all ranks are doing, grouped by identical stack, outliers first",
-        description="Shows the stacks of all ranks, grouped by identical stack, outliers first. Works for processes "
-        "that hang, too.",
+        description="Shows the stacks of all ranks, grouped by identical stack, outliers first. Also works for "
+        "processes that hang.",
     )
-    parser.add_argument("--ranks", default="all", metavar="LIST", help="global ranks, as in 3 or 0-7 (default: all)")
+    parser.add_argument("--ranks", default="all", metavar="LIST", help="global ranks, such as 3 or 0-7 (default: all)")
     parser.add_argument(
         "--locals", action="store_true", default=False, help="include the local variables of each frame"
     )
@@ -54,7 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
         processes = read_replies(replies, ranks)
         if ranks is not None and not processes:
             known = {process.rank for process in read_replies(replies) if process.rank is not None}
-            hint = f"there is {format_ranks(known)}" if known else "relay-client targets lists what is there"
+            hint = f"registered: {format_ranks(known)}" if known else "run 'relay-client targets' to list what "
+            "is registered"
             raise NoListener(f"no process has {format_ranks(ranks)}", hint=hint)
         if arguments.json:
             print(stacks_as_json(replies, ranks=ranks, all_threads=arguments.all_threads))

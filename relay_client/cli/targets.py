@@ -1,4 +1,4 @@
-"""`relay-client targets`: lists the processes that can be debugged now."""
+"""`relay-client targets`: lists the processes that can be debugged."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "targets",
         run,
-        summary="list the processes that can be debugged now",
-        description="Lists node, rank, logical port, process, script and state of each process that can be debugged.",
+        summary="list the processes that can be debugged",
+        description="Lists the node, rank, logical port, process id, script and state of each process that can "
+        "be debugged.",
     )
     add_json(parser)
 

@@ -25,7 +25,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "tensorboard",
         run,
-        summary="open a node's TensorBoard, or any web page, on this machine",
+        summary="open TensorBoard or another web server of a node on this machine",
         description="Waits until an agent forwards the port, prints the URL, and forwards until stopped with Ctrl-C.",
     )
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""`relay-client wait`: blocks a script until some ranks are registered, or in a given state."""
+"""`relay-client wait`: blocks a script until ranks are registered or in a given state."""
 
 from __future__ import annotations
 
@@ -37,19 +37,20 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         summary="wait until ranks are registered",
         description="Exits with status 0 once all given ranks are registered, or with 14 if the timeout expires first.",
     )
-    parser.add_argument("--ranks", required=True, metavar="LIST", help="global ranks, as in 3, 0-7 or 0,3-5")
+    parser.add_argument("--ranks", required=True, metavar="LIST", help="global ranks, such as 3, 0-7 or 0,3-5")
     parser.add_argument(
         "--state",
         choices=STATES,
         default=ANY,
-        help="state to wait for: waiting for a debugger, attached, or held at an exception (default: %(default)s)",
+        help="state to wait for: waiting for a debugger, debugger attached, or held at an exception (default: "
+        "%(default)s)",
     )
     parser.add_argument(
         "--timeout",
         type=argument_type(_parse_timeout),
         default="10m",
         metavar="TIME",
-        help="how long to wait, as in 90, 90s, 10m or 2h (default: %(default)s)",
+        help="how long to wait, such as 90, 90s, 10m or 2h (default: %(default)s)",
     )
 
 
@@ -71,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _parse_timeout(text: str) -> float:
     seconds = parse_duration(text)
     if not seconds:
-        raise UsageError(f"invalid duration: '{text}'", hint="use more than 0, such as 10m")
+        raise UsageError(f"invalid duration: '{text}'", hint="use a duration above 0, such as 10m")
     return seconds
 
 
@@ -97,7 +98,7 @@ async def _wait_for_ranks(tunnels: Tunnels, ranks: Sequence[int], *, state: str,
     """Wait until all ranks have a target in a state.
 
     Raises:
-        TimedOut: some do not after `within` seconds.
+        TimedOut: some ranks have not reached it within `within` seconds.
         RelayDebugError: waiting cannot help.
     """
 

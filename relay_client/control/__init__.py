@@ -1,4 +1,4 @@
-"""The control endpoint of a running relay-client: other programs of the same user ask it for its state and direct it.
+"""The control socket of a running relay-client: other programs of the same user request its state and control it.
 
-docs/reference/control-socket.md has the protocol.
+docs/reference/control-socket.md describes the protocol.
 """

@@ -1,4 +1,4 @@
-"""Events out of two consecutive states of a relay-client. No I/O."""
+"""Derives events from two consecutive states of a relay-client. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONNECTED, CONNECTING, LOST = "connected", "connecting", "lost"
 
 
 def changes(before: Status, after: Status) -> Iterator[Event]:
-    """Yield an event for each difference; round trips and byte counts are none."""
+    """Yield an event for each difference; changes of round trips and byte counts produce no events."""
     old_nodes, new_nodes = ({node.agent: node for node in status.nodes} for status in (before, after))
     now = after.time
     for agent, node in old_nodes.items():
@@ -60,7 +60,7 @@ def _how_ended(node: Node, target: Target) -> str | None:
 
 
 def _about(node: Node, target: Target, now: float) -> Event:
-    """Return an event about a target that lacks its kind and the end of its text."""
+    """Return an event about a target, without its kind and with only the start of its text."""
     is_ambiguous = any(other.label == target.label and other.port != target.port for other in node.targets)
     text = f"{target.label} on {node.host}{f' (port {target.port})' if is_ambiguous else ''}"
     return Event("", now, text, agent=node.agent, host=node.host, rank=target.rank, port=target.port)

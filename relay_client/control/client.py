@@ -1,4 +1,4 @@
-"""The other end of the control endpoint: finds this user's running relay-clients and sends them requests."""
+"""The client's end of the control socket: finds this user's running relay-clients and sends them requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError,
 __all__ = ["ControlClient", "client_that_forwards", "running_clients"]
 
 HELLO_TIMEOUT = 5.0
-"""Seconds; a relay-client that does not answer in time is suspended or overloaded."""
+"""Seconds to wait for an answer; a relay-client that takes longer is suspended or overloaded."""
 READ_SIZE = 256 * 1024
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class ControlClient:
         """Connect, and wait for the relay-client's greeting.
 
         Raises:
-            ConnectionRefusedError, FileNotFoundError: nobody listens there any more.
+            ConnectionRefusedError, FileNotFoundError: nothing is listening there any more.
             RelayDebugError: something else listens there, or does not answer.
         """
         token = None
@@ -83,8 +83,8 @@ class ControlClient:
         Events that arrive meanwhile are kept for `events`.
 
         Raises:
-            ConnectionLost: the relay-client has ended.
-            RelayDebugError: the request has failed.
+            ConnectionLost: the relay-client has exited.
+            RelayDebugError: the request failed.
         """
         number = self._protocol.send_request(request)
         answer = await self._next("id", number)
@@ -93,7 +93,7 @@ class ControlClient:
         return decode(request.result, answer.result)
 
     async def events(self) -> AsyncIterator[Event]:
-        """Yield the events that were subscribed to, until the relay-client ends."""
+        """Yield the events that were subscribed to, until the relay-client exits."""
         with contextlib.suppress(ConnectionLost):
             while True:
                 event = (await self._next("event")).event
@@ -101,15 +101,15 @@ class ControlClient:
                 yield event
 
     async def until_closed(self) -> None:
-        """Wait until the relay-client has ended."""
+        """Wait until the relay-client has exited."""
         async for _event in self.events():
             pass
 
     async def _next(self, field: str, value: object = None) -> Received:
-        """Return the next message in which a field is set, or has a value; others are kept.
+        """Return the next message in which a field is set or has the given value; keep other messages.
 
         Raises:
-            ConnectionLost: the relay-client has ended.
+            ConnectionLost: the relay-client has exited.
         """
         while True:
             self._writer.write(self._protocol.data_to_send())
@@ -123,12 +123,12 @@ class ControlClient:
             except OSError:
                 data = b""
             if not data:
-                raise ConnectionLost("the relay-client has ended")
+                raise ConnectionLost("the relay-client has exited")
             self._received += self._protocol.receive_data(data)
 
 
 async def running_clients(directory: ControlDirectory | None = None) -> list[ControlClient]:
-    """Connect to all running relay-clients of this user; files of those that were killed are removed.
+    """Connect to all running relay-clients of this user, and remove the files of those that were killed.
 
     Raises:
         ConfigurationError: the directory is not private.
@@ -145,13 +145,13 @@ async def running_clients(directory: ControlDirectory | None = None) -> list[Con
 async def client_that_forwards(
     namespace: str, hc: str, ports: Collection[Port], directory: ControlDirectory | None = None
 ) -> ClientId | None:
-    """Return this user's running relay-client that has all these ports of a hybrid connection open; None without one.
+    """Return this user's running relay-client that has opened all these ports for a hybrid connection, or None.
 
     Args:
         namespace: Host and port of the relay, as in a `ClientId`.
         hc: Name of the hybrid connection.
-        ports: The ports. One that an `attach` request has opened does not count, because `release` closes it.
-        directory: Where relay-clients are found, if not in the usual place.
+        ports: The ports. A port that an `attach` request has opened does not count, because `release` closes it.
+        directory: Where to look for relay-clients; by default this user's directory.
     """
     clients = await running_clients(directory)
     try:
@@ -169,7 +169,7 @@ async def _ports_of(client: ControlClient) -> set[Port]:
     try:
         async with timeout(HELLO_TIMEOUT):
             return set((await client.request(GetStatus())).ports)
-    except (*TIMEOUT_ERRORS, RelayDebugError):  # it is ending, or suspended
+    except (*TIMEOUT_ERRORS, RelayDebugError):  # it is exiting, or suspended
         return set()
 
 
@@ -177,7 +177,7 @@ async def _try_to_connect(directory: ControlDirectory, address: Address) -> Cont
     try:
         return await ControlClient.connect(address)
     except (ConnectionRefusedError, FileNotFoundError, ProtocolError, Unauthorized):
-        directory.remove(address)  # it was killed; another program may use its port by now
+        directory.remove(address)  # it was killed, and another program may have taken its port
     except (OSError, RelayDebugError) as error:
         logger.warning("%s", error)
     return None

@@ -1,7 +1,8 @@
-"""JSON of frozen dataclasses: the only place where messages of the control endpoint are checked.
+"""Conversion between JSON and frozen dataclasses: the only place where messages of the control socket are validated.
 
-Fields that are None are left out. An unknown field is ignored, so that a newer program can add some; a missing one gets
-its default. Field types are str, int, float, bool, `object` (any JSON), dataclasses, `X | None` and `tuple[X, ...]`.
+Fields that are None are omitted. Unknown fields are ignored, so that a newer program can add fields. A missing field
+gets its default. Field types are str, int, float, bool, `object` (any JSON), dataclasses, `X | None` and `tuple[X,
+...]`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 
 def encode(value: object) -> Any:
-    """Return the JSON value of a dataclass, or of a value in one."""
+    """Return the JSON value of a dataclass or of one of its field values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return {name: encode(found) for name, found in fields.items() if found is not None}
@@ -49,7 +50,7 @@ def decode(kind: type[T], value: object) -> T:
 
 @functools.cache
 def _fields(kind: Any) -> dict[str, tuple[Any, bool]]:
-    """Return the type of each field, and whether it has no default."""
+    """Return the type of each field, and True if the field is required."""
     hints = typing.get_type_hints(kind)
     missing = dataclasses.MISSING
     return {

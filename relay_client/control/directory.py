@@ -1,10 +1,10 @@
-"""Where the control endpoints of this user's relay-clients are: one file for each, in the user's private directory.
+"""The addresses of the control sockets of this user's relay-clients: one file each, in the user's private directory.
 
     control-1a2b3c4d.sock       a Unix socket
     control-1a2b3c4d.json       on systems without Unix sockets: {"port": 50123, "token": "..."}, mode 0600
 
-A file appears, by renaming, once somebody listens. It is removed when its relay-client ends, or by the next program
-that finds that nobody listens any more.
+A file is renamed into place once its relay-client is listening. The relay-client removes it when it exits. If the
+relay-client was killed, the next program that finds nothing listening removes the file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from relay_client.user_directory import make_private, require_private, user_dire
 __all__ = ["Address", "ControlDirectory", "TcpAddress", "UnixAddress"]
 
 MAX_SOCKET_PATH = 103
-"""Bytes, without the terminating zero; the address of a Unix socket has room for 108 on Linux and 104 on macOS."""
+"""Maximum bytes of a path, without the terminating zero; a Unix socket address holds 108 bytes on Linux and 104 on
+macOS."""
 BACKLOG = 16
 _NAME = re.compile(r"control-([0-9a-f]{8})\.(?:sock|json)", re.ASCII)
 
@@ -38,10 +39,10 @@ class UnixAddress:
 
 @dataclass(frozen=True)
 class TcpAddress:
-    """A port of 127.0.0.1, and what its users have to know."""
+    """A port on 127.0.0.1, and the token that its users must know."""
 
     path: Path
-    """The file with both."""
+    """The file that contains port and token."""
     port: int
     token: str
 
@@ -66,7 +67,7 @@ class ControlDirectory:
         return f"<ControlDirectory {self.root}>"
 
     def addresses(self) -> Iterator[Address]:
-        """Yield the address in each file; whether somebody listens there is not known.
+        """Yield the address in each file, without checking whether anything is listening there.
 
         Raises:
             PermissionError: other users can enter the directory.
@@ -80,7 +81,7 @@ class ControlDirectory:
                 yield address
 
     def listen(self, client_id: str) -> tuple[socket.socket, Address]:
-        """Return a listening socket, and its address, which other programs find from now on.
+        """Return a listening socket and its address, which other programs can find from now on.
 
         Raises:
             OSError: the directory is not private, or cannot be written to.
@@ -94,9 +95,9 @@ class ControlDirectory:
                 continue
 
     def remove(self, address: Address) -> None:
-        """Remove an address at which nobody listens any more, and the directory if it is empty."""
+        """Remove an address at which nothing is listening any more, and the directory if it is empty."""
         address.path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # it has other files
+        with contextlib.suppress(OSError):  # it contains other files
             self.root.rmdir()
 
 
@@ -137,7 +138,7 @@ def _listen_tcp(path: Path) -> tuple[socket.socket, Address]:
 
 
 def _address(path: Path) -> Address | None:
-    """Return the address in a file; None if it has just been removed, or is not a file of ours."""
+    """Return the address in a file; None if the file has just been removed or is not a control file."""
     if path.suffix == ".sock":
         return UnixAddress(path) if hasattr(socket, "AF_UNIX") else None
     try:

@@ -1,4 +1,4 @@
-"""The last lines of this program's log, kept in memory for programs that ask for them."""
+"""The last lines of this program's log, kept in memory for programs that request them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relay_core.values import escape_controls
 __all__ = ["LogHistory"]
 
 MAX_LINES = 2000
-"""Lines that are kept: a day of a job that is attached to now and then."""
+"""Lines that are kept: about a day of log lines for a job with occasional debug sessions."""
 LOGGERS = ("relay_client", "relay_core")
 
 
@@ -45,7 +45,7 @@ class LogHistory(logging.Handler):
         return tuple(self._lines)[-count:] if count > 0 else ()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one line; of a traceback, the terminal has the rest."""
+        """Keep the first line of a record; a traceback appears only on the terminal."""
         line = LogLine(record.created, record.levelname.lower(), escape_controls(record.getMessage()))
         self._lines.append(line)
         self.on_line(line)

@@ -1,4 +1,4 @@
-"""Requests, results and events of the control endpoint; each request is a dataclass that names its result."""
+"""Requests, results and events of the control socket; each request is a dataclass that names the type of its result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 VERSION = 1
-"""Of the protocol. A new version may add requests, events and fields; a changed meaning needs a new name."""
+"""Version of the protocol. A new version may add requests, events and fields; a changed meaning needs a new name."""
 
 EVENTS = (
     "connected",
@@ -54,13 +54,13 @@ EVENTS = (
 
 @dataclass(frozen=True)
 class Event:
-    """Something has happened."""
+    """One event."""
 
     event: str
     """One of `EVENTS`."""
     time: float
     text: str
-    """One readable line."""
+    """One line of text for users."""
     client: str = ""
     """Id of the relay-client."""
     agent: str | None = None
@@ -82,7 +82,7 @@ class Event:
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line of the log."""
+    """One log line."""
 
     time: float
     level: str
@@ -117,7 +117,7 @@ class Released:
     """Result of `Release`."""
 
     connections: int
-    """How many were closed."""
+    """Number of connections that were closed."""
     closed_ports: tuple[int, ...] = ()
     """Local ports that `Attach` had opened."""
 
@@ -164,9 +164,9 @@ class Attach:
     result: ClassVar[type[Attached]] = Attached
     rank: int | None = None
     port: int | None = None
-    """Logical port, where a rank is ambiguous or there is none."""
+    """Logical port, for a target whose rank is ambiguous or missing."""
     local_port: int | None = None
-    """By default the logical port, or a free one if that is in use."""
+    """By default the logical port, or a free port if that one is in use."""
     wait: bool = False
     """Wait until the rank has registered."""
 
@@ -199,12 +199,12 @@ class Subscribe:
     name: ClassVar[str] = "subscribe"
     result: ClassVar[type[Status]] = Status
     events: tuple[str, ...] | None = None
-    """Kinds; by default all but `log`."""
+    """Kinds of events; by default all but `log`."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """End this relay-client, as Ctrl-C does."""
+    """Stop this relay-client, like Ctrl-C."""
 
     name: ClassVar[str] = "stop"
     result: ClassVar[type[Stopping]] = Stopping

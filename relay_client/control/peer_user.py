@@ -1,4 +1,4 @@
-"""Who is at the other end of a Unix socket."""
+"""Finds out which user is at the other end of a Unix socket."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOCAL_PEERCRED = 1
 def is_own_user(connection: socket.socket) -> bool:
     """Return whether the peer is a process of this user, or of root.
 
-    True where the system does not show it: only this user can enter the directory of the socket.
+    Return True if the system does not show the peer's user: only this user can enter the socket's directory.
     """
     try:
         user = _peer_user(connection)

@@ -1,4 +1,4 @@
-"""The control endpoint's connection, sans-IO: lines of JSON in, events and lines out.
+"""A connection to the control socket, sans-IO: lines of JSON in, events and lines out.
 
     Unix socket     S: {"hello": {...}, "version": 1}
     TCP             S: {"challenge": "9f..", "version": 1}
@@ -8,8 +8,9 @@
                     S: {"id": 1, "result": {...}}   or   {"id": 1, "error": {"sentence", "hint", "exit_code"}}
                     S: {"event": "stopped", "time": ..., "text": ..., ...}
 
-Any user can connect to a TCP port. Both sides prove that they know the token, from a file of this user, without sending
-it: a program that listens on the port of a relay-client that was killed can neither pose as it nor learn anything.
+Any user can connect to a TCP port. Therefore both sides prove that they know a token from a private file of this user,
+without sending it. If a relay-client was killed, another program that listens on its port can neither impersonate it
+nor learn the token.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from relay_core.errors import ProtocolError, RelayDebugError, Unauthorized, Usag
 __all__ = ["MAX_REQUEST", "MAX_RESULT", "ClientProtocol", "Received", "ReceivedRequest", "ServerProtocol"]
 
 MAX_REQUEST = 64 * 1024
-"""Bytes of a line from the client; requests are short."""
+"""Maximum bytes of a line from the client; requests are short."""
 MAX_RESULT = 64 * 1024 * 1024
-"""Bytes of a line from the server; stacks of 256 ranks with variables take the most."""
+"""Maximum bytes of a line from the server; stacks of 256 ranks with variables are the longest."""
 
 _ERRORS: dict[int, type[RelayDebugError]] = {
     kind.exit_code: kind
     for kind in (getattr(errors, name) for name in errors.__all__)
-    if kind is not errors.Rejected  # it needs the status of a response
+    if kind is not errors.Rejected  # its constructor needs the status of a response
 }
 
 
 class _Lines:
-    """Cuts received bytes into JSON objects, and collects lines to send."""
+    """Splits received bytes into JSON objects, and collects lines to send."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -101,9 +102,9 @@ class ServerProtocol:
     """The server's end of one connection.
 
     Args:
-        hello: Which relay-client this is.
-        token: What the client has to know; None if the socket shows that it is the same user.
-        challenge: A random text, used once; needed with a token.
+        hello: Identity of this relay-client.
+        token: What the client must know; None if the socket shows that the client belongs to the same user.
+        challenge: A random text, used once; required with a token.
     """
 
     def __init__(self, hello: ClientId, *, token: str | None = None, challenge: str = "") -> None:
@@ -119,7 +120,7 @@ class ServerProtocol:
         return f"<ServerProtocol {'open' if self.is_open else 'not authenticated'}>"
 
     def receive_data(self, data: bytes) -> list[ReceivedRequest]:
-        """Take bytes; return the requests in them. An invalid request is answered here.
+        """Process received bytes, and return the requests in them. An invalid request is answered here.
 
         Raises:
             ProtocolError: the bytes are not lines of JSON objects with an id.
@@ -136,7 +137,7 @@ class ServerProtocol:
     def _authenticate(self, message: Mapping[str, object]) -> None:
         token, nonce = self._token or "", str(message.get("nonce"))
         if not _is_proof(message.get("proof"), _proof(token, "client", self._challenge, nonce)):
-            raise Unauthorized("a program without the token has connected to the control port")
+            raise Unauthorized("a program without the token connected to the control port")
         self.is_open = True
         self._lines.send({**self._hello, "proof": _proof(token, "server", self._challenge, nonce)})
 
@@ -158,7 +159,7 @@ class ServerProtocol:
         self._lines.send({"id": number, "result": encode(result)})
 
     def send_error(self, number: int, error: RelayDebugError) -> None:
-        """Answer a request that has failed."""
+        """Answer a request that failed."""
         body = {"sentence": error.sentence, "hint": error.hint, "exit_code": error.exit_code}
         self._lines.send({"id": number, "error": body})
 
@@ -173,7 +174,7 @@ class ServerProtocol:
 
 @dataclass(frozen=True)
 class Received:
-    """What a client has received: the hello, a result, an error or an event."""
+    """A message that a client has received: the hello, a result, an error or an event."""
 
     hello: ClientId | None = None
     id: int | None = None
@@ -186,8 +187,8 @@ class ClientProtocol:
     """The client's end of one connection.
 
     Args:
-        token: What both sides have to know; None for a Unix socket.
-        nonce: A random text, used once; needed with a token.
+        token: What both sides must know; None for a Unix socket.
+        nonce: A random text, used once; required with a token.
     """
 
     def __init__(self, *, token: str | None = None, nonce: str = "") -> None:
@@ -202,7 +203,7 @@ class ClientProtocol:
         return f"<ClientProtocol {'open' if self._is_open else 'connecting'}>"
 
     def receive_data(self, data: bytes) -> list[Received]:
-        """Take bytes; return what is in them.
+        """Process received bytes, and return the messages in them.
 
         Raises:
             ProtocolError: they do not follow the protocol.
@@ -222,7 +223,7 @@ class ClientProtocol:
                 return Received(id=number, error=_error(error))
             case {"event": str()}:
                 return Received(event=decode(Event, message))
-        raise ProtocolError("an unknown message on the control connection")
+        raise ProtocolError("unknown message on the control connection")
 
     def _greeted(self, message: Mapping[str, Any]) -> Received | None:
         if self._token is not None and self._challenge is None:
@@ -233,7 +234,7 @@ class ClientProtocol:
         if self._token is not None:
             expected = _proof(self._token, "server", self._challenge or "", self._nonce)
             if not _is_proof(message.get("proof"), expected):
-                raise Unauthorized("another program listens on the control port")
+                raise Unauthorized("another program is listening on the control port")
         self._is_open = True
         return Received(hello=decode(ClientId, message.get("hello")))
 
@@ -249,7 +250,7 @@ class ClientProtocol:
 
 
 def _error(found: Mapping[str, object]) -> RelayDebugError:
-    """Return the error with the class of its exit code."""
+    """Return the error, of the class that has its exit code."""
     code = found.get("exit_code")
     kind = _ERRORS.get(code, RelayDebugError) if isinstance(code, int) else RelayDebugError
     return kind(str(found.get("sentence", "")), hint=str(found.get("hint", "")))

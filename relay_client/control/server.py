@@ -1,4 +1,4 @@
-"""The control endpoint's server: accepts this user's programs and passes their requests to the service."""
+"""The server of the control socket: accepts this user's programs and passes their requests to the service."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def client_id(command: str, endpoint: Endpoint) -> ClientId:
     """Return a new identity for this process."""
     try:
         release = version("relay-debug")
-    except PackageNotFoundError:  # run from sources that are not installed
+    except PackageNotFoundError:  # running from sources that are not installed
         release = "unknown"
     return ClientId(
         id=secrets.token_hex(4),
@@ -54,11 +54,11 @@ def namespace_of(endpoint: Endpoint) -> str:
 
 
 class ControlServer:
-    """Listens during an `async with` block; where that is impossible, the program works without.
+    """Listens during an `async with` block; if that is impossible, the program runs without a control socket.
 
     Args:
         service: Answers the requests.
-        directory: Where other programs find the endpoint.
+        directory: Where other programs find the socket.
     """
 
     def __init__(self, service: ControlService, directory: ControlDirectory | None = None) -> None:
@@ -75,7 +75,7 @@ class ControlServer:
         try:
             listener, self._address = self._directory.listen(self._service.client.id)
         except OSError as error:
-            logger.warning("other programs cannot direct this relay-client: no control socket: %s", error)
+            logger.warning("no control socket: %s; other programs cannot control this relay-client", error)
             return self
         is_unix = not isinstance(self._address, TcpAddress)
         start = asyncio.start_unix_server if is_unix else asyncio.start_server
@@ -125,7 +125,7 @@ class _Connection:
         self._subscriber = Subscriber(self._send_event)
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
-        """Answer requests until the program disconnects; those in progress are then cancelled.
+        """Answer requests until the program disconnects, then cancel those in progress.
 
         Raises:
             RelayDebugError: the program does not follow the protocol.
@@ -155,7 +155,7 @@ class _Connection:
 
     def _send_event(self, event: Event) -> None:
         if self._writer.transport.get_write_buffer_size() > MAX_RESULT:
-            self._writer.transport.abort()  # it reads nothing
+            self._writer.transport.abort()  # the program does not read
             return
         self._protocol.send_event(event)
         self._flush()

@@ -1,4 +1,4 @@
-"""What a running relay-client does for the requests of other programs, and the events that it sends them."""
+"""Executes the requests of other programs in a running relay-client, and produces the events for them."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ __all__ = ["ControlService", "Subscriber"]
 
 LOG = "log"
 RELEASED = "the rank was released on request"
-"""For the editors that are disconnected."""
+"""Shown to the editors that are disconnected."""
 RELEASE_TIMEOUT = 5.0
-"""Seconds for the agent to announce that a released target is free; a round trip, unless the tunnel is away."""
+"""Seconds for the agent to announce that a released target is free: one round trip, unless the tunnel is
+interrupted."""
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class Subscriber:
     """One connection that may receive events.
 
     Args:
-        send: Called with each event of a kind that the connection has asked for.
+        send: Called with each event of a kind that the connection has subscribed to.
     """
 
     def __init__(self, send: Callable[[Event], None]) -> None:
@@ -67,7 +68,7 @@ class Subscriber:
         return f"<Subscriber {sorted(self.kinds)}>"
 
     def receive(self, event: Event) -> None:
-        """Send an event if its kind was asked for."""
+        """Send an event if its kind was subscribed to."""
         if event.event in self.kinds:
             self._send(event)
 
@@ -86,14 +87,14 @@ class ControlService:
         self.client = client
         self.subscribers: set[Subscriber] = set()
         self.stopping = asyncio.Event()
-        """Set when somebody has asked this program to end."""
+        """Set when another program has requested this one to stop."""
         self._tunnels = tunnels
         self._forwarder = forwarder
         self._logs = logs
         self._on_demand: set[int] = set()
-        """Local ports that were opened by requests."""
+        """Local ports that requests have opened."""
         self._last: Status | None = None
-        """The state that subscribers know; None while there are none."""
+        """The state as last sent to subscribers; None while there are none."""
         tunnels.on_change = self._changed
         forwarder.on_change = self._changed
         logs.on_line = self._logged
@@ -109,7 +110,7 @@ class ControlService:
             subscriber: The connection that it came from.
 
         Raises:
-            RelayDebugError: it failed.
+            RelayDebugError: the request failed.
         """
         result: Result
         match request:
@@ -132,7 +133,7 @@ class ControlService:
         return result
 
     async def look_for_agents(self) -> None:
-        """Search for agents until there is one, as often as for a waiting editor: somebody watches."""
+        """Search for agents until one is found, as often as for a waiting editor, because somebody is watching."""
         with contextlib.suppress(RelayDebugError):  # the program itself reports it
             await self._tunnels.search.wait_for(lambda: len(self._tunnels.roster) or None, lambda _why: None)
 
@@ -142,7 +143,7 @@ class ControlService:
         kinds = set(EVENTS) - {LOG} if request.events is None else set(request.events)
         if unknown := kinds - set(EVENTS):
             raise UsageError(f"unknown kind of event: '{min(unknown)[:40]}'", hint=f"use {', '.join(EVENTS)}")
-        self._changed()  # the others receive what has happened so far
+        self._changed()  # the other subscribers first receive earlier changes
         subscriber.kinds = {*subscriber.kinds, *kinds}
         self._last = self._snapshot()
         return self._last
@@ -188,15 +189,15 @@ class ControlService:
             if is_new:
                 await self._close(port)
             raise
-        logger.info("F5 on port %d attaches to %s on %s", port, target.label, claim.agent.host)
+        logger.info("press F5 on port %d to debug %s on %s", port, target.label, claim.agent.host)
         return Attached(target.port, port, LOCAL_HOST, is_new, target.rank, claim.agent.host)
 
     async def _claim(self, request: Attach) -> Claim:
         """Return the target that a request is about.
 
         Raises:
-            NoListener: there is none, and the request does not wait for it.
-            UsageError: the request names none, or there are several.
+            NoListener: there is no such target, and the request does not wait for one.
+            UsageError: the request names no target, or several match.
         """
         if request.rank is None and request.port is None:
             raise UsageError("neither a rank nor a port is given")
@@ -217,7 +218,7 @@ class ControlService:
         return NoListener(f"{name} is not registered on '{self.client.hc}'", hint=hint)
 
     async def _open(self, claim: Claim, wanted: int | None) -> int:
-        """Open a port for a target and return it; a free one if only the default is in use."""
+        """Open a port for a target and return it; if none was requested and the default is in use, open a free port."""
         try:
             local = await open_rank_port(self._forwarder, claim, wanted)
         except LocalPortInUse:
@@ -255,7 +256,7 @@ class ControlService:
         return Released(count, closed)
 
     async def _until_free(self, ports: Sequence[int]) -> None:
-        """Wait until the agents have announced that these targets are free, or somebody else's."""
+        """Wait until the agents have announced that these targets are free or held by somebody else."""
         holders = self._holders(ports)
         with contextlib.suppress(*TIMEOUT_ERRORS):
             async with timeout(RELEASE_TIMEOUT):
@@ -277,5 +278,7 @@ class ControlService:
 
 def _nothing_to_release(label: str, holder: str | None) -> RelayDebugError:
     if holder is not None:
-        return RelayDebugError(f"{label} is held by {holder}, not through this relay-client", hint="ask them")
+        return RelayDebugError(
+            f"{label} is held by {holder}, not through this relay-client", hint="ask them to disconnect"
+        )
     return RelayDebugError(f"no debugger is attached to {label}", hint="there is nothing to release")

@@ -1,4 +1,4 @@
-"""Makes the state that other programs see out of the tunnels and the open ports. It changes nothing."""
+"""Builds the state that other programs see from the tunnels and the open ports. It changes nothing."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["take_snapshot"]
 
 
 def take_snapshot(client: ClientId, tunnels: Tunnels, forwarder: Forwarder, on_demand: Sequence[int] = ()) -> Status:
-    """Return the state at this moment.
+    """Return the current state.
 
     Args:
         client: Which relay-client this is.
         tunnels: Its tunnels.
         forwarder: Its open ports.
-        on_demand: The local ports that were opened by requests.
+        on_demand: The local ports that requests have opened.
     """
     now = time.time()
     ports = tuple(
@@ -70,7 +70,7 @@ def _node(
 
 
 def _owns(owners: dict[int, Claim], agent: AgentInfo, target: TargetInfo) -> bool:
-    """Return whether a target's port leads to it, and not to another one that claims the same port."""
+    """Return True if a target's port leads to it, and not to another target that claims the same port."""
     owner = owners.get(target.port)
     return owner is not None and owner.agent.id == agent.id
 
@@ -97,6 +97,6 @@ def _target(found: TargetInfo, ports: Sequence[Port], connections: Sequence[Conn
 
 
 def _latest(connections: Sequence[Connection]) -> Stop | None:
-    """Return the last stop; a process and its children have a connection each."""
+    """Return the latest stop: a process and each of its children have their own connection."""
     stops = [connection.stop for connection in connections if connection.stop is not None]
     return max(stops, key=lambda stop: stop.since, default=None)

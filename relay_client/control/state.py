@@ -1,6 +1,6 @@
 """The state of a running relay-client as other programs see it: nodes, ranks, local ports and connections.
 
-All times are Unix times. Texts from other machines have been made safe for a terminal (`relay_client.ui.text`).
+All times are Unix times. Texts from other machines are sanitized for display (`relay_client.ui.text`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ __all__ = ["ClientId", "Connection", "Ended", "Node", "Port", "Status", "Stop", 
 
 @dataclass(frozen=True)
 class ClientId:
-    """Which relay-client this is; several of one user can run at once."""
+    """Identity of a relay-client; a user can run several at once."""
 
     id: str
-    """Eight hexadecimal digits, chosen at its start."""
+    """Eight hexadecimal digits, chosen at startup."""
     pid: int
     namespace: str
     """Host, and port unless it is 443."""
@@ -27,15 +27,15 @@ class ClientId:
     started: float
     cwd: str
     version: str
-    """Of the package."""
+    """Version of the package."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Where a process is stopped, as its debugger has sent it to the editor."""
+    """Where a process is stopped, as reported by its debugger to the editor."""
 
     reason: str
-    """The debugger's word: `breakpoint`, `step`, `exception`, `pause`, ..."""
+    """The reason as the debugger reports it: `breakpoint`, `step`, `exception`, `pause`, ..."""
     since: float
     file: str | None = None
     """None until the editor has requested the stack; a path on this machine if the `pathMappings` lead to one."""
@@ -70,11 +70,11 @@ class Target:
     """`user@host` of the attached debugger."""
     held_since: float | None = None
     local_ports: tuple[int, ...] = ()
-    """Ports of this machine that lead to it."""
+    """Ports on this machine that lead to it."""
     attached_here: bool = False
-    """True if a connection to one of these ports has reached it."""
+    """True if a connection through one of these ports has reached it."""
     stop: Stop | None = None
-    """None if it is running, or stopped by the debugger of somebody else."""
+    """None if it is running, or if somebody else's debugger has stopped it."""
 
     @property
     def label(self) -> str:
@@ -84,7 +84,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Ended:
-    """A process that has ended."""
+    """A process that has exited."""
 
     port: int
     """Its logical port."""
@@ -113,9 +113,9 @@ class Node:
     """Working directory of the job."""
     targets: tuple[Target, ...] = ()
     forwards: tuple[int, ...] = ()
-    """Other ports of the node that it offers."""
+    """Other ports of the node that the agent forwards."""
     ended: tuple[Ended, ...] = ()
-    """Processes that ended lately, if the agent announces them."""
+    """Processes that exited recently, if the agent announces them."""
 
     @property
     def label(self) -> str:
@@ -125,7 +125,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Port:
-    """One open port of this machine."""
+    """One open port on this machine."""
 
     port: int
     remote_port: int
@@ -147,10 +147,10 @@ class Connection:
     number: int
     port: int
     state: str
-    """`waiting` for a target, or `connected`; `closed` only in the moment of its end."""
+    """`waiting` for a target, or `connected`; `closed` only while it is being removed."""
     since: float
     reason: str | None = None
-    """Why it is waiting, or has ended."""
+    """Why it is waiting or has closed."""
     sent: int = 0
     """Bytes read from the local program."""
     received: int = 0
@@ -165,6 +165,6 @@ class Status:
     client: ClientId
     time: float
     nodes: tuple[Node, ...] = ()
-    """Those with a node rank first, by rank."""
+    """All nodes; those with a node rank come first, by rank."""
     ports: tuple[Port, ...] = ()
     connections: tuple[Connection, ...] = ()

@@ -1,6 +1,6 @@
 """A DAP client without a user interface: requests, events, and debugpy's attach sequence.
 
-The demo, the tests and `relay-client pdb` use it. Every wait ends at once when the connection ends.
+The demo, the tests and `relay-client pdb` use it. Every wait returns immediately when the connection closes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from relay_core.net.tasks import TaskSet
 __all__ = ["Body", "DapClient", "RequestFailed"]
 
 DEFAULT_TIMEOUT = 10.0
-"""Seconds for one response or event; a debugger on the same machine needs milliseconds."""
+"""Seconds to wait for one response or event; a debugger on the same machine needs milliseconds."""
 MAX_KEPT_EVENTS = 10_000
-"""Events kept for `wait_for_event`; then the oldest are dropped. A job sends one or two for each line it prints."""
+"""Maximum number of events kept for `wait_for_event`; beyond it the oldest are dropped. A job sends one or two events
+for each line that it prints."""
 CLOSE_TIMEOUT = 2.0
-"""Seconds for sending the last bytes; after that the connection is aborted."""
+"""Seconds to send the last bytes; then the connection is aborted."""
 
 T = TypeVar("T")
 
@@ -101,7 +102,7 @@ class DapClient:
     async def wait_for_event(
         self, *names: str, matching: Callable[[Body], bool] = lambda _body: True, within: float | None = DEFAULT_TIMEOUT
     ) -> Event:
-        """Return and remove the oldest kept event with one of these names, or wait for the next one.
+        """Remove and return the oldest kept event with one of these names, or wait for the next one.
 
         Without names, any event matches.
         """
@@ -155,9 +156,9 @@ class DapClient:
         return results
 
     async def close(self) -> None:
-        """Close the connection; debugpy then removes the breakpoints and resumes the job."""
+        """Close the connection. Debugpy then removes the breakpoints and resumes the job."""
         await self._tasks.cancel_all()
-        self._end(ConnectionLost("the debug session is closed", code=1000))
+        self._end(ConnectionLost("the debug session was closed", code=1000))
         try:
             async with timeout(CLOSE_TIMEOUT):
                 await self._stream.close()
@@ -179,7 +180,7 @@ class DapClient:
         return _body_of(command, response)
 
     async def _wait_for(self, find: Callable[[], T | None], problem: str, within: float | None) -> T:
-        """Return the result of `find` once it is not None; it is called again after each message.
+        """Call `find` now and after each message until its result is not None, and return that result.
 
         Raises:
             RequestFailed: `within` seconds have passed; `problem` is the start of the sentence.

@@ -1,11 +1,12 @@
-"""Where a debugged process is stopped, read from the messages that pass between an editor and its debugger.
+"""Observes the messages between an editor and its debugger to find out where the process is stopped.
 
     debugger   stopped          it is stopped; the reason is known
     editor     stackTrace       of the stopped thread, from its top
     debugger   response         the top frame: file, line and function
     editor     continue, ...    it is running
 
-Every byte passes unchanged and at once. File names are the editor's: debugpy applies the `pathMappings` of `attach`.
+Every byte is passed on immediately and unchanged. File names are those of the editor, because debugpy applies the
+`pathMappings` of `attach`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class StopObserver(Layer):
     """One editor's connection: the editor is the local program, the debugger is the peer.
 
     Args:
-        on_change: Called with the stop, with its place once that is known, and with None when the process runs again.
+        on_change: Called with the stop, again once its place is known, and with None when the process resumes.
     """
 
     def __init__(self, on_change: Callable[[ObservedStop | None], None]) -> None:
@@ -56,7 +57,7 @@ class StopObserver(Layer):
         return f"<StopObserver {self._stop}>"
 
     def receive_local(self, data: bytes, now: float) -> list[Output]:
-        """Take bytes of the editor."""
+        """Process bytes from the editor."""
         for piece in self._from_editor.feed(data):
             if any(command in piece.body for command in _COMMANDS) and (request := parse(piece.body, "request")):
                 if request["command"] in RESUMING:
@@ -68,7 +69,7 @@ class StopObserver(Layer):
         return super().receive_local(data, now)
 
     def receive_peer(self, data: bytes, now: float) -> list[Output]:
-        """Take bytes of the debugger."""
+        """Process bytes from the debugger."""
         for piece in self._from_debugger.feed(data):
             if self._pending and b'"response"' in piece.body and (response := parse(piece.body, "response")):
                 self._answered(response)

@@ -29,7 +29,7 @@ __all__ = ["ChaosProxy", "Lane", "main"]
 
 READ_SIZE = 64 * 1024
 QUEUED_CHUNKS = 256
-"""Chunks in transit in one direction: up to 16 MiB, which a latency at full speed needs."""
+"""Maximum chunks in transit in one direction: up to 16 MiB, enough for high latency at full speed."""
 LOCAL_HOST = "127.0.0.1"
 
 

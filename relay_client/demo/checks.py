@@ -1,4 +1,4 @@
-"""Checks of the demo's steps; a failed check ends the demo."""
+"""Checks for the demo's steps; a failed check stops the demo."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ def expect(what: str, expected: object, actual: object) -> None:
         DemoFailed: they differ.
     """
     if expected != actual:
-        raise DemoFailed(f"{what} should be {expected!r} and is {actual!r}")
+        raise DemoFailed(f"{what} should be {expected!r} but is {actual!r}")

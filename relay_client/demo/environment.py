@@ -1,7 +1,7 @@
 """Environment of the demo: a relay, a training job with its agent, and relay-client, in a temporary directory.
 
-The three programs are the real ones, started as a user would start them. The job runs in a directory of its own, on a
-copy of the sample, as it would on another machine.
+The three programs are the real ones, started as a user would start them. The job runs a copy of the sample in a
+separate directory, as it would on another machine.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class DemoEnvironment:
         chaos: Put a ChaosProxy between the client and the relay.
 
     Raises:
-        DemoFailed: on entering, if a program does not start.
+        DemoFailed: a program does not start; raised on entering.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class DemoEnvironment:
         await self.close()
 
     async def close(self) -> None:
-        """Terminate the programs, the last started first; if this is interrupted, kill them."""
+        """Terminate the programs in reverse order of their start; if this is interrupted, kill them."""
         try:
             for child in reversed(self.children):
                 await child.end()
@@ -96,7 +96,7 @@ class DemoEnvironment:
         """Return when the event is set.
 
         Raises:
-            DemoFailed: the relay or the client has exited before.
+            DemoFailed: the relay or the client exited first.
         """
         needed = [child for child in self.children if child.name in {"relay", "client"}]
         await first_completed(until.wait(), *(_fail_on_exit(child) for child in needed))

@@ -1,4 +1,4 @@
-"""A child process of the demo, with its output in files."""
+"""A child process of the demo, whose output is written to files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 __all__ = ["Child"]
 
 END_TIMEOUT = 5.0
-"""Seconds for a program to exit after SIGTERM, then SIGKILL; all programs of the demo need less than one."""
+"""Seconds for a program to exit after SIGTERM before SIGKILL is sent; all programs of the demo need less than one."""
 
 
 class Child:
-    """One program that was started."""
+    """One started program."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, stdout: Path, stderr: Path) -> None:
         self.name = name
@@ -33,7 +33,7 @@ class Child:
     async def start(
         cls, name: str, command: Sequence[str], *, logs: Path, cwd: Path, environment: Mapping[str, str]
     ) -> Child:
-        """Start a program in a session of its own, so that Ctrl-C reaches only the demo, which then terminates it."""
+        """Start a program in a separate session: Ctrl-C reaches only the demo, which then terminates the program."""
         stdout, stderr = logs / f"{name}.out", logs / f"{name}.err"
         with stdout.open("wb") as out, stderr.open("wb") as err:
             process = await asyncio.create_subprocess_exec(
@@ -54,7 +54,7 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether it has not exited yet."""
+        """True until it has exited."""
         return self._process.returncode is None
 
     def lines(self) -> list[str]:
@@ -78,7 +78,7 @@ class Child:
             raise DemoFailed(f"{self.name} is still running after {within:g} s") from None
 
     async def end(self) -> None:
-        """Terminate it, and kill it if that has no effect."""
+        """Terminate it; kill it if it does not exit in time."""
         for send_signal in (self._process.terminate, self._process.kill):
             if not self.running:
                 return

@@ -74,7 +74,7 @@ async def _demo(*, hold: bool, chaos: bool, verbose: bool, condition: str) -> No
             raise
         if verbose:
             _show_output(running)
-    report("everything that was started has stopped" + ("" if hold else ", and every step above was checked"))
+    report("all programs have been stopped" + ("" if hold else "; every step above was checked"))
 
 
 async def _run_supervised(running: DemoEnvironment, mode: Coroutine[None, None, None]) -> None:
@@ -89,31 +89,31 @@ async def _run_supervised(running: DemoEnvironment, mode: Coroutine[None, None, 
 
 
 async def _hold(running: DemoEnvironment, sample: Sample, report: Callable[[str], None]) -> None:
-    """Print how to attach an editor, and wait until the job has ended."""
+    """Print instructions for attaching an editor, and wait until the job has ended."""
     print(f"""
-127.0.0.1:{running.port} is now the debugger port of the job. Open its source in VS Code,
+127.0.0.1:{running.port} is now the debugger port of the job. Open the folder of its source in VS Code,
 
     {sample.directory}
 
-set a breakpoint in train.py, and press F5. The folder's .vscode/launch.json needs this configuration:
+set a breakpoint in train.py, and press F5. The .vscode/launch.json in that folder needs this configuration:
 
 {textwrap.indent(json.dumps(_launch_configuration(running.port), indent=4), "    ")}
 
-The job continues when you disconnect. Ctrl-C ends the demo.
+The job continues when you disconnect. Press Ctrl-C to stop the demo.
 """, flush=True)  # fmt: skip
     async with TaskSet() as tasks:
         if running.chaos is not None:
             tasks.spawn(_keep_cutting(running.chaos, report), name="chaos")
         status = await running.job.wait()
     expect("the exit status of the job", 0, status)
-    print(f"the job has ended: {running.job.lines()[-1]}", flush=True)
+    print(f"the job has ended; its last line of output: {running.job.lines()[-1]}", flush=True)
 
 
 async def _keep_cutting(chaos: ChaosProxy, report: Callable[[str], None]) -> None:
     while True:
         await asyncio.sleep(CUT_INTERVAL)
         if chaos.cut():
-            report("cut the tunnel; the debug session in your editor should continue")
+            report("the tunnel was cut; the debug session in your editor should continue")
 
 
 def _launch_configuration(port: int) -> dict[str, object]:
@@ -128,7 +128,7 @@ def _launch_configuration(port: int) -> dict[str, object]:
 
 
 def _make_reporter() -> Callable[[str], None]:
-    """Return a function that prints a sentence after the seconds since this call."""
+    """Return a function that prints a sentence, preceded by the seconds since this call."""
     started = time.monotonic()
     return lambda sentence: print(f"{time.monotonic() - started:5.1f} s  {sentence}", flush=True)
 
@@ -139,6 +139,6 @@ def _show_output(running: DemoEnvironment) -> None:
 
 
 def _stop_on_hangup() -> None:
-    """Shut down when the terminal is closed: the programs have sessions of their own and would keep running."""
+    """Shut down when the terminal is closed, because the programs run in separate sessions and would continue."""
     if hasattr(signal, "SIGHUP"):
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)

@@ -24,11 +24,13 @@ class Sample:
         """Return the number of the only line that contains `code`.
 
         Raises:
-            DemoFailed: the sample was changed, and none or several of its lines contain `code`.
+            DemoFailed: the sample was changed, so that no line or several lines contain `code`.
         """
         found = [number for number, line in enumerate(self._lines, start=1) if code in line]
         if len(found) != 1:
-            raise DemoFailed(f"'{code}' is in {len(found)} lines of {self.script}, not in one", hint="restore the file")
+            raise DemoFailed(
+                f"'{code}' is in {len(found)} lines of {self.script}, expected one", hint="restore the original file"
+            )
         return found[0]
 
 

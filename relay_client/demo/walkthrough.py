@@ -48,7 +48,7 @@ class Job(Protocol):
 
 @dataclass
 class Context:
-    """State that the steps share."""
+    """State shared by the steps."""
 
     client: DapClient
     sample: Sample
@@ -134,7 +134,7 @@ async def verify_stop(context: Context) -> str:
 
 
 async def survive_cuts(context: Context) -> str:
-    """Cut the tunnel several times, and check that the job stays stopped and still responds."""
+    """Cut the tunnel several times; check that the job stays stopped and the debugger still responds."""
     expression, cut = "(epoch, x, y)", context.cut or (lambda: 0)
     before, slowest = await context.evaluate(expression), 0.0
     for _ in range(CUTS):
@@ -144,8 +144,8 @@ async def survive_cuts(context: Context) -> str:
         slowest = max(slowest, time.monotonic() - started)
     cut()
     return (
-        f"cut the tunnel {CUTS} times: the job is still stopped there and responded after at most {slowest:.2f} s; "
-        "cut it once more"
+        f"cut the tunnel {CUTS} times: the job is still stopped there, and the debugger responded within "
+        f"{slowest:.2f} s; cut it once more"
     )
 
 
@@ -169,7 +169,7 @@ async def evaluate_expression(context: Context) -> str:
     inside, size = (await context.evaluate(expression)).strip("()").split(", ")
     expect("the size of the batch", "20", size)
     expect("whether the number of labels inside the circle is possible", True, 0 <= int(inside) <= int(size))
-    return f"evaluated on the node: {inside} of the {size} points of this batch are inside the circle"
+    return f"evaluated in the job: {inside} of the {size} points of this batch are inside the circle"
 
 
 async def use_logpoint(context: Context) -> str:
@@ -180,7 +180,7 @@ async def use_logpoint(context: Context) -> str:
     event = await context.client.wait_for_event(
         "output", matching=lambda body: "logpoint in epoch 5: loss 0." in body.get("output", ""), within=STOP_TIMEOUT
     )
-    return f"continued, with a logpoint at train.py:{line} that prints '{event['body']['output'].strip()[:36]}...'"
+    return f"continued with a logpoint at train.py:{line}, which prints '{event['body']['output'].strip()[:36]}...'"
 
 
 async def detach(context: Context) -> str:
@@ -191,7 +191,7 @@ async def detach(context: Context) -> str:
 
 
 async def wait_for_exit(context: Context) -> str:
-    """Wait until the job has ended, and check that it was successful."""
+    """Wait until the job has ended, and check that it succeeded."""
     status = await context.job.wait(within=STOP_TIMEOUT)
     expect("the exit status of the job", 0, status)
     last = context.job.lines()[-1]

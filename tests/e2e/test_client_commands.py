@@ -159,7 +159,7 @@ async def test_attach_wakes_a_rank_and_opens_its_port(relay: LocalRelay, env: di
         await client.line("waiting for rank 3")
         async with node_of(relay, port, name="rank", fields={"host": "node-1"}, rank=3, dap_only=True) as node:
             line = await client.line("F5 on port")
-            assert f"F5 on port {port} attaches to rank 3 on node-1" in line
+            assert f"press F5 on port {port} to debug rank 3 on node-1" in line
             assert 1 == node.processes[port].woken
             assert f"rank:{port}" == await who_serves(port, DAP_START)
             await stop(client)
@@ -175,7 +175,7 @@ async def test_attach_to_several_ranks_and_to_another_port(relay: LocalRelay, en
             assert [f"a:{ports[0]}", f"b:{ports[1]}"] == [await who_serves(port) for port in ports]
             await stop(client)
         async with program("relay_client", "attach", "--rank", "1", "--port", str(other), env=env) as client:
-            await client.line(f"F5 on port {other} attaches to rank 1")
+            await client.line(f"press F5 on port {other} to debug rank 1")
             assert f"b:{ports[1]}" == await who_serves(other)
             await stop(client)
     finished = await run("relay_client", "attach", "--rank", "0-1", "--port", str(other), env=env)

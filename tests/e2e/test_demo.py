@@ -42,7 +42,7 @@ async def test_demo():
     assert re.search(r"stopped in train_step, train.py:\d+, in the source on this machine\n", out)
     assert "still 'epoch 2: loss " in out
     assert "ended with status 0: 'done: loss 0.1336 after 60 epochs'" in out
-    assert sentences[-1] == "everything that was started has stopped, and every step above was checked"
+    assert sentences[-1] == "all programs have been stopped; every step above was checked"
 
 
 async def test_demo_with_cuts():

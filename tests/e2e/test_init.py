@@ -43,7 +43,7 @@ async def test_a_diff_first(tmp_path: Path) -> None:
     finished = await run("relay_client", "init", "vscode", "--ports", "5678-5679", "--folder", str(tmp_path))
     assert 0 == finished.status
     assert '+            "name": "Relay: rank 1",' in finished.stdout.splitlines()
-    assert "relay-client: nothing is written yet: add --write\n" == finished.stderr
+    assert "relay-client: no file was changed; add --write to apply these changes\n" == finished.stderr
     assert is_empty(tmp_path)
 
 
@@ -168,7 +168,7 @@ async def test_colours(tmp_path: Path) -> None:
             client_on(descriptor, variables, "init", "vscode", "--folder", str(tmp_path)) as client,
         ):
             assert 0 == await asyncio.wait_for(client.wait(), DEADLINE)
-            await shown.when(lambda: "nothing is written yet" in shown.text)
+            await shown.when(lambda: "no file was changed" in shown.text)
             assert has_colours == ("\x1b[32m+{" in shown.text)
 
 
@@ -192,8 +192,8 @@ async def test_other_editors(editor: str, part: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["nvim", "--write"], "--write is for vscode only"),
-        (["vscode", "--from-targets", "--ports", "5678"], "--ports and --from-targets exclude each other"),
+        (["nvim", "--write"], "--write works only with vscode"),
+        (["vscode", "--from-targets", "--ports", "5678"], "--ports and --from-targets cannot be combined"),
         (["vscode", "--ranks", "3-1"], "--ranks: invalid list of ranks: '3-1' starts above its end"),
         (["vscode", "--folder", "absent"], "--folder: no such folder: "),
         (["vscode", "--connection-string", "x"], "--connection-string is a secret"),

@@ -195,7 +195,7 @@ async def test_several_relay_clients(env: dict[str, str], here: dict[str, str]) 
 
 
 def files(env: dict[str, str]) -> list[Path]:
-    """Return the files of control endpoints."""
+    """Return the files of control sockets."""
     return list(Path(env["RELAY_CLIENT_DIR"]).glob("control-*"))
 
 

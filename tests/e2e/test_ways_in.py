@@ -114,7 +114,7 @@ async def test_web_server_of_the_job(relay: LocalRelay, tmp_path: Path) -> None:
         assert b"losses" in await page(local)
         asking = asyncio.create_task(page(other))
         line = await client.line(f"no agent on '{HC}' serves port {secret}; ")
-        assert "hint: the job or relay-agent must offer it as a forward" in line
+        assert "hint: list the port in the job's or relay-agent's forwarded ports" in line
         asking.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await asking

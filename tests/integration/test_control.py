@@ -1,4 +1,4 @@
-"""Facts about the control endpoint of a running relay-client, with real sockets, agents and debug connections."""
+"""Facts about the control socket of a running relay-client, with real sockets, agents and debug connections."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ TIMEOUT = 60.0
 
 
 class Running:
-    """A relay-client in this process, and a connection to its control endpoint."""
+    """A relay-client in this process, and a connection to its control socket."""
 
     def __init__(self, service: ControlService, forwarder: Forwarder, directory: ControlDirectory) -> None:
         self.service = service
@@ -53,7 +53,7 @@ class Running:
             async for event in self.client.events():
                 if event.event in kinds:
                     return event
-            raise AssertionError("the relay-client has ended")
+            raise AssertionError("the relay-client has exited")
 
         return await asyncio.wait_for(find(), TIMEOUT)
 
@@ -267,7 +267,7 @@ async def test_stop(relay: LocalRelay, tmp_path: Path) -> None:
         await request(here.client, Stop())
         await asyncio.wait_for(here.service.stopping.wait(), TIMEOUT)
         client = here.client
-    with pytest.raises(ConnectionLost, match="the relay-client has ended"):
+    with pytest.raises(ConnectionLost, match="the relay-client has exited"):
         await request(client, GetStatus())
     assert not (tmp_path / "own").exists()
 
@@ -319,7 +319,7 @@ async def test_files_of_killed_programs_are_removed(tmp_path: Path, monkeypatch:
 async def test_without_a_directory_the_client_works(
     relay: LocalRelay, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A relay-client that cannot offer the endpoint logs why, and forwards."""
+    """A relay-client that cannot open the control socket logs why, and forwards ports."""
     (tmp_path / "open").mkdir(mode=0o755)
     async with tunnels(relay) as client_tunnels, Forwarder(client_tunnels, []) as forwarder:
         with LogHistory() as logs:

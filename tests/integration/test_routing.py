@@ -187,7 +187,7 @@ async def test_two_claims_to_one_port(relay: LocalRelay, caplog: pytest.LogCaptu
     told = ClientStatus((PortConflict(port, "a pid 12", "b pid 40"),))
     assert [told] == early.heard == late.heard
     assert 1 == caplog.text.count(
-        f"port {port} is claimed twice: a pid 12 was first and keeps it, b pid 40 cannot be reached"
+        f"port {port} is claimed twice: a pid 12 claimed it first and keeps it, b pid 40 cannot be reached"
     )
 
 
@@ -327,7 +327,7 @@ async def test_what_happens_is_told_line_by_line(relay: LocalRelay, caplog: pyte
         node.put(late)
         await until(lambda: f"node-1 also serves {port + 1} (rank 4 waiting for a debugger)" in caplog.text)
         node.remove(port + 1)
-        await until(lambda: "rank 4 on node-1 is gone (pid 44)" in caplog.text)
+        await until(lambda: "rank 4 on node-1 is no longer available (pid 44)" in caplog.text)
     assert [1] == alarms
 
 

@@ -1,4 +1,4 @@
-"""`relay-client init`: configures an editor, by editing its files or by printing what to paste."""
+"""`relay-client init`: configures an editor by editing its files or printing what to paste."""
 
 from __future__ import annotations
 
@@ -27,34 +27,38 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "init",
         run,
-        summary="configure your editor: F5 then starts relay-client and attaches",
-        description="Shows how launch.json and tasks.json of VS Code have to change, and changes them with --write; "
-        "comments and other entries stay. For other editors, prints what to paste.",
+        summary="configure your editor so that F5 starts relay-client and attaches",
+        description="Shows the necessary changes to launch.json and tasks.json of VS Code, and applies them with "
+        "--write; comments and other entries are kept. For other editors, prints what to paste.",
     )
     parser.add_argument("editor", choices=EDITORS, help="your editor")
-    parser.add_argument("--ports", metavar="LIST", help="local ports of the ranks (default: 5678 plus rank)")
+    parser.add_argument("--ports", metavar="LIST", help="local ports for the ranks (default: 5678 plus the rank)")
     parser.add_argument(
         "--ranks",
         default=None,
         metavar="LIST",
-        help="global ranks, as in 3 or 0-7 (default: from 0, one for each port)",
+        help="global ranks, such as 3 or 0-7 (default: from 0, one for each port)",
     )
     parser.add_argument(
-        "--from-targets", action="store_true", default=False, help="configure the processes that are registered now"
+        "--from-targets", action="store_true", default=False, help="configure the currently registered processes"
     )
     parser.add_argument(
-        "--folder", type=Path, default=Path(), metavar="DIR", help="folder that the editor opens (default: this one)"
+        "--folder",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="folder that the editor opens (default: the current directory)",
     )
-    parser.add_argument("--write", action="store_true", default=False, help="write the files of VS Code")
+    parser.add_argument("--write", action="store_true", default=False, help="write VS Code's files")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Configure the editor."""
     editor, folder = arguments.editor, arguments.folder.absolute()
     if arguments.write and editor != VSCODE:
-        raise UsageError(f"--write is for {VSCODE} only", hint=f"paste what 'relay-client init {editor}' prints")
+        raise UsageError(f"--write works only with {VSCODE}", hint=f"paste what 'relay-client init {editor}' prints")
     if not folder.is_dir():
-        raise UsageError(f"--folder: no such folder: {folder}", hint="give the folder that the editor opens")
+        raise UsageError(f"--folder: no such folder: {folder}", hint="use the folder that the editor opens")
     entries = _entries(arguments)
     if editor == VSCODE:
         from relay_client.cli.init.vscode_files import change_files
@@ -71,14 +75,14 @@ def _entries(arguments: argparse.Namespace) -> list[Entry]:
     """Return what to configure.
 
     Raises:
-        RelayDebugError: the command line is wrong; or --from-targets finds none.
+        RelayDebugError: the command line is invalid, or --from-targets finds no target.
     """
     from relay_client.cli.port_ranges import parse_ports
     from relay_client.cli.rank_ranges import parse_ranks
     from relay_client.editor_setup.entries import entries_for, entries_of
 
     if arguments.from_targets and arguments.ports:
-        raise UsageError("--ports and --from-targets exclude each other", hint="leave out one of them")
+        raise UsageError("--ports and --from-targets cannot be combined", hint="omit one of them")
     with named("--ranks"):
         ranks = parse_ranks(arguments.ranks) if arguments.ranks else None
     if arguments.from_targets:

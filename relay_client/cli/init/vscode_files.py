@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class _File(NamedTuple):
-    """A file as it is and as it is to be."""
+    """A file's current text and its new text."""
 
     path: Path
     before: str
@@ -46,7 +46,7 @@ def change_files(arguments: argparse.Namespace, entries: Sequence[Entry], folder
     Raises:
         RelayDebugError: a file cannot be read, written or understood, or the command line has a secret.
     """
-    logger.setLevel(logging.INFO)  # also if the search for targets was quiet
+    logger.setLevel(logging.INFO)  # the search for targets may have silenced logging
     launch, tasks = (folder / ".vscode" / name for name in ("launch.json", "tasks.json"))
     old_launch, old_tasks = _read(launch), _read(tasks)
     files = [
@@ -61,15 +61,15 @@ def change_files(arguments: argparse.Namespace, entries: Sequence[Entry], folder
     if not changed:
         logger.info("%s and %s are up to date", launch, tasks)
     elif not arguments.write:
-        logger.info("nothing is written yet: add --write")
+        logger.info("no file was changed; add --write to apply these changes")
 
 
 def _with_task(text: str, name: str, arguments: argparse.Namespace, entries: Sequence[Entry], folder: Path) -> str:
-    """Return a tasks.json with the task that runs relay-client as this command line does."""
+    """Return a tasks.json with a task that runs relay-client with the options of this command line."""
     settings, places = access_settings(arguments), Places(folder, Path.home(), Path.cwd())
     task = access_arguments(settings, places)
     for variable, option in missing_secrets(settings, os.environ).items():
-        logger.warning("%s is a secret and is not written: start VS Code with it, or use %s", variable, option)
+        logger.warning("%s is a secret and is not written: set it for VS Code, or use %s", variable, option)
     task += ["--ports", format_ranges(entry.port for entry in entries), "--reuse", *_other_options(arguments)]
     return tasks_json(text, _program(places), task, task_environ(settings, os.environ, places), name)
 
@@ -91,20 +91,20 @@ def _other_options(arguments: argparse.Namespace) -> list[str]:
 
 
 def _program(places: Places) -> str:
-    """Return the task's command: a path if VS Code's shells do not find this relay-client by its name."""
+    """Return the task's command: a path if VS Code's shells cannot find this relay-client by name."""
     own = shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
     if own is None or sys.prefix == sys.base_prefix:
         return PROGRAM
     found = shutil.which(PROGRAM)
     is_found_elsewhere = found is not None and Path(found).parent != Path(own).parent
-    # A link outside the virtual environment, as pipx makes it, is on the PATH of every shell.
+    # A link outside the virtual environment, such as one made by pipx, is on the PATH of every shell.
     if is_found_elsewhere and Path(found or "").resolve() == Path(own).resolve():
         return PROGRAM
     return places.portable(own)
 
 
 def _read(path: Path) -> str:
-    """Return the text of a file, with its line ends; "" if there is none."""
+    """Return the text of a file with its original line endings; "" if the file does not exist."""
     try:
         return path.read_bytes().decode()
     except FileNotFoundError:
@@ -121,12 +121,12 @@ def _show(files: Sequence[_File], folder: Path) -> None:
     for file in files:
         for line in unified_diff(file.before, file.after, file.path.relative_to(folder).as_posix(), colour=colour):
             print(line)
-    sys.stdout.flush()  # before what is logged
+    sys.stdout.flush()  # the diff must appear before the log lines
 
 
 def _write(file: _File) -> None:
-    """Write a file as a whole or not at all."""
-    path = file.path.resolve()  # a link stays a link
+    """Write a file atomically."""
+    path = file.path.resolve()  # keep a symbolic link
     try:
         path.parent.mkdir(exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as new:

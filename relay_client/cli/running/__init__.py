@@ -1,1 +1,1 @@
-"""Commands about relay-clients that are running; they need no credentials."""
+"""Commands that inspect or control running relay-clients; they need no credentials."""

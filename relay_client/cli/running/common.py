@@ -1,4 +1,4 @@
-"""What these commands share: their options, and the choice among running relay-clients."""
+"""Functions that these commands share: their options, and the selection of a running relay-client."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def add_running_command(
     summary: str,
     description: str,
 ) -> argparse.ArgumentParser:
-    """Add a command that directs running relay-clients."""
+    """Add a command that inspects or controls running relay-clients."""
     parser = add_local_command(commands, name, run, summary=summary, description=description)
     parser.add_argument(
         "--client",
         default="",
         metavar="NAME",
-        help="only this relay-client: its id, process id or hybrid connection, as 'relay-client status' shows them",
+        help="only this relay-client: its id, process id or hybrid connection, as shown by 'relay-client status'",
     )
     add_json(parser)
     return parser
@@ -60,7 +60,7 @@ def run_with_clients(
 
 @contextlib.asynccontextmanager
 async def running(is_wanted: Callable[[ClientId], bool]) -> AsyncIterator[list[ControlClient]]:
-    """Connect to some of the running relay-clients during a block."""
+    """Connect to the selected running relay-clients during an `async with` block."""
     from relay_client.control.client import running_clients
 
     found = await running_clients()
@@ -93,7 +93,7 @@ def only_client(clients: Sequence[ControlClient]) -> ControlClient:
 
 
 def as_json(value: object) -> str:
-    """Return JSON for a terminal or a program."""
+    """Return a value as indented JSON."""
     from relay_client.control.codec import encode
 
     return json.dumps(encode(value), indent=2)

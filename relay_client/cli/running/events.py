@@ -1,4 +1,4 @@
-"""`relay-client events`: what happens in the running relay-clients, as JSON lines."""
+"""`relay-client events`: prints the events of the running relay-clients as JSON lines."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "events",
         run,
-        summary="print what happens as JSON lines: ranks stop, are held, end",
-        description="Prints the events of the running relay-clients, one JSON object a line, until they end or Ctrl-C; "
-        "--json changes nothing. The page 'Control socket' of the documentation lists the events.",
+        summary="print events of running relay-clients as JSON lines",
+        description="Prints the events of the running relay-clients, one JSON object per line, until they exit or "
+        "Ctrl-C. The output is JSON with or without --json. The page 'Control socket' of the documentation "
+        "lists the events.",
     )
     parser.add_argument(
         "--only", action="append", default=None, metavar="KIND", help="only events of this kind; repeatable"

@@ -1,4 +1,4 @@
-"""`relay-client logs`: the log lines of the running relay-clients."""
+"""`relay-client logs`: shows the log lines of the running relay-clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "logs",
         run,
         summary="show the log of a running relay-client",
-        description="Shows the last lines of the log of the running relay-clients, also if their terminal is gone.",
+        description="Shows the last log lines of the running relay-clients, even if their terminal was closed.",
     )
     parser.add_argument("--follow", action="store_true", default=False, help="keep printing new lines until Ctrl-C")
     parser.add_argument(

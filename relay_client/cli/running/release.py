@@ -24,8 +24,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "release",
         run,
         summary="disconnect the debugger of a rank; the rank continues",
-        description="Closes the connections of a running relay-client to a rank, which then continues at full speed, "
-        "and the local port that 'attach' opened for it.",
+        description="Closes a running relay-client's connections to a rank, and the local port that 'attach' opened "
+        "for it. The rank then continues at full speed.",
     )
     parser.add_argument("rank", type=int, metavar="RANK", help="global rank")
 

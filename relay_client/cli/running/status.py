@@ -1,4 +1,4 @@
-"""`relay-client status`: nodes, ranks, local ports and connections of the running relay-clients."""
+"""`relay-client status`: shows nodes, ranks, local ports and connections of the running relay-clients."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "status",
         run,
-        summary="show the running relay-clients: nodes, ranks and where they are stopped, local ports",
-        description="Shows the running relay-clients of this user: their nodes and ranks, where ranks are stopped, who "
-        "holds them, and the local ports.",
+        summary="show the nodes, ranks, stops and local ports of running relay-clients",
+        description="Shows this user's running relay-clients: their nodes, ranks and local ports, where each rank is "
+        "stopped, and who holds it.",
     )
 
 

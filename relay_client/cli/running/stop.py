@@ -1,4 +1,4 @@
-"""`relay-client stop`: ends a running relay-client."""
+"""`relay-client stop`: stops a running relay-client."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "stop",
         run,
-        summary="end a running relay-client",
-        description="Ends a running relay-client as Ctrl-C does, and returns once its ports are closed.",
+        summary="stop a running relay-client",
+        description="Stops a running relay-client like Ctrl-C, and returns once its ports are closed.",
     )
-    parser.add_argument("--all", action="store_true", default=False, help="end all of them")
+    parser.add_argument("--all", action="store_true", default=False, help="stop all of them")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Stop, and wait for the end."""
+    """Stop the relay-clients, and wait until they have exited."""
     from relay_client.control.messages import Stop
 
     async def stop(clients: Sequence[ControlClient]) -> None:
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         for client in chosen:
             await client.until_closed()
             if not arguments.json:
-                print(f"relay-client {client.about.id} (pid {client.about.pid}) has ended")
+                print(f"relay-client {client.about.id} (pid {client.about.pid}) has exited")
         if arguments.json:
             print(as_json(tuple(client.about for client in chosen)))
 

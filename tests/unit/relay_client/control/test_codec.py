@@ -1,4 +1,4 @@
-"""Facts about the JSON of the control endpoint's messages."""
+"""Facts about the JSON of the control socket's messages."""
 
 import contextlib
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Facts about the files by which programs find the control endpoints of this user's relay-clients."""
+"""Facts about the files by which programs find the control sockets of this user's relay-clients."""
 
 import socket
 import stat

@@ -76,7 +76,7 @@ def test_an_impostor_is_noticed() -> None:
     client.receive_data(impostor.data_to_send())
     client.data_to_send()
     lines = json.dumps({"hello": {}, "proof": "0" * 64}).encode() + b"\n"
-    with pytest.raises(Unauthorized, match="another program listens"):
+    with pytest.raises(Unauthorized, match="another program is listening"):
         client.receive_data(lines)
 
 
