@@ -12,9 +12,10 @@ fails, the job reports that on stderr and runs as usual: none of these functions
 
 from relay_agent.api import (
     breakpoint,  # noqa: A004 - intended: a remote version of Python's breakpoint()
+    present,
     start_remote_debugging,
     start_remote_debugging_from_args,
 )
 from relay_agent.settings.arguments import add_debug_arguments
 
-__all__ = ["add_debug_arguments", "breakpoint", "start_remote_debugging", "start_remote_debugging_from_args"]
+__all__ = ["add_debug_arguments", "breakpoint", "present", "start_remote_debugging", "start_remote_debugging_from_args"]

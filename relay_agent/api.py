@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relay_agent.settings.arguments import parse_step_arguments
 from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_WAIT, DebugSettings
@@ -22,7 +22,7 @@ from relay_core.errors import RelayDebugError, TimedOut
 if TYPE_CHECKING:
     from relay_agent.debuggee.process import DebuggedProcess
 
-__all__ = ["breakpoint", "start_debugging", "start_remote_debugging", "start_remote_debugging_from_args"]
+__all__ = ["breakpoint", "present", "start_debugging", "start_remote_debugging", "start_remote_debugging_from_args"]
 
 
 def start_remote_debugging_from_args(argv: Sequence[str] | None = None) -> bool:
@@ -158,6 +158,19 @@ def breakpoint(  # noqa: A001 - intended: a remote version of Python's breakpoin
         _continue_without_debugger(error)
     except Exception as error:  # noqa: BLE001 - as above
         _continue_without_debugger(RelayDebugError(f"{type(error).__name__}: {error}"))
+
+
+def present(kind: type | str, function: Callable[[Any], str]) -> None:
+    """Let debuggers show values of a type by the text that a function returns, instead of their `repr`.
+
+    Args:
+        kind: A type, or its full name such as "mylib.batch.Batch", which need not be imported; subclasses included.
+        function: Is called with the value, in a helper thread, whenever a debugger shows it. A text that takes longer
+            than 0.4 s is replaced by a note, and if it raises an exception the `repr` is shown.
+    """
+    from relay_agent.values import presentation  # noqa: PLC0415 - for jobs that call this only
+
+    presentation.present(kind, function)
 
 
 def _process_if_debugged() -> DebuggedProcess | None:

@@ -145,6 +145,8 @@ class Debugger:
         self._state = State.ABSENT
         self._port = 0
         """The port on which debugpy listens in LISTENING and RELEASED."""
+        self.shows_values = True
+        """Whether to change how values are shown; read when debugpy starts."""
 
     def __repr__(self) -> str:
         return f"<Debugger {self.state.name.lower()}>"
@@ -311,7 +313,7 @@ class Debugger:
         fork_guard.install(then=self._forked)
         self._move(Event.START)
         try:
-            debugpy = debugpy_start.load(follow_children=follow_children)
+            debugpy = debugpy_start.load(follow_children=follow_children, values=self.shows_values)
             FORKING.is_available()  # looked up here rather than in each child
             UNCAUGHT.is_available()  # not in the program's thread, where a debugger may stop meanwhile
             yield debugpy

@@ -27,8 +27,12 @@ _EXCLUDED_PREFIXES = ("PYTHON", "RELAY_", "AZRELAY_", FILE_VARIABLE)
 sitecustomize, secrets, and the endpoints file of another debuggee."""
 
 
-def load(*, follow_children: bool) -> ModuleType:
+def load(*, follow_children: bool, values: bool = True) -> ModuleType:
     """Import and configure debugpy, ready to listen or to connect.
+
+    Args:
+        follow_children: Whether debugpy follows child processes from its start.
+        values: Whether to change how values are shown; the first call decides.
 
     Raises:
         ImportError: debugpy is missing.
@@ -46,7 +50,7 @@ def load(*, follow_children: bool) -> ModuleType:
             api.listen.called = False
             sys.modules["pydevd"].SetupHolder.setup = None  # imported by debugpy.server.api
     _resume_threads()
-    pydevd_patches.install()  # before pydevd has a connection
+    pydevd_patches.install(values=values)  # before pydevd has a connection
     return debugpy
 
 

@@ -15,6 +15,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, ClassVar
 
+from relay_agent.debuggee import pydevd_patches
 from relay_agent.debuggee.debugger import debugger
 from relay_agent.debuggee.pydevd_patches import waking
 from relay_agent.ranks.identity import ProcessIdentity, identify
@@ -66,6 +67,8 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
         identity = identify(os.environ)
         found = DebuggedProcess(settings, identity if rank is None else identity._replace(rank=rank))
         DebuggedProcess.of_this_process = found
+        if not settings.values:
+            _leave_values_to_debugpy()
         if settings.on_crash:
             from relay_agent.debuggee.post_mortem import install  # noqa: PLC0415 - with --debug-on-crash only
 
@@ -265,6 +268,12 @@ class DebuggedProcess:
     def _connect(self, ask: Ask) -> AnswerFields:
         debugger.connect(ask["port"], follow_children=self.settings.follow_children)
         return {}
+
+
+def _leave_values_to_debugpy() -> None:
+    """Change nothing about how values are shown, in children neither."""
+    debugger.shows_values = False
+    os.environ[pydevd_patches.VALUES_VARIABLE] = "off"
 
 
 def _script() -> str:

@@ -27,6 +27,7 @@ __all__ = [
     "RELEASE",
     "RESTART",
     "SENDING",
+    "SHOWING",
     "STATE",
     "STOPPED_THREADS",
     "UNATTACHED_AGENT",
@@ -104,6 +105,20 @@ PREFETCH = Feature(
     _MESSAGE,
     _BYTES,
     _DICT,
+)
+SHOWING = Feature(
+    "tensors, arrays and tables are shown by their contents, and a slow `repr` holds up all variables",
+    Internal("_pydevd_bundle.pydevd_safe_repr:SafeRepr._repr_obj", "replaced", "calls `repr` with a deadline"),
+    Internal(
+        "_pydevd_bundle.pydevd_suspended_frames:get_variable_details", "replaced", "shows what a text is needed for"
+    ),
+    Internal("_pydevd_bundle.pydevd_extension_api:StrPresentationProvider", "read", "the kind of extension"),
+    Internal("_pydevd_bundle.pydevd_extension_utils:extensions_of_type", "called", "adds one that describes values"),
+    Internal(
+        "_pydevd_bundle.pydevd_xml:_TYPE_RESOLVE_HANDLER._type_to_str_provider_cache",
+        "called",
+        "makes it look at each type again",
+    ),
 )
 RESTART = Feature(
     "a process whose debugger has ended, or whose parent was debugged, cannot be debugged again",
@@ -252,6 +267,7 @@ FEATURES = (
     WAKING,
     CONTINUING,
     PREFETCH,
+    SHOWING,
     RELEASE,
     REACHING,
     RESTART,

@@ -43,6 +43,8 @@ class DebugSettings(NamedTuple):
     """Further ports on this machine that clients may reach."""
     follow_children: bool = False
     """Whether child processes are offered to the debugger too."""
+    values: bool = True
+    """Whether tensors, arrays and tables are shown by what they are, and slow values have a deadline."""
 
     def __repr__(self) -> str:
         return f"<DebugSettings '{self.access.hc}' port {self.port} ranks {self.ranks}>"

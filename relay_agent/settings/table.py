@@ -101,6 +101,11 @@ def _parse_timeouts(text: str) -> float | None:
     return None if text.lower() == "none" else min(parse_duration(text), MAX_TIMEOUTS) or None
 
 
+def _parse_values(text: str) -> bool:
+    """Return whether values are described; a function of its own because a flag is off by default."""
+    return parse_flag(text)
+
+
 SETTINGS = (
     Setting(
         "port", "--debug-port", "RELAY_DEBUG_PORT", "PORT", parse_port, f"{DEFAULT_PORT}",
@@ -139,6 +144,11 @@ SETTINGS = (
     Setting(
         "follow_children", "--debug-follow-children", "RELAY_DEBUG_FOLLOW_CHILDREN", "FLAG", parse_flag, "false",
         "offer child processes to the debugger too", alias="--follow-children", bare="true",
+    ),
+    Setting(
+        "values", "--debug-values", "RELAY_DEBUG_VALUES", "SWITCH", _parse_values, "on",
+        "show tensors, arrays and tables by type, shape and device, and give each value a deadline; off leaves all to "
+        "debugpy", bare="on",
     ),
 )  # fmt: skip
 """In the order of `--help`."""

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any, ClassVar
 
+from relay_agent.values.presentation import find_presenter
+
 __all__ = ["describe_locals"]
 
 BUDGET = 0.5
@@ -82,7 +84,7 @@ class _Worker(threading.Thread):
 
 
 class _ShortRepr(reprlib.Repr):
-    """The standard library's short repr, with arrays described by type, shape and device."""
+    """The standard library's short repr, with tensors, arrays and tables described by what they are."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,12 +92,8 @@ class _ShortRepr(reprlib.Repr):
         self.maxstring = self.maxother = self.maxlong = MAX_TEXT
 
     def repr_instance(self, x: Any, level: int) -> str:
-        shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
-        if shape is None or dtype is None:
-            return super().repr_instance(x, level)
-        device = getattr(x, "device", None)
-        place = f" on {device}" if device is not None else ""
-        return f"<{type(x).__name__} {tuple(shape)} {dtype}{place}>"
+        presenter = find_presenter(type(x))
+        return super().repr_instance(x, level) if presenter is None else presenter.present(x)
 
 
 _short = _ShortRepr()

@@ -1,4 +1,4 @@
-"""Facts about values that take long to format, with prefetch and without."""
+"""Facts about values that take long to format and are left to debugpy, with prefetch and without."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -58,7 +58,7 @@ async def through_relay(relay: LocalRelay, script: Path) -> AsyncIterator[int]:
     """Run the script as a job behind a relay; the process itself prefetches."""
     port = free_port()
     async with (
-        running_job(relay, script, "--port", str(port), **PATIENCE),
+        running_job(relay, script, "--port", str(port), "--debug-values", "off", **PATIENCE),
         Tunnels(Endpoint("localhost", relay.server.port, HC), relay.sender, relay.tls) as tunnels,
         Forwarder(tunnels, [port]),
     ):

@@ -16,18 +16,29 @@ from relay_agent.debuggee.pydevd_patches import child_wait, continuing, followin
 from relay_agent.prefetch import in_process
 from relay_agent.python_path import in_front
 
-__all__ = ["follow_into_children", "follow_on_demand", "install"]
+__all__ = ["VALUES_VARIABLE", "follow_into_children", "follow_on_demand", "install"]
+
+VALUES_VARIABLE = "RELAY_DEBUG_VALUES"
+"""The variable of the setting `--debug-values`; set for children if the setting came from elsewhere."""
 
 
 @functools.cache
-def install() -> None:
-    """Patch pydevd in this process and its forked children, once; the patches are never undone."""
+def install(*, values: bool = True) -> None:
+    """Patch pydevd in this process and its forked children, once; the patches are never undone.
+
+    Args:
+        values: Whether to change how values are shown.
+    """
     sending.install()
     waking.install()
     continuing.install()
     child_wait.install()
     following.install()
     in_process.install()
+    if values:
+        from relay_agent.debuggee.pydevd_patches import showing  # noqa: PLC0415 - in debug runs only
+
+        showing.install()
 
 
 def follow_into_children(port: int | None) -> None:

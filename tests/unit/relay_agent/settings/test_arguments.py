@@ -70,6 +70,7 @@ def test_all_arguments(spelled):
         ("--debug-timeouts", "3600"),
         ("--debug-forward", "6006,8888"),
         ("--debug-follow-children", "yes"),
+        ("--debug-values", "off"),
     ]
     given = [word for pair in pairs for word in (pair if spelled == "separate" else ["=".join(pair)])]
     expected = DebugSettings(
@@ -83,6 +84,7 @@ def test_all_arguments(spelled):
         timeouts=3600,
         forwards=(6006, 8888),
         follow_children=True,
+        values=False,
     )
     assert expected == parse("data.csv", "--lr", "-0.1", *given, "--", "--verbose")
 

@@ -44,6 +44,7 @@ def test_every_setting_has_its_variable():
         "RELAY_DEBUG_TIMEOUTS": "3600",
         "RELAY_DEBUG_FORWARD": "6006, 8888",
         "RELAY_DEBUG_FOLLOW_CHILDREN": "no",
+        "RELAY_DEBUG_VALUES": "off",
     }
     expected = DebugSettings(
         access=AccessSettings(hc="myhc", namespace="contoso", ca_file="/ca.pem"),
@@ -56,6 +57,7 @@ def test_every_setting_has_its_variable():
         timeouts=3600.0,
         forwards=(6006, 8888),
         follow_children=False,
+        values=False,
     )
     assert expected == from_environment(environ)
 

@@ -80,6 +80,9 @@ VALUES = [
     ("on_crash", "none", {}),
     ("follow_children", "yes", {"follow_children": True}),
     ("follow_children", "", {}),
+    ("values", "off", {"values": False}),
+    ("values", "on", {}),
+    ("values", "", {}),
 ]
 
 
@@ -107,6 +110,7 @@ BAD = [
     ("hold", "-1", "invalid duration: '-1'"),
     ("timeouts", "day", "invalid duration: 'day'"),
     ("abort_on_timeout", "kill", "neither continue nor abort: 'kill'"),
+    ("values", "some", "neither true nor false: 'some'"),
     ("on_crash", "maybe", "neither true nor false: 'maybe'"),
     ("forwards", "6006,web", "invalid port: 'web'"),
 ]

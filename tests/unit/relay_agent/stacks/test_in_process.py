@@ -118,8 +118,8 @@ class Array:
     [
         ([1, 2], "[1, 2]"),
         (Rude(), "<Rude instance at "),
-        (Array(), "<Array (2, 3) float32 on cuda:1>"),
-        ([Array()], "[<Array (2, 3) float32 on cuda:1>]"),
+        (Array(), "Array[2, 3] float32 cuda:1"),
+        ([Array()], "[Array[2, 3] float32 cuda:1]"),
         ("x" * 10_000, "'xxxx"),
         (list(range(10**6)), "[0, 1, 2, 3, 4, 5, ...]"),
         (10**5000, ""),

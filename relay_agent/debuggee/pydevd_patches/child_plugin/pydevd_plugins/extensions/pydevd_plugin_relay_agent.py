@@ -5,6 +5,7 @@ pydevd imports it.
 """
 
 import contextlib
+import os
 import sys
 
 from _pydevd_bundle.pydevd_extension_api import DebuggerEventHandler
@@ -22,4 +23,4 @@ class Fixes(DebuggerEventHandler):  # type: ignore[misc] # pydevd has no types
         with contextlib.suppress(ImportError):  # the child's interpreter does not have relay_agent: no patches
             from relay_agent.debuggee import pydevd_patches  # noqa: PLC0415 - it may be missing
 
-            pydevd_patches.install()
+            pydevd_patches.install(values=os.environ.get(pydevd_patches.VALUES_VARIABLE) != "off")

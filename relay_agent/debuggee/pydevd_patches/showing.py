@@ -1,0 +1,111 @@
+"""Patch of how pydevd shows values: tensors, arrays and tables by what they are, and no `repr` holds up the others.
+
+pydevd calls `repr` for each value of a frame in the stopped thread. For a tensor that is a page of numbers, computed
+and copied from the device; if the device hangs, so does the debugger. With this patch such values are described by
+`relay_agent.values.presentation`, and every other `repr` that may run code of the job has a deadline.
+
+The full text remains available where the user asks for one value: in the Debug Console and for the clipboard.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from relay_agent.debugpy_internals.table import SHOWING
+from relay_agent.values.presentation import describe, find_presenter, on_registration
+from relay_agent.values.slow import FULL_DEADLINE, REPR_DEADLINE, within_deadline
+
+__all__ = ["install"]
+
+FULL_CONTEXTS = frozenset({"repl", "clipboard"})
+"""Contexts of `evaluate` in which the user has requested one value, and wants to see it in full."""
+_OF_CONTEXT = "relay_debug_context"
+"""Attribute of a `SafeRepr`: the context that it is used for."""
+
+_SIMPLE = frozenset(
+    {int, float, complex, bool, type(None), str, bytes, type, range, types.FunctionType, types.ModuleType}
+)
+"""Types whose `repr` runs no code of the job."""
+
+
+def install() -> None:
+    """Patch pydevd in this process and its forked children."""
+    if not SHOWING.is_available():
+        return
+    from _pydevd_bundle import pydevd_suspended_frames, pydevd_xml  # noqa: PLC0415 - in debug runs only, as the rest
+    from _pydevd_bundle.pydevd_extension_api import StrPresentationProvider  # noqa: PLC0415
+    from _pydevd_bundle.pydevd_extension_utils import extensions_of_type  # noqa: PLC0415
+    from _pydevd_bundle.pydevd_safe_repr import SafeRepr  # noqa: PLC0415
+
+    providers = extensions_of_type(StrPresentationProvider)
+    providers.insert(0, _Provider(providers))
+    forget = pydevd_xml._TYPE_RESOLVE_HANDLER._type_to_str_provider_cache.clear  # noqa: SLF001 - as in the table
+    forget()
+    on_registration(forget)
+    pydevd_suspended_frames.get_variable_details = _remembering_context(pydevd_suspended_frames.get_variable_details)
+    SafeRepr._repr_obj = _bounded(SafeRepr._repr_obj)  # noqa: SLF001 - as above
+
+
+class _Provider:
+    """What pydevd asks for the text of a value.
+
+    Args:
+        providers: All providers, this one first; in full, a value is shown by the one that would show it without this.
+    """
+
+    def __init__(self, providers: list[Any]) -> None:
+        self._providers = providers
+
+    def can_provide(self, kind: type, name: str) -> bool:  # noqa: ARG002 - as pydevd calls it
+        """Return whether values of this type are described; pydevd asks once for each type."""
+        return not SHOWING.is_off and find_presenter(kind) is not None
+
+    def get_str(self, value: object) -> str | None:
+        """Return the description, or None: pydevd then uses its own."""
+        with SHOWING.guarded():
+            return describe(value)
+        return None
+
+    def get_str_in_context(self, value: object, context: str) -> str | None:
+        """Return the description, or the full text, depending on what the text is for."""
+        if context not in FULL_CONTEXTS:
+            return self.get_str(value)
+        kind = type(value)
+        others = (provider for provider in self._providers[1:] if provider.can_provide(kind, kind.__name__))
+        other = next(others, None)
+        if other is None:
+            return None
+        return within_deadline(kind, lambda: str(other.get_str_in_context(value, context)), seconds=FULL_DEADLINE)
+
+
+def _remembering_context(get_details: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `get_variable_details`, which lets its `SafeRepr` know the context."""
+
+    def details(value: object, *arguments: Any, to_string: Any = None, context: str | None = None, **named: Any) -> Any:
+        if to_string is not None:
+            setattr(to_string, _OF_CONTEXT, context)
+        return get_details(value, *arguments, to_string=to_string, context=context, **named)
+
+    return details
+
+
+def _bounded(repr_obj: Callable[..., Iterator[str]]) -> Callable[..., Iterator[str]]:
+    """Return `SafeRepr._repr_obj`, which calls `repr` and shortens its result, with a deadline."""
+
+    def bounded(safe_repr: Any, value: object, level: int, *limits: int) -> Iterator[str]:
+        kind = type(value)
+        if kind in _SIMPLE or kind.__repr__ is object.__repr__ or SHOWING.is_off:
+            return repr_obj(safe_repr, value, level, *limits)
+        with SHOWING.guarded():
+            is_full = level == 0 and getattr(safe_repr, _OF_CONTEXT, None) in FULL_CONTEXTS
+            text = None if is_full else describe(value)
+            if text is None:
+                seconds = FULL_DEADLINE if is_full else REPR_DEADLINE
+                compute = lambda: "".join(repr_obj(safe_repr, value, level, *limits))  # noqa: E731 - it needs no name
+                text = within_deadline(kind, compute, seconds=seconds)
+            return iter((text,))
+        return repr_obj(safe_repr, value, level, *limits)
+
+    return bounded

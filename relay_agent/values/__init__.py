@@ -1,0 +1,1 @@
+"""How values of the job are shown: short texts for tensors, arrays and tables, deadlines for slow ones, statistics."""

@@ -1,0 +1,85 @@
+"""Which values are shown by what they are instead of their `repr`: those of `kinds`, and those that a job registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from relay_agent.values.kinds import KINDS, describe_array
+from relay_agent.values.slow import within_deadline
+
+__all__ = ["Presenter", "describe", "find_presenter", "on_registration", "present"]
+
+Present = Callable[[Any], str]
+MAX_TEXT = 1000
+"""Characters of one text: a line of an editor's variables view."""
+
+_registered: dict[type | str, Present] = {}
+_on_registration: list[Callable[[], None]] = []
+
+
+class Presenter(NamedTuple):
+    """A function that describes values of a type."""
+
+    present: Present
+    is_fast: bool
+    """True if it only reads the metadata of a known library; other code may take any time."""
+
+
+def present(kind: type | str, function: Present) -> None:
+    """Show values of a type by the text that a function returns.
+
+    Args:
+        kind: A type, or its full name such as "mylib.batch.Batch", which need not be imported; subclasses included.
+        function: Is called with the value, in a helper thread and with a deadline.
+    """
+    _registered[kind] = function
+    for notify in _on_registration:
+        notify()
+
+
+def on_registration(notify: Callable[[], None]) -> None:
+    """Call a function after each registration."""
+    _on_registration.append(notify)
+
+
+def find_presenter(kind: type) -> Presenter | None:
+    """Return the presenter for values of a type, or None: they are shown by their `repr`.
+
+    Arrays of other libraries than those of `KINDS` are known by their attributes.
+    """
+    for base in kind.__mro__:
+        name = f"{base.__module__}.{base.__qualname__}"
+        found = _registered.get(base) or _registered.get(name)
+        if found is not None:
+            return Presenter(found, is_fast=False)
+        known = KINDS.get((_package(base), base.__name__))
+        if known is not None:
+            return Presenter(known, is_fast=_package(kind) == _package(base) and not _counts(base))
+    if hasattr(kind, "shape") and hasattr(kind, "dtype") and _package(kind) != "numpy":  # its numbers have these, too
+        return Presenter(describe_array, is_fast=False)
+    return None
+
+
+def describe(value: object) -> str | None:
+    """Return the text for a value, or None if it is shown by its `repr` or the text cannot be had."""
+    presenter = find_presenter(type(value))
+    if presenter is None:
+        return None
+    try:
+        if presenter.is_fast:
+            text = presenter.present(value)
+        else:
+            text = within_deadline(type(value), lambda: str(presenter.present(value)), what="its description")
+    except Exception:  # noqa: BLE001 - the code of a job or of a library's new version
+        return None
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
+
+
+def _package(kind: type) -> str:
+    return str(kind.__module__).partition(".")[0]
+
+
+def _counts(kind: type) -> bool:
+    """Whether describing takes longer the larger a value is."""
+    return kind.__name__ == "Module"

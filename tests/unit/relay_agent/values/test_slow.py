@@ -1,0 +1,69 @@
+"""Facts about the limits of slow texts."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from relay_agent.values import slow
+from relay_agent.values.slow import BUDGET, MAX_LATE, REPR_DEADLINE, within_deadline
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has the whole budget, and nothing late from before."""
+    monkeypatch.setattr(slow, "_budget", slow._Budget())
+    monkeypatch.setattr(slow, "_late", {})
+
+
+@pytest.fixture
+def forever() -> Iterator[threading.Event]:
+    """An event that is set at the end of the test, for calls that are to be late."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_text_in_time():
+    """A text that is in time is returned."""
+    assert "text" == within_deadline(int, lambda: "text")
+
+
+def test_late_text_is_named(forever: threading.Event):
+    """A late text is replaced by a note, and others of its type are not started until it has returned."""
+    assert "<Slow: repr takes longer than 0.4 s>" == within_deadline(int, lambda: str(forever.wait()))
+    assert "<Slow: an earlier repr of this type is still running>" == within_deadline(int, lambda: "text")
+    assert "text" == within_deadline(str, lambda: "text")
+    call = slow._late[int]
+    forever.set()
+    assert call.finished.acquire(timeout=30)
+    assert "text" == within_deadline(int, lambda: "text")
+
+
+def test_threads_are_limited(forever: threading.Event):
+    """Not more than a few calls are late at once."""
+    kinds = [type(f"Kind{number}", (), {}) for number in range(MAX_LATE + 1)]
+    texts = [within_deadline(kind, lambda: str(forever.wait())) for kind in kinds]
+    assert f"<Slow: {MAX_LATE} earlier calls are still running>" == texts[-1]
+
+
+def test_budget_of_many():
+    """Many texts that are slow but in time share a budget: together they take little longer than that."""
+
+    def compute() -> str:
+        time.sleep(0.75 * REPR_DEADLINE)
+        return "text"
+
+    started = time.monotonic()
+    texts = [within_deadline(type(f"Kind{number}", (), {}), compute) for number in range(28)]
+    assert time.monotonic() - started < 28 * 0.75 * REPR_DEADLINE / 2
+    assert "text" == texts[0]
+    assert texts[-1].startswith("<Slow: ")
+    assert BUDGET > REPR_DEADLINE
+
+
+def test_error_is_raised():
+    """An exception of the job's code reaches the caller."""
+    with pytest.raises(ZeroDivisionError):
+        within_deadline(int, lambda: str(1 // 0))
