@@ -56,7 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     init = commands.add_parser("init", help="write a configuration, keys, connection strings and a certificate")
     init.add_argument(
-        "directory", type=Path, metavar="DIR", help="directory to write to; may exist, nothing is overwritten"
+        "directory", type=Path, metavar="DIR", help="directory to write to; existing files are not overwritten"
     )
     init.add_argument("--hc", action="extend", nargs="+", required=True, metavar="NAME", help="hybrid connections")
     init.add_argument(
@@ -107,7 +107,7 @@ def _init(arguments: argparse.Namespace) -> int:
     print(f"created a configuration, a certificate and connection strings for: {', '.join(arguments.hc)}")
     print("start the relay:")
     print(f"  {PROGRAM} serve --config {shlex.quote(str(made.config_file))}")
-    print("trust its certificate where the job and the editor run:")
+    print("trust its certificate on the machines of the job and the editor:")
     print(f"  export RELAY_CA_FILE={shlex.quote(str(made.ca_file))}")
     for agent, client in made.connection_files:
         print(f"connection strings, for the job and for relay-client:\n  {agent}\n  {client}")

@@ -1,7 +1,7 @@
 """Handling of `$hc` requests: listen, connect, accept and reject.
 
-The order of checks is part of the protocol: token, existence of the hybrid connection, listeners. Without a valid token
-a client cannot find out which hybrid connections exist.
+The order of checks is part of the protocol: token, existence of the hybrid connection, listeners. Without a valid
+token, a client cannot discover which hybrid connections exist.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ __all__ = ["Gateway"]
 logger = logging.getLogger(__name__)
 
 HEAD_TIMEOUT = 10.0
-"""Seconds for receiving a request's head; bounds the sockets that idle peers occupy."""
+"""Timeout in seconds for a request's head; limits the sockets that idle peers occupy."""
 LINGER = 1.0
-"""Seconds for receiving the body of a refused HTTP request: closing a socket with unread data resets the connection,
+"""Seconds for receiving the body of a refused HTTP request. Closing a socket with unread data resets the connection,
 and the client may lose our response."""
 MAX_TRACKED_PATH = 260
-"""Characters of the requested path that an error contains."""
+"""Maximum number of characters of the requested path in an error."""
 
 
 class Gateway:
@@ -68,9 +68,9 @@ class Gateway:
         self.counters = Counters()
         self._config = config
         self._waiting: Counter[str] = Counter()
-        """Senders that wait for a listener, for each hybrid connection."""
+        """Number of senders that wait for a listener, by hybrid connection."""
         self._listener_sources: Counter[str] = Counter()
-        """Listeners of each address."""
+        """Number of listeners, by address."""
         self._delays = config.delays or DelayProfile()
         self._authorizer = authorizer
         self._public_address = public_address
@@ -130,7 +130,7 @@ class Gateway:
             await asyncio.sleep(self._delays.authorization)
         connection = self.registry.find(request.segments)
         grant = self._check(request.token, request, right, connection)
-        # Only after the token check, and not before: see the module's docstring.
+        # Only after the token check; see the module's docstring.
         if connection is None:
             raise not_found()
         return connection, grant
@@ -148,7 +148,7 @@ class Gateway:
         listener_id = guid_of(request.parameters.get("sb-hc-id")) or new_guid()
         replaced = self.registry.check_room(hybrid_connection, listener_id)
         connection = handshake.connection
-        if not connection.is_open:  # checking the token can wait, and the client may have disconnected
+        if not connection.is_open:  # the token check may have taken a while, and the client may have disconnected
             return
         if replaced is not None:
             replaced.close(1011, "Replaced by a newer connection of the same listener")
@@ -171,7 +171,7 @@ class Gateway:
     def _listener_ended(self, control: ControlChannel) -> None:
         self.registry.remove(control)
         self._listener_sources.subtract([source_of(control.remote[0])])
-        self._listener_sources = +self._listener_sources  # without addresses that have none left
+        self._listener_sources = +self._listener_sources  # removes addresses without listeners
         logger.info("listener disconnected on '%s': %s", control.hybrid_connection.path, control.id)
 
     # Connect:
@@ -191,7 +191,7 @@ class Gateway:
             limit = self._config.limits.accept_timeout
             await asyncio.wait({pending.outcome}, timeout=limit)
         finally:
-            # Also if the sender disconnected, which cancels this task: its address must not work any longer.
+            # Also if the sender disconnected, which cancels this task: the address must become invalid.
             self.rendezvous.forget(pending)
             self._waiting[hybrid_connection.path] -= 1
         if not pending.outcome.done():
@@ -235,7 +235,7 @@ class Gateway:
         rejection = request.rejection(after=f"{SECRET_PARAMETER}={secret}")
         pending = self.rendezvous.take(request.parameters.get("sb-hc-id"), secret)
         if pending is None or pending.outcome.done() or not pending.handshake.connection.is_open:
-            raise bad_request("The rendezvous is unknown, over, or was used already")
+            raise bad_request("The rendezvous is unknown, has ended, or was already used")
         handshake.connection.prove()
         if rejection is not None:
             pending.outcome.set_result(Rejection(*rejection))

@@ -1,4 +1,4 @@
-"""Metrics of a relay, named as in Azure Monitor where it has the same metric."""
+"""Metrics of a relay, with the names of Azure Monitor if it has the same metric."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Counters:
     listener_connections: int = 0
     sender_connections: int = 0
     rejected: int = 0
-    """Senders that a listener refused."""
+    """Number of senders that a listener rejected."""
     refused: int = 0
-    """Requests that the relay itself refused."""
+    """Number of requests that the relay itself refused."""
     bytes_to_listeners: int = 0
     bytes_to_senders: int = 0
-    """Payload of relayed pairs that have ended."""
+    """Payload in bytes of relayed pairs that have ended."""
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,20 @@ class Metrics:
 
     active_listeners: int
     active_senders: int
-    """Relayed connections."""
+    """Number of relayed connections."""
     pending_senders: int
-    """Senders waiting for a listener."""
+    """Number of senders waiting for a listener."""
     connections: int
-    """Connections of any kind, with TLS established."""
+    """Number of connections with TLS established."""
     unproved: int
-    """Connections, with or without TLS, whose token or rendezvous secret was not checked yet."""
+    """Number of connections, with or without TLS, whose token or rendezvous secret has not been checked yet."""
     listener_connections: int
-    """Total since the start, like the following."""
+    """Total since the start, like the following fields."""
     sender_connections: int
     rejected: int
     refused: int
     bytes_to_listeners: int
-    """Payload, without framing."""
+    """Payload in bytes, without framing."""
     bytes_to_senders: int
     buffered_bytes: int
     """Bytes currently waiting in the relay for slow peers."""

@@ -64,7 +64,7 @@ class RelayServer:
         )
         self._acceptor: Acceptor | None = None
         limits = config.limits
-        # Without limits of their own, agents' rendezvous would be displaced by whoever opens the most connections.
+        # Agents' rendezvous have their own budget; otherwise, whoever opens the most connections would displace them.
         self._unproved_others, self._unproved_agents = (
             Unproved(total=limits.max_unproved, per_source=limits.max_unproved_per_address) for _ in range(2)
         )
@@ -83,7 +83,7 @@ class RelayServer:
 
     @property
     def port(self) -> int:
-        """The port it is bound to; the same after `stop` and `start`."""
+        """The port to which the server is bound; it stays the same after `stop` and `start`."""
         return self._port
 
     @property
@@ -109,7 +109,9 @@ class RelayServer:
         self._context = certificates.server_context(files)
         self.ca_file = files.ca
         if not _is_loopback(self.config.bind):
-            logger.warning("listening on %s: everyone who can reach this machine can reach the relay", self.config.bind)
+            logger.warning(
+                "listening on %s: everybody who can reach this machine can reach the relay", self.config.bind
+            )
         acceptor = Acceptor(self._accepted, self._free_descriptor)
         try:
             self._port = await acceptor.open(self.config.bind, self._port)
@@ -134,7 +136,7 @@ class RelayServer:
         await self.kill()
 
     async def kill(self) -> None:
-        """Shut down at once: every connection is dropped without a Close frame."""
+        """Shut down immediately: drop every connection without a Close frame."""
         if self._acceptor is not None:
             acceptor, self._acceptor = self._acceptor, None
             await acceptor.close()
@@ -159,7 +161,7 @@ class RelayServer:
             connection.abort()
 
     def recycle_listeners(self) -> None:
-        """Close every control channel with 1011, as Azure does every 24 hours; relayed connections stay."""
+        """Close every control channel with 1011, as Azure does every 24 hours; relayed connections stay open."""
         for control in self._gateway.registry.listeners:
             control.recycle()
 
@@ -188,7 +190,7 @@ class RelayServer:
         return Connection(self._buffer, self._connected, self._disconnected)
 
     def _accepted(self, accepted: socket.socket, host: str, port: int) -> None:
-        """Start the TLS handshake of a new connection, which has a place among the unproved ones from now on."""
+        """Start the TLS handshake of a new connection, which counts as unauthenticated from now on."""
         connection = self._make_connection()
         connection.remote = (host, port)
         unowned = [accepted]

@@ -1,6 +1,6 @@
 """A relay as a process: starts from a configuration file, reports that it is ready, and stops on a signal.
 
-The first SIGTERM or SIGINT starts a graceful shutdown, a second one ends the process at once (exit status 130).
+The first SIGTERM or SIGINT starts a graceful shutdown; a second one ends the process immediately (exit status 130).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ async def _serve(config: RelayConfig, ready_file: Path | None) -> int:
 
 
 async def _stop(server: RelayServer, force: asyncio.Event) -> int:
-    """Shut down gracefully, or at once when `force` is set; return the exit status."""
+    """Shut down gracefully, or immediately once `force` is set; return the exit status."""
     async with TaskSet() as tasks:
         orderly = tasks.spawn(server.stop(), name="stop in order")
         await first_completed(orderly, force.wait())
@@ -100,7 +100,7 @@ def _remove_ready_file(ready_file: Path | None) -> None:
 
 def _report_ready(server: RelayServer, ready_file: Path | None) -> None:
     """Report that the relay is ready."""
-    # First the file, then the log line: a program that waits for the line can then read the file.
+    # The file is written before the log line, so that a program that waits for the line can read the file.
     address = f"wss://{server.public_address}"
     ca_file = None if server.ca_file is None else str(server.ca_file.resolve())
     if ready_file is not None:

@@ -23,7 +23,7 @@ from relay_server.config.model import HybridConnection, JwtIssuer, Right
 from relay_server.protocol.refusals import Refusal, malformed_token, missing_right, unauthorized
 
 if TYPE_CHECKING:
-    from jwt.types import Options  # a type only, and a newer one than the oldest PyJWT
+    from jwt.types import Options  # used only as a type, which the oldest supported PyJWT does not have
 
 __all__ = ["JwtVerifier"]
 
@@ -83,7 +83,7 @@ class JwtVerifier:
             try:
                 return issuer, _decode(token, issuer, key)
             except (jwt.InvalidSignatureError, jwt.InvalidIssuerError):
-                continue  # another entry may have the same issuer and a newer key
+                continue  # another entry with the same issuer may have a newer key
         raise unauthorized("InvalidSignature", "The token has an invalid signature")
 
 

@@ -19,7 +19,7 @@ from relay_server.protocol.refusals import malformed_token, missing_right, missi
 __all__ = ["ANONYMOUS", "Authorizer", "Grant", "SasVerifier", "TokenVerifier"]
 
 MAX_TOKEN_CHARS = 16 * 1024
-"""Far above the size of real tokens (JWTs: 2-8 KiB); bounds the time for hashing a token."""
+"""Far above the size of real tokens (JWTs: 2-8 KiB); limits the time for hashing a token."""
 _DECOY_KEY = "-"
 """Key for a token that names an unknown rule, so that the response takes as long as for a wrong signature."""
 _BEARER = "bearer "
@@ -125,7 +125,7 @@ class Authorizer:
         Raises:
             Refusal: 401.
         """
-        # An unknown hybrid connection requires a token, so that clients without one cannot find out what exists.
+        # An unknown hybrid connection requires a token, so that clients without one cannot discover which ones exist.
         if right is Right.SEND and connection is not None and not connection.requires_client_authorization:
             return ANONYMOUS
         if not token:

@@ -27,7 +27,7 @@ __all__ = ["Certificates", "prepare", "server_context", "write_private"]
 
 CA_DAYS = 3650
 SERVER_DAYS = 397
-"""Maximum validity of a server certificate that all clients accept (some limit it to 398 days)."""
+"""Validity of a server certificate that all clients accept; some limit it to 398 days."""
 RENEW_BEFORE = dt.timedelta(days=30)
 BACKDATED = dt.timedelta(days=1)
 """Offset of the start of validity, for clients whose clock is slow."""
@@ -71,7 +71,7 @@ def prepare(settings: TlsSettings, names: Iterable[str]) -> Certificates:
         if not _is_usable(found, issuer, wanted):
             _make_server(found, issuer, wanted)
     except OSError as error:
-        raise ConfigurationError(f"cannot keep certificates in {directory}: {error.strerror}") from error
+        raise ConfigurationError(f"cannot store certificates in {directory}: {error.strerror}") from error
     return found
 
 
@@ -97,7 +97,7 @@ def server_context(certificates: Certificates) -> ssl.SSLContext:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file with mode 0600, which atomically replaces an existing one."""
+    """Write a file with mode 0600, atomically replacing an existing one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor

@@ -20,7 +20,7 @@
     primary_key = "..."
     secondary_key = "..."
 
-    [[jwt_issuer]]                       # tokens instead of keys, as of Entra ID
+    [[jwt_issuer]]                       # tokens instead of keys, such as those from Entra ID
     issuer = "https://sts.example/"
     public_key = "issuer.pem"
     audiences = ["https://relay.azure.net", "https://relay.azure.net/"]
@@ -79,7 +79,7 @@ def load(path: Path) -> RelayConfig:
             f"cannot read {path}: {reason}", hint="create one with: relay-server init DIR --hc NAME"
         ) from error
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        logger.warning("%s contains keys and other users may read it; run: chmod 600 %s", path, path)
+        logger.warning("other users can read %s, which contains keys; run: chmod 600 %s", path, path)
     try:
         return parse(text, directory=path.parent)
     except ConfigurationError as error:

@@ -94,14 +94,15 @@ class JwtIssuer:
     audiences: tuple[str, ...] = ("https://relay.azure.net", "https://relay.azure.net/")
     """Accepted values of `aud`; Entra ID issues Relay tokens with either of the defaults."""
     roles: Mapping[str, frozenset[Right]] = field(default_factory=lambda: AZURE_ROLES)
-    """Rights of each role in the token's `roles`. Azure looks up role assignments instead; this relay cannot."""
+    """Rights of each role in the token's `roles`. Azure looks up role assignments instead, which this relay cannot
+    do."""
 
     def __post_init__(self) -> None:
         if not self.issuer:
             raise ConfigurationError("a JWT issuer has no name")
         if not self.audiences or not all(self.audiences):
             raise ConfigurationError(
-                f"JWT issuer '{self.issuer}' has no audiences: every token it issues would be accepted"
+                f"JWT issuer '{self.issuer}' has no audiences, so every token from it would be accepted"
             )
         if any(not rights for rights in self.roles.values()) or not self.roles:
             raise ConfigurationError(f"a role of JWT issuer '{self.issuer}' has no rights")
@@ -139,7 +140,7 @@ class Limits:
     """Limits and timers (in seconds); the defaults are Azure's where known."""
 
     accept_timeout: float = 30.0
-    """Time for a listener to accept or reject a sender."""
+    """Time limit for a listener to accept or reject a sender."""
     accept_timeout_status: int = 408
     """Status for the sender after that time: 408, or 504 as in the protocol's documentation."""
     ping_interval: float = 30.0
@@ -151,21 +152,21 @@ class Limits:
     recycle_after: float | None = None
     """Time after which each control channel is closed with code 1011, as Azure does every 24 hours."""
     close_timeout: float = 60.0
-    """Time between the two Close frames of a closing handshake."""
+    """Time limit for the peer's Close frame in a closing handshake."""
     drain_timeout: float = 5.0
-    """Time for closing handshakes during a shutdown."""
+    """Time limit for all closing handshakes during a shutdown."""
     max_listeners: int = 25
-    """Listeners per hybrid connection."""
+    """Maximum number of listeners per hybrid connection."""
     max_waiting_senders: int = 500
-    """Senders per hybrid connection that wait for a listener to accept; further ones get a 503. A Send key is enough to
-    wait, and those of one hybrid connection must not displace those of another."""
+    """Maximum number of senders per hybrid connection that wait for a listener; further ones get a 503. A Send key is
+    enough to wait, and the senders of one hybrid connection must not displace those of another."""
     max_unproved: int = 1024
-    """Connections whose token or rendezvous secret has not been checked yet; a new one replaces the oldest of the
-    address that has the most. Each occupies up to 275 KiB, so that these are about 280 MiB at most. Addresses of
-    connected listeners have a second budget of this size, so that others cannot displace an agent's rendezvous."""
+    """Maximum number of connections whose token or rendezvous secret has not been checked yet. A new one replaces the
+    oldest connection of the address that has the most. Each occupies up to 275 KiB, about 280 MiB in total. Addresses
+    of connected listeners have a second budget of this size, so that others cannot displace an agent's rendezvous."""
     max_unproved_per_address: int = 512
-    """The same for one IPv4 address or IPv6 network (/64): enough for 200 agents and their clients behind one address
-    that reconnect together. Raise it to `max_unproved` if a load balancer hides the clients' addresses."""
+    """The same limit for one IPv4 address or IPv6 network (/64): enough for 200 agents and their clients that reconnect
+    together from behind one address. Raise it to `max_unproved` if a load balancer hides the clients' addresses."""
 
     def __post_init__(self) -> None:
         positive = ("accept_timeout", "ping_interval", "ping_timeout", "close_timeout", "recycle_after")

@@ -1,8 +1,8 @@
 """`relay-server init`: creates the files of a relay, its agents and its clients.
 
     relay.toml                    the relay's configuration, with fresh random keys
-    <hc>.agent.connection         connection string for relay-agent, with the Listen right only
-    <hc>.client.connection        connection string for relay-client, with the Send right only
+    <hc>.agent.connection         connection string for relay-agent, with only the Listen right
+    <hc>.client.connection        connection string for relay-client, with only the Send right
     tls/                          private CA and server certificate
 
 Both connection strings of a hybrid connection contain the same tunnel key, which the relay does not know. Files with
@@ -85,7 +85,7 @@ def provision(directory: Path, paths: Sequence[str], *, namespace: str, port: in
     text = _HEAD.format(namespace=namespace, port=port) + "".join(
         _CONNECTION.format(path=path, agent_key=agent, client_key=client) for path, (agent, client) in keys.items()
     )
-    config = parse(text, directory=directory)  # raises for invalid names before anything is written
+    config = parse(text, directory=directory)  # raises an error for invalid names before anything is written
     files = {path: _connection_files(directory, path) for path in keys}
     config_file = directory / "relay.toml"
     _check_free([config_file, *(file for pair in files.values() for file in pair)])
@@ -124,6 +124,6 @@ def _connection_files(directory: Path, path: str) -> tuple[Path, Path]:
 def _check_free(files: Sequence[Path]) -> None:
     if taken := next((file for file in files if file.exists()), None):
         raise ConfigurationError(
-            f"{taken} exists already, and its keys may be in use",
+            f"{taken} already exists, and its keys may be in use",
             hint="choose an empty directory, or delete the old one first",
         )

@@ -1,4 +1,4 @@
-"""Accepts TCP connections. Unlike with asyncio's servers, a connection's address is known before its TLS handshake."""
+"""Accepts TCP connections. Unlike asyncio's servers, it knows a connection's address before the TLS handshake."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from relay_core.net.tasks import TaskSet
 __all__ = ["Acceptor"]
 
 BACKLOG = 1024
-"""Connections in the kernel's queue; large enough for many agents that reconnect together."""
+"""Size of the kernel's queue of connections; large enough for many agents that reconnect together."""
 UNAVAILABLE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
-"""Errors of one address of several, e.g. `::1` of `localhost` on a machine without IPv6."""
+"""Errors that may concern only one of several addresses, e.g. `::1` of `localhost` on a machine without IPv6."""
 EXHAUSTED_DELAY = 1.0
-"""Seconds until the next attempt when the system has no descriptor left and none could be freed."""
+"""Seconds until the next attempt if no descriptor is left and none could be freed."""
 FREEING_DELAY = 0.01
 """Seconds until the descriptor of a dropped connection is closed."""
 
@@ -31,7 +31,7 @@ class Acceptor:
 
     Args:
         accepted: Called with each new socket, which it then owns, and the peer's host and port.
-        starved: Called if no descriptor is left; frees one by dropping a connection, or returns False.
+        starved: Called if no descriptor is left; drops a connection to free one, or returns False.
     """
 
     def __init__(self, accepted: Callable[[socket.socket, str, int], None], starved: Callable[[], bool]) -> None:
@@ -73,7 +73,8 @@ class Acceptor:
         self._close_sockets()
 
     def _bind(self, family: int, address: tuple[object, ...]) -> int:
-        # With the protocol's number: asyncio sets TCP_NODELAY only where it sees that number on the accepted socket.
+        # The protocol number is given explicitly, because asyncio sets TCP_NODELAY only if the accepted socket has that
+        # number.
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             if os.name == "posix":
@@ -107,7 +108,7 @@ class Acceptor:
             return
         if not self._exhausted:
             self._exhausted = True
-            logger.warning("cannot accept a connection: %s; dropping unproved ones", error.strerror)
+            logger.warning("cannot accept a connection: %s; dropping unauthenticated connections", error.strerror)
         await asyncio.sleep(FREEING_DELAY if self._starved() else EXHAUSTED_DELAY)
 
     def _close_sockets(self) -> None:

@@ -1,6 +1,7 @@
 """Simulated latency for measurements: a connection that delays bytes in both directions.
 
-Order and throughput do not change. Only relays with a DelayProfile use this class, so that it costs the others nothing.
+Order and throughput do not change. Only relays with a DelayProfile use this class, so it does not slow down other
+relays.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class DelayedConnection(Connection):
         self._later(self._incoming, super()._lose)
 
     def _later(self, lane: deque[Callable[[], None]], action: Callable[[], None]) -> None:
-        # Timers that are due at the same moment run in any order. So a timer runs the oldest action, not its own.
+        # Timers that are due at the same moment run in any order, so a timer runs the oldest action, not its own.
         lane.append(action)
         self._loop.call_later(self._lane, self._next, lane)
 

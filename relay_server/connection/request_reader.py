@@ -12,7 +12,7 @@ from relay_server.protocol.refusals import Refusal
 __all__ = ["Handshake"]
 
 MAX_EARLY_BYTES = 64 * 1024
-"""Limit of bytes that a client sends before the response; a correct client sends none."""
+"""Maximum number of bytes that a client may send before the response; a correct client sends none."""
 
 
 class Handshake:
@@ -76,7 +76,7 @@ class Handshake:
     def _keep(self, data: memoryview) -> None:
         if (
             self._head_has_body
-        ):  # it is about to be refused, and a large body must not abort the connection before the response
+        ):  # the request is about to be refused, and a large body must not abort the connection before the response
             return
         self._early += data
         if len(self._early) > MAX_EARLY_BYTES:

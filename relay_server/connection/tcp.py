@@ -1,9 +1,8 @@
 """A TCP connection with TLS: a thin driver between asyncio and the connection's current handler.
 
-It transfers bytes, pauses, resumes, closes and aborts; protocol decisions are the handler's. All connections of a
-server read into one buffer: asyncio fills it and passes it on in the same call, so that it is free again when
-`received` returns. A handler must copy the bytes that it keeps (unmasking does that anyway) before it calls anything
-else.
+It transfers bytes, pauses, resumes, closes and aborts; the handler makes the protocol decisions. All connections of a
+server read into one buffer. asyncio fills it and passes it on in the same call, so it is free again when `received`
+returns. Before a handler calls anything else, it must copy the bytes that it keeps (unmasking does that anyway).
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from relay_server.connection.unproved import Place
 __all__ = ["READ_BYTES", "Connection", "Handler"]
 
 READ_BYTES = 128 * 1024
-"""Measured: with 64 KiB throughput is 10 % lower, and from 256 KiB memory management costs more than is saved."""
+"""Measured: with 64 KiB, throughput is 10 % lower; from 256 KiB on, memory management costs more than is saved."""
 WRITE_HIGH_WATER = 512 * 1024
 WRITE_LOW_WATER = 128 * 1024
-"""Sizes of the write buffer at which a writer is paused and resumed; they bound the memory that a slow peer uses."""
+"""Sizes of the write buffer at which a writer is paused and resumed; they limit the memory that a slow peer uses."""
 CLOSE_LIMIT = 30.0
-"""Seconds for a peer to receive the last bytes and close TLS, after which the connection is dropped."""
+"""Seconds for a peer to receive the last bytes and close TLS; after that, the connection is dropped."""
 
 
 class Handler(Protocol):
@@ -62,7 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ended = False
         self.handler: Handler | None = None
         self.place: Place | None = None
-        """The place in the budget for unproved connections; left by `prove` and at the end."""
+        """The place in the budget for unauthenticated connections, until `prove` is called or the connection closes."""
         self.remote: tuple[str, int] = ("", 0)
         self.reading_paused = False
         self.writing_paused = False
@@ -109,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Send the write buffer, then close the connection; data received meanwhile is dropped."""
         if self.is_open and self._close_timer is None:
-            self.resume_reading()  # to receive the peer's end of TLS
+            self.resume_reading()  # to receive the peer's close_notify
             self._close_timer = self._loop.call_later(CLOSE_LIMIT, self.abort)
             self._shut()
 

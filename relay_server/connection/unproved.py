@@ -1,8 +1,8 @@
-"""Connections that have not proved anything yet: a budget for each address and one for all.
+"""Limits the connections that are not authenticated yet, per address and in total.
 
 Anybody who reaches the port can open connections and send nothing. Each occupies a descriptor and, from its TLS
-handshake on, about 275 KiB. So only so many may exist, and a new one replaces the oldest, which is the one that had the
-most time to prove itself. A connection leaves the budget when its token or rendezvous secret was valid.
+handshake on, about 275 KiB. Their number is therefore limited, and a new one replaces the oldest, which has had the
+most time to authenticate. A connection leaves the budget when its token or rendezvous secret has been accepted.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class Place:
     def __init__(self, budget: Unproved, source: str, drop: Callable[[], object]) -> None:
         self.source = source
         self.drop = drop
-        """Ends the connection."""
+        """Drops the connection."""
         self._budget = budget
 
     def leave(self) -> None:
-        """Give the place back: the connection has proved itself or has ended; repeated calls do nothing."""
+        """Release the place, because the connection is authenticated or closed; repeated calls do nothing."""
         self._budget.remove(self)
 
 
 class Unproved:
-    """A budget.
+    """A budget of places for connections.
 
     Args:
         total: Maximum number of connections.
@@ -52,7 +52,7 @@ class Unproved:
         return f"<Unproved {self._count} of {self._total}, {len(self._places)} sources>"
 
     def add(self, source: str, drop: Callable[[], object]) -> Place:
-        """Return a place for a new connection, after dropping an old one if all are taken."""
+        """Return a place for a new connection, after dropping an old connection if all places are taken."""
         if len(self._places.get(source, ())) >= self._per_source:
             self._evict_from(source)
         elif self._count >= self._total:
@@ -85,7 +85,7 @@ class Unproved:
 
 
 def source_of(host: str) -> str:
-    """Return what counts as one address: an IPv4 address, or the network of an IPv6 address."""
+    """Return the source of an address: the address itself for IPv4, or its network for IPv6."""
     address = ipaddress.ip_address(host.partition("%")[0])
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)

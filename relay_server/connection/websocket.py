@@ -1,6 +1,6 @@
-"""One upgraded connection: a driver for `relay_core.ws.machine`, which knows the protocol.
+"""One upgraded connection: a driver for `relay_core.ws.machine`, which implements the protocol.
 
-What the messages mean is its owner's business: a control channel reads them, a relayed pair passes them on.
+The owner interprets the messages: a control channel reads them, and a relayed pair passes them on.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ logger = logging.getLogger(__name__)
 
 
 class Owner(Protocol):
-    """Gets what happens on a websocket."""
+    """Receives the events of a WebSocket."""
 
     def chunks_received(self, websocket: WebSocket, chunks: list[Chunk]) -> None:
-        """Pieces of data messages came."""
+        """Pieces of data messages were received."""
 
     def close_received(self, websocket: WebSocket, payload: bytes) -> None:
-        """The peer sent its Close; it will send nothing else."""
+        """The peer sent its Close; no further message follows."""
 
     def writing_paused(self, websocket: WebSocket) -> None:
-        """The peer takes less than it is given."""
+        """The peer reads too slowly; the write buffer is full."""
 
     def writing_resumed(self, websocket: WebSocket) -> None:
-        """The peer has caught up."""
+        """The write buffer has room again."""
 
     def lost(self, websocket: WebSocket) -> None:
-        """The connection is gone, or about to go because the peer broke the protocol; called once."""
+        """The connection is closed, or is being closed because the peer violated the protocol; called once."""
 
 
 class WebSocket:
     """The handler of a connection after its 101.
 
     Args:
-        connection: Answered with 101 already.
-        owner: Gets the events.
+        connection: A connection after its 101 response.
+        owner: Receives the events.
         extensions_agreed: Whether reserved bits may be set.
-        ping_interval: Seconds of silence before a ping.
-        ping_timeout: Seconds of silence after it.
+        ping_interval: Seconds without received data before a ping.
+        ping_timeout: Seconds without received data after the ping.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class WebSocket:
         closes = "".join(f" close-{what}" for what in ("sent", "received") if getattr(self, f"close_{what}"))
         return f"<WebSocket {self.connection!r}{closes}>"
 
-    # What the owner does:
+    # Called by the owner:
 
     @property
     def close_sent(self) -> bool:
@@ -89,7 +89,7 @@ class WebSocket:
         return self._machine.close_received is not None
 
     def send_chunks(self, chunks: list[Chunk]) -> None:
-        """Send pieces of messages, in one write."""
+        """Send pieces of messages in one write."""
         if frames := self._machine.send_chunks(chunks):
             self.connection.write(frames)
 
@@ -99,19 +99,19 @@ class WebSocket:
             self.connection.write(frames)
 
     def send_close(self, payload: bytes) -> None:
-        """End our direction; the connection stays for the peer's."""
+        """End our direction; the peer's direction stays open."""
         if frame := self._machine.send_close(payload, self._loop.time()):
             self.connection.write(frame)
 
     def fail(self, code: int, reason: str) -> None:
-        """Say why and hang up, without waiting for the peer."""
+        """Send a Close with the reason and drop the connection, without waiting for the peer."""
         self.send_close(close_payload(code, reason))
         self.connection.close()
 
-    # What the connection does:
+    # Called by the connection:
 
     def received(self, data: memoryview) -> None:
-        """Decode and hand over."""
+        """Decode received bytes and pass the messages to the owner."""
         chunks, end = self._machine.receive_data(data, self._loop.time())
         self._flush()
         if chunks:
@@ -126,32 +126,32 @@ class WebSocket:
             self.lost()
 
     def writing_paused(self) -> None:
-        """Pass it on to the owner."""
+        """Report to the owner that the write buffer is full."""
         self._owner.writing_paused(self)
 
     def writing_resumed(self) -> None:
-        """Send the pong that had to wait, and pass it on to the owner."""
+        """Send a pending pong, and report to the owner that the write buffer has room again."""
         self._flush()
         self._owner.writing_resumed(self)
 
     def lost(self) -> None:
-        """Pass the end on to the owner, once."""
+        """Report to the owner, once, that the connection is closed."""
         self._timer.cancel()
         if not self._lost:
             self._lost = True
             self._owner.lost(self)
 
     def _flush(self) -> None:
-        """Send pings and pongs, unless the peer takes nothing: then the last of them is sent when it does."""
+        """Send pings and pongs; while the peer does not read, keep only the newest of each."""
         if not self.connection.writing_paused and (frames := self._machine.data_to_send()):
             self.connection.write(frames)
 
     def _tick(self) -> None:
-        """Look whether the peer lives; a timer that is early only looks again."""
+        """Check whether the peer is alive; a timer that fires early only sets the next one."""
         held_up = self.connection.reading_paused or self.connection.buffered > 0
         self._machine.tick(self._loop.time(), held_up=held_up)
         if self._machine.is_dead:
-            logger.info("%s:%d does not answer a ping: dropped", *self.connection.remote)
+            logger.info("%s:%d did not answer a ping: dropped", *self.connection.remote)
             self.connection.abort()
             return
         self._flush()

@@ -1,6 +1,6 @@
 """HTTP/1.1 of the relay, sans-IO: parsing a request's head, and encoding responses with any reason phrase.
 
-h11 parses requests. Responses are encoded here, because a relay delays some of them for up to 30 s and then sends any
+h11 parses requests. Responses are encoded here, because a relay may delay a response by up to 30 s and then send any
 status with any text.
 """
 
@@ -94,7 +94,7 @@ def _tokens(value: str | None) -> set[str]:
 
 
 class HeadReader:
-    """Parses a request's head, and keeps the bytes after it."""
+    """Parses a request's head and buffers the bytes after it."""
 
     def __init__(self) -> None:
         self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
@@ -127,9 +127,10 @@ class HeadReader:
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw_items()
         )
         size = len(request.target) + sum(len(name) + len(value) + 4 for name, value in headers)
-        if size > MAX_HEAD_BYTES:  # received in one piece, to which the parser's own limit does not apply
+        if size > MAX_HEAD_BYTES:  # the parser's own limit does not apply to a head that arrives in one piece
             raise too_large(MAX_HEAD_BYTES)
-        # The body is not read, because such a request is refused; the gateway only has to know that more data follows.
+        # The body is not read, because such a request is refused; the gateway only needs the information that more data
+        # follows.
         names = {name.lower(): value for name, value in headers}
         return RequestHead(
             method=request.method.decode("ascii"),

@@ -1,6 +1,6 @@
 """Error responses of the relay itself, with the texts of Azure Relay.
 
-Clients distinguish some of them by their text only (`relay_core.hyco.outcome` does), so the wording is part of the
+Clients, such as `relay_core.hyco.outcome`, distinguish some of them only by their text, so the wording is part of the
 protocol. Texts never contain data from a peer.
 """
 
@@ -101,7 +101,7 @@ def too_many_listeners(limit: int) -> Refusal:
 
 
 def too_large(limit: int) -> Refusal:
-    """The request's head is above the limit."""
+    """The request's head exceeds the limit."""
     return Refusal(431, "RequestHeaderFieldsTooLarge", f"The request's head is larger than {limit} bytes")
 
 

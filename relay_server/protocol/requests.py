@@ -67,7 +67,7 @@ class HybridRequest:
 
     @property
     def segments(self) -> list[str]:
-        """The decoded path: the hybrid connection's name, and the rest that is the application's."""
+        """The segments of the decoded path: the hybrid connection's name, then the application's part."""
         return [unquote(segment) for segment in self.raw_path.split("/")]
 
     @property
@@ -102,8 +102,8 @@ class HybridRequest:
         Raises:
             Refusal: 400, the status is invalid.
         """
-        # hyco-websocket sends the names without the prefix sb-hc-. These count only after the address from the accept
-        # message, because that address contains the sender's own parameters, which may have any name.
+        # hyco-websocket sends the names without the prefix sb-hc-. Such names are accepted only after the address from
+        # the accept message, because that address contains the sender's own parameters, which may have any name.
         appended = dict(parse_qsl(self.head.query.rpartition(after)[2], keep_blank_values=True))
         status = self.parameters.get("sb-hc-statuscode", appended.get("statusCode"))
         if status is None:
@@ -131,7 +131,7 @@ class HybridRequest:
         message = Accept(
             address=f"wss://{public}/$hc/{self.raw_path}?{query}{'&' if query else ''}{own}",
             id=identity,
-            # Without the token: it is the sender's credential, and the listener has no use for it.
+            # Without the token, which is the sender's credential and of no use to the listener.
             connect_headers={name: value for name, value in headers.items() if name.lower() != TOKEN_HEADER.lower()},
             remote_endpoint=RemoteEndpoint(*remote),
         ).encode()

@@ -1,4 +1,4 @@
-"""Tracking ids: a GUID with the gateways that a request has passed, and the suffix of error texts.
+"""Tracking ids, which consist of a GUID and the gateways that a request has passed, and the suffix of error texts.
 
 7b17ae72-fddb-4c9b-a8f9-94c2654aa0fe_G0
 Endpoint does not exist. TrackingId:7b17..._G0, SystemTracker:sb://ns/hc, Timestamp:2025-04-24T11:08:15
@@ -22,7 +22,7 @@ def new_guid() -> str:
 
 def guid_of(text: str | None) -> str | None:
     """Return the GUID of a tracking id, or None if the text is not one."""
-    # The case is kept, because clients compare the id with the one they sent.
+    # The case is preserved, because clients compare the id with the one that they sent.
     match = _ID.fullmatch(text or "")
     return match.group(1) if match else None
 

@@ -1,4 +1,4 @@
-"""A listener's control channel: offers to the listener, `renewToken` from it, and close codes.
+"""A listener's control channel: sends offers, receives `renewToken` messages, and closes with documented codes.
 
 1001  the relay is shutting down              1008  the token expired, or the new token was refused
 1002  the listener violated the protocol      1009  a control message is too long
@@ -26,7 +26,7 @@ __all__ = ["ControlChannel"]
 logger = logging.getLogger(__name__)
 
 MAX_BACKLOG = 1024 * 1024
-"""Limit of unread offers in bytes, above which a listener is dropped."""
+"""Maximum size of unread offers in bytes; above it, a listener is dropped."""
 RECYCLE_REASON = "InternalServerError: NameRenewalFailed"
 """The reason that Azure sends when it recycles a listener."""
 
@@ -118,7 +118,7 @@ class ControlChannel:
             if self._message is None:
                 continue
             self._message += payload
-            # Checked with each fragment: a message without end must not fill the memory.
+            # Checked with each fragment, because an endless message must not fill the memory.
             if len(self._message) > MAX_CONTROL_BYTES:
                 self._message = None
                 self.close(1009, f"a control message is longer than {MAX_CONTROL_BYTES} bytes")
@@ -163,7 +163,7 @@ class ControlChannel:
 
     def _expire_or_wait(self) -> None:
         """Close the channel if the token has expired, else check again later."""
-        # At least once a minute: timers stop while this machine sleeps, and the wall clock does not.
+        # At least once a minute, because timers stop while this machine sleeps and the wall clock does not.
         remaining = self._expires_at + self._limits.token_expiry_grace - time.time()
         if remaining <= 0:
             self.close(1008, "The token is expired")

@@ -3,9 +3,9 @@
 Messages keep their type and boundaries; frames may be split differently. The two directions end independently:
 
   * a Close frame from one side is sent to the other with the same code and reason and ends only that direction; the
-    other direction continues until its own Close frame, but for `close_timeout` at most;
+    other direction continues until its own Close frame, but at most for `close_timeout`;
   * if a side disconnects without a Close frame, the other connection is dropped without one too, so that the peer
-    detects a lost connection and not a regular end;
+    detects a lost connection rather than a regular end;
   * if a side disconnects after its Close frame, the other one can complete its closing handshake;
   * if a side is slow, reading from the other one is paused, so that the relay buffers a bounded number of bytes.
 """
@@ -111,7 +111,7 @@ class RelayedPair:
         if not websocket.close_received:
             other.connection.abort()
         else:
-            other.connection.resume_reading()  # paused for the side that is gone; its Close frame must be read
+            other.connection.resume_reading()  # it was paused for the other side; its Close frame must be read
         if not self._open:
             if self._close_timer is not None:
                 self._close_timer.cancel()

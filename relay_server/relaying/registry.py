@@ -68,8 +68,8 @@ class Registry(Generic[L]):
         present = self._listeners[connection.path]
         if len(present) < self._max_listeners:
             return None
-        # An agent connects again because its old channel is dead, which this relay may notice a minute later. Below the
-        # limit it is kept: closing it would let any holder of a Listen key cut off an agent whose id it knows.
+        # An agent reconnects because its old channel is dead, which this relay may detect a minute later. Below the
+        # limit the old channel is kept; otherwise, any holder of a Listen key could cut off an agent whose id it knows.
         for listener in present:
             if listener.id.lower() == listener_id.lower():
                 return listener
@@ -86,7 +86,7 @@ class Registry(Generic[L]):
     def candidates(
         self, connection: HybridConnection, *, allowed: Collection[str] = (), disallowed: Collection[str] = ()
     ) -> list[L]:
-        """Return the listeners to try: in random order, but of those with the same id the newest first.
+        """Return the listeners to try, in random order; of those with the same id, the newest comes first.
 
         Args:
             connection: The requested hybrid connection.
@@ -106,7 +106,7 @@ class Registry(Generic[L]):
         ]
         if not wanted:
             raise no_matching_listeners()
-        # An agent that lost its network reconnects with the same id while its old channel still seems to be alive.
+        # An agent that lost its network reconnects with the same id while its old channel still appears to be alive.
         newest = {listener.id.lower(): listener for listener in wanted}
         older = [listener for listener in reversed(wanted) if newest[listener.id.lower()] is not listener]
         return [*self._shuffled(list(newest.values())), *older]

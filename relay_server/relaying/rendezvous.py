@@ -1,7 +1,7 @@
 """Senders that are waiting for a listener.
 
 A pending sender is identified by the GUID of its request and a secret of 128 bits. Both are in the address that is sent
-to one listener, and they are the only credential of its accept request. An address can be used once, and only while its
+to one listener and are the only credential of its accept request. An address can be used once, and only while its
 sender is waiting.
 """
 
@@ -20,8 +20,8 @@ from relay_server.protocol.tracking import guid_of, new_guid, tracking_id
 __all__ = ["SECRET_PARAMETER", "PendingSender", "Rejection", "Rendezvous"]
 
 SECRET_PARAMETER = "sb-hc-secret"  # noqa: S105 - a parameter's name
-"""Not a parameter of Azure. With the prefix, clients treat it as the protocol's own; its value is hex, which needs no
-escaping."""
+"""Not one of Azure's parameters. The prefix makes clients treat it as part of the protocol. Its value is hex, which
+needs no escaping."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ HERE = Path(__file__).resolve().parent
 IMAGE = HERE / "image"
 HOUR = 60 * 60
 LONGEST_REQUEST_MS = 180_000
-"""Azure ML's limit: a request times out after three minutes, also while it is stopped at a breakpoint."""
+"""Azure ML's limit: a request times out after three minutes, even while it is stopped at a breakpoint."""
 
 sys.path.append(str(HERE.parent / "shared"))
 from build_wheel import build_context, describe  # noqa: E402
@@ -156,7 +156,7 @@ def build_deployment(options: argparse.Namespace, context: Path) -> ManagedOnlin
 
 
 def prepare_debug_deployment(deployment: ManagedOnlineDeployment, options: argparse.Namespace) -> None:
-    """Enable debugging, and set timeouts such that the worker survives an hour at a breakpoint."""
+    """Enable debugging, and set timeouts so that the worker survives an hour at a breakpoint."""
     variables = {
         "RELAY_DEBUG": "true",
         "RELAY_DEBUG_CONNECTION_NAME": options.debug_relay_connection_name,

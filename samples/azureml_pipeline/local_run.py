@@ -1,9 +1,9 @@
-"""Local run of the pipeline's steps as processes of this machine, for `submit.py --local`.
+"""Runs the pipeline's steps as processes on this machine, for `submit.py --local`.
 
 As Azure ML does, it reads the REST body, inserts inputs and outputs into each step's command, copies the step's code
-into a folder of its own and runs the command there: for PyTorch once per rank, with the environment variables for its
-rank; for a parallel step under a driver, for which `parallel_driver.py` is a stand-in. A debug run starts its own relay
-and relay-client, so the debugger uses the same path as through Azure.
+into a separate folder and runs the command there. A PyTorch step runs once per rank, with the environment variables of
+that rank. A parallel step runs under a driver; here `parallel_driver.py` replaces Azure ML's driver. A debug run starts
+its own relay and relay-client, so the debugger uses the same path as through Azure.
 """
 
 import contextlib

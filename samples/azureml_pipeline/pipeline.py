@@ -27,7 +27,7 @@ def build_pipeline(
     connection_string_secret: str | None = None,
     build_context: Path = IMAGE,
 ) -> PipelineJob:
-    """Return the job, ready to be submitted if `build_context` is complete; nothing but the image depends on it."""
+    """Return the job. It can be submitted if `build_context` is complete, on which only the image depends."""
     everywhere = {
         "environment": Environment(build=BuildContext(path=build_context)),
         "variables": {"KEY_VAULT_URL": key_vault_url} if key_vault_url else {},

@@ -1,4 +1,4 @@
-"""Square root of a number by Newton's method, slowly.
+"""Computes the square root of a number slowly, with Newton's method.
 
 This file contains no code for debugging.
 """

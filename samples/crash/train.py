@@ -1,4 +1,4 @@
-"""Fit of a line to the readings of a sensor, one of which is invalid: the seventh step ends with an exception.
+"""Fits a line to the readings of a sensor, one of which is invalid: the seventh step raises an exception.
 
 This file contains no code for debugging.
 """

@@ -1,4 +1,4 @@
-"""Distributed fit of a plane to points with torch on CPUs; every rank has its own points.
+"""Fits a plane to points with distributed torch on CPUs; every rank has its own points.
 
     torchrun --standalone --nproc-per-node 4 train.py
 

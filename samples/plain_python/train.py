@@ -1,4 +1,4 @@
-"""Training of a small neural network that separates the inside of a circle from its outside, in plain Python.
+"""Trains a small neural network in plain Python to separate the inside of a circle from its outside.
 
 An ordinary run:   python train.py
 A debug run:       python train.py --is-debug true --debug-relay-connection-name myhc --debug-port 5678

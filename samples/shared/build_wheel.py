@@ -2,9 +2,9 @@
 
     python build_wheel.py FOLDER     writes the wheel, removes older ones, and prints its name and SHA-256
 
-An image that installs the package by name would run the code of whoever registers that name on the index. So it gets
-the package as a file, and `build_context` also pins the file's hash: only the wheel that was built here can be
-installed.
+An image that installs the package by name would run the code of whoever registers that name on the index. The image
+therefore gets the package as a file, and `build_context` also pins the file's hash, so that only the wheel that was
+built here can be installed.
 """
 
 import argparse

@@ -3,7 +3,7 @@
     python local_relay.py --ports 5678-5681 -- relay-agent run --hc myhc -- torchrun ... train.py
 
 starts both, runs the command with the environment variables for that relay, and exits with the command's exit status.
-All programs are stopped then, and on Ctrl-C.
+All programs are stopped at the end or on Ctrl-C.
 """
 
 import argparse

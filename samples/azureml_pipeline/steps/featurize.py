@@ -36,12 +36,12 @@ def init() -> None:
 
 
 def run(mini_batch: list[str]) -> list[str]:
-    """Handle some files, and return one line for each."""
+    """Process some files, and return one line for each."""
     return [featurize(Path(path)) for path in mini_batch]
 
 
 def featurize(path: Path) -> str:
-    """Handle one file."""
+    """Process one file."""
     with path.open(newline="") as file:
         points = [(float(x), float(y), int(label)) for x, y, label in csv.reader(file)]
     rows = [(x, y, x * x + y * y, label) for x, y, label in points]

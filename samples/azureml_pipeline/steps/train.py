@@ -27,8 +27,8 @@ def main() -> None:
     relay_agent.add_debug_arguments(parser)
     options = parser.parse_args()
 
-    # Rank 0 waits for its debugger, and the others for rank 0 in their next collective operation, which must not time
-    # out. A debugger can attach to them at any time: the logical port of rank n is that of the step plus n.
+    # Rank 0 waits for its debugger. The others wait for rank 0 in their next collective operation, which must not time
+    # out. A debugger can attach to them at any time: the logical port of rank n is the step's port plus n.
     relay_agent.start_remote_debugging_from_args()
     patience = timedelta(days=1) if options.is_debug else timedelta(minutes=10)
 

@@ -250,7 +250,7 @@ def test_init_refuses_to_overwrite(home):
     """A second init ends with 3 and changes nothing."""
     before = (home / "relay.toml").read_bytes()
     done = run("init", home, "--hc", "myhc")
-    assert (3, True) == (done.returncode, "exists already" in done.stderr)
+    assert (3, True) == (done.returncode, "already exists" in done.stderr)
     assert before == (home / "relay.toml").read_bytes()
 
 

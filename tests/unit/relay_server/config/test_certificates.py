@@ -129,5 +129,5 @@ def test_files_that_do_not_fit_are_a_configuration_error(settings, tmp_path):
 def test_a_directory_that_cannot_be_made_is_a_configuration_error(tmp_path):
     """A file in the directory's place is reported, not raised."""
     (tmp_path / "tls").write_text("")
-    with pytest.raises(ConfigurationError, match="cannot keep certificates"):
+    with pytest.raises(ConfigurationError, match="cannot store certificates"):
         certificates.prepare(TlsSettings(directory=tmp_path / "tls"), [])

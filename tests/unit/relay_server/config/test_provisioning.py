@@ -45,7 +45,7 @@ def test_files_with_keys_are_private(tmp_path):
 def test_nothing_is_overwritten(tmp_path, taken):
     """One file that exists already stops everything before anything is written."""
     (tmp_path / taken).write_text("precious")
-    with pytest.raises(ConfigurationError, match="exists already"):
+    with pytest.raises(ConfigurationError, match="already exists"):
         provision(tmp_path, ["a/b"], namespace="localhost", port=1)
     assert [taken] == [file.name for file in tmp_path.iterdir()]
     assert "precious" == (tmp_path / taken).read_text()
