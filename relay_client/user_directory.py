@@ -4,7 +4,7 @@
         5678.lock                     see `relay_client.ports.port_lock`
         control-1a2b3c4d.sock         see `relay_client.control.directory`
 
-It is in the directory for temporary files, which on Windows is one of the user's own.
+It is in the directory for temporary files; on Windows each user has a separate one.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def make_private(directory: Path) -> None:
 
 
 def require_private(directory: Path) -> None:
-    """Check that no other user can put or read a file in a directory; Windows has other means for that.
+    """Check that no other user can create or read files in a directory. Windows protects the directory in other ways.
 
     Raises:
-        PermissionError: other users can enter it, or it is not a directory.
+        PermissionError: other users can enter the directory, or it is not a directory.
         OSError: it does not exist.
     """
     found = directory.lstat()

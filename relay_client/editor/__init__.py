@@ -1,1 +1,1 @@
-"""What an editor is shown about its connection: who is waited for, what is lost, and why a session has ended."""
+"""Informs an editor about its connection: what it waits for, interruptions, and why a session has ended."""

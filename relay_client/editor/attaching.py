@@ -1,4 +1,4 @@
-"""How an editor attaches: its mappings and children, who holds the job, and breakpoints that were not set."""
+"""How an editor attaches: path mappings, child processes, the current holder, and breakpoints that were not set."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLLOWS_CHILDREN = "supportsStartDebuggingRequest"
 OnSource = Callable[[str, str], None]
 """Called with a file of the laptop, and the file of the node that it is mapped to."""
 HELD = "already being debugged"
-"""Part of the message of debugpy if another debugger is attached."""
+"""Part of debugpy's error message if another debugger is attached."""
 
 
 class Attaching:
@@ -34,9 +34,9 @@ class Attaching:
         self._find_root = find_root
         self._on_source = on_source
         self._sources: set[str] = set()
-        """Files that had breakpoints."""
+        """Files for which the editor has set breakpoints."""
         self._request: Request | None = None
-        """As the debugger has received it."""
+        """The arguments of `attach` as sent to the debugger."""
         self._breakpoints = UnsetBreakpoints()
 
     def __repr__(self) -> str:
@@ -44,11 +44,11 @@ class Attaching:
 
     @property
     def is_child(self) -> bool:
-        """True if the debugger is that of a child process, whose end its agent does not announce."""
+        """True if the debugger is that of a child process. The agent does not announce the exit of a child process."""
         return self._request is not None and "subProcessId" in arguments_of(self._request)
 
     def requested(self, request: Request, initialize: Arguments, view: JobView) -> tuple[Request, str]:
-        """Return an `attach` as the debugger is to receive it, and a line for the editor or ""."""
+        """Return the `attach` to send to the debugger, and a line for the editor or ""."""
         arguments, line = map_paths(arguments_of(request), view, self._find_root)
         if "subProcess" not in arguments and initialize.get(FOLLOWS_CHILDREN) is True:
             arguments = {**arguments, "subProcess": True}
@@ -57,7 +57,7 @@ class Attaching:
         return self._request, line
 
     def breakpoints_requested(self, request: Request, view: JobView) -> None:
-        """Note a `setBreakpoints`."""
+        """Record a `setBreakpoints` request."""
         path = self._breakpoints.requested(request)
         if not path or path in self._sources or self._request is None:
             return
@@ -66,7 +66,7 @@ class Attaching:
             self._on_source(path, remote)
 
     def refusal(self, response: Response, view: JobView) -> tuple[Request, str] | None:
-        """Return the `attach` that a response refuses because of another debugger, and the reason; else None."""
+        """Return the reason and the `attach` if a response rejects it because of another debugger; otherwise None."""
         request = self._request
         if request is None or response["request_seq"] != request["seq"] or response.get("success") is not False:
             return None

@@ -1,4 +1,4 @@
-"""Breakpoints that the debugger could not set: one line for each file, with what to change in launch.json."""
+"""Breakpoints that the debugger could not set: one line for each file, with the necessary change to launch.json."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from relay_core.dap.prefetch import arguments_of
 __all__ = ["UnsetBreakpoints"]
 
 MISSING = "does not exist"
-"""Part of the message of debugpy for a file that it does not find on the node."""
+"""Part of debugpy's message for a file that it does not find on the node."""
 EXCLUDED = "excluded by filters"
-"""Part of its message for code that is not the user's own."""
+"""Part of debugpy's message for code that `justMyCode` excludes."""
 
 
 class UnsetBreakpoints:
@@ -24,14 +24,14 @@ class UnsetBreakpoints:
 
     def __init__(self) -> None:
         self._files: dict[int, str] = {}
-        """The file of each `setBreakpoints`, by its number, until it is answered."""
+        """The file of each unanswered `setBreakpoints` request, by request number."""
         self._shown: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<UnsetBreakpoints pending={len(self._files)} shown={len(self._shown)}>"
 
     def requested(self, request: Request) -> str:
-        """Note a `setBreakpoints`, and return its file; "" if it sets none."""
+        """Record a `setBreakpoints` request and return its file; "" if it sets no breakpoints."""
         arguments = arguments_of(request)
         source = arguments.get("source")
         path = source.get("path") if isinstance(source, Mapping) else None
@@ -41,7 +41,7 @@ class UnsetBreakpoints:
         return path
 
     def answered(self, response: Response, view: JobView) -> str:
-        """Return a line about the breakpoints of a file that were not set, once for each file; "" without any."""
+        """Return a line about the breakpoints of a file that were not set, once for each file; otherwise ""."""
         path = self._files.pop(response["request_seq"], None)
         if path is None or path in self._shown:
             return ""
@@ -62,7 +62,7 @@ def _message(breakpoint_: object) -> str:
 
 def _line(message: str, path: str, view: JobView) -> str:
     if EXCLUDED in message:
-        return f'breakpoints in {path} are not set: it is not your own code. To debug it: "justMyCode": false'
+        return f'breakpoints in {path} are not set: justMyCode excludes the file. hint: set "justMyCode": false'
     if MISSING not in message:
         return ""
     node = f" on {view.host}" if view.host else ""

@@ -1,4 +1,4 @@
-"""Requests with which an editor ends a debug session: by default they only detach, and the job continues."""
+"""Requests by which an editor ends a debug session. By default they only detach the debugger, and the job continues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COMMANDS = (b'"disconnect"', b'"terminate"')
 
 
 def harmless(request: Request) -> Request:
-    """Return a request that does not end the job in place of one that would; any other request itself."""
+    """Replace a request that would terminate the job with one that does not; return any other request unchanged."""
     arguments = arguments_of(request)
     if request["command"] == "terminate":
         return {**request, "command": "disconnect", "arguments": {"terminateDebuggee": False}}
@@ -33,13 +33,13 @@ class DetachOnly(Layer):
         return "<DetachOnly>"
 
     def receive_local(self, data: bytes, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Take bytes of the adapter."""
+        """Process bytes from the adapter."""
         passed = [self._checked(piece.raw, piece.body) for piece in self._from_adapter.feed(data)]
         to_job = b"".join(passed)
         return [ToPeer(to_job)] if to_job else []
 
     def receive_local_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Pass the end on, after the part of a message that the adapter has sent."""
+        """Pass on EOF, after any incomplete message from the adapter."""
         rest = self._from_adapter.end()
         return [*([ToPeer(rest)] if rest else []), EndPeer()]
 

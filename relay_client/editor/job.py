@@ -1,4 +1,4 @@
-"""What relay-client knows about the job behind one connection, as the layer of an editor uses it."""
+"""What relay-client knows about the job behind one connection, in the form that the editor layer uses."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ __all__ = ["JobView"]
 
 @dataclass(frozen=True)
 class JobView:
-    """A snapshot; fields are empty as long as they are unknown."""
+    """A snapshot; unknown fields are empty."""
 
     port: int
     """The logical port."""
     hybrid_connection: str = ""
     label: str = ""
-    """Name of the target, with its node if that is known: `rank 0 on node-1`."""
+    """Name of the target, with its node if known: `rank 0 on node-1`."""
     is_alone: bool = False
     """True if the target is the only one of its job."""
     host: str = ""
     cwd: str = ""
-    """The directory that the target was started in."""
+    """The directory in which the target was started."""
     script: str = ""
-    """The file or module that it runs, without directory."""
+    """The file or module that it runs, without its directory."""
     holder: str = ""
     """Who has attached a debugger, as in `held by bob@laptop since 12:03`."""
     away_reason: str = ""
     """Why the tunnel has no connection at the moment; "" if it has one."""
     is_running: bool = False
-    """True if the target is announced, so that it has not ended."""
+    """True if the target is currently announced, and therefore has not exited."""
     announces_endings: bool = False
     """True if the agent announces why a target has ended."""
     ending: Ending | None = None
@@ -43,5 +43,5 @@ class JobView:
 
     @property
     def subject(self) -> str:
-        """The target in a sentence about its end."""
+        """Name of the target in sentences about how it ended."""
         return self.label if self.label and not self.is_alone else "the job"

@@ -1,4 +1,4 @@
-"""When an editor is shown that its connection waits, or is interrupted."""
+"""Decides when to inform an editor that its connection is waiting or interrupted."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from relay_client.editor.sentences import back_text, interrupted_text, waiting_t
 __all__ = ["InterruptionLines", "Line", "WaitingLines"]
 
 FIRST_LINE = 1.0
-"""Seconds of waiting before the first line: an agent that is there answers sooner."""
+"""Seconds of waiting before the first line; an agent that is already running answers sooner."""
 SECOND_LINE = 10.0
-"""Seconds of waiting before the second line; each further one comes after twice the time of the one before."""
+"""Seconds of waiting before the second line; the time doubles for each further line."""
 MAX_PAUSE = 600.0
-"""Seconds between two lines, at most."""
+"""Maximum seconds between two lines."""
 INTERRUPTION = 1.0
-"""Seconds without a connection before a line: a replaced transport takes less."""
+"""Seconds without a connection before a line is shown; replacing a transport takes less."""
 
 Line = tuple[str, str]
 """Text and category of an output event."""
 
 
 class WaitingLines:
-    """The lines of a connection that waits: the first one soon, then fewer and fewer, and one for each new reason.
+    """The lines for a waiting connection: at increasing intervals, and one for each new reason.
 
     Args:
         now: When the connection was accepted.
@@ -39,7 +39,7 @@ class WaitingLines:
         return f"<WaitingLines {self._reason!r}>"
 
     def set_reason(self, reason: str, now: float, *, must_act: bool) -> None:
-        """Note why the debugger has not answered yet."""
+        """Record why the debugger has not answered yet."""
         if reason != self._reason:
             self._reason, self._must_act = reason, must_act
             self.next_deadline = min(self.next_deadline, max(now, self._accepted_at + FIRST_LINE))
@@ -50,7 +50,8 @@ class WaitingLines:
             return []
         waited = now - self._accepted_at
         self.next_deadline = now + min(max(SECOND_LINE - waited, waited), MAX_PAUSE)
-        # VS Code opens the debug console only when a session has begun; so who waits for long is notified, once.
+        # VS Code opens the debug console only once a session has begun, so a long wait is also shown as a notification,
+        # once.
         is_long = not self._is_notified and waited >= SECOND_LINE
         category = IMPORTANT if self._must_act or is_long else CONSOLE
         self._is_notified = self._is_notified or category == IMPORTANT

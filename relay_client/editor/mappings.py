@@ -1,8 +1,8 @@
-"""The `pathMappings` of an editor's `attach`: which directory of the laptop is which one on the node.
+"""The `pathMappings` of an editor's `attach`: which directory on the laptop corresponds to which one on the node.
 
 missing                     set, if the job's script is in the editor's folder (or in relay-client's directory)
-a relative `remoteRoot`     becomes absolute: it is meant from the directory in which the job was started, and
-                            debugpy would take the one that the job is in now
+a relative `remoteRoot`     becomes absolute: it is relative to the directory in which the job was started, but debugpy
+would use the job's current directory
 anything else               passes unchanged
 """
 
@@ -20,13 +20,14 @@ from relay_core.dap.messages import Arguments
 __all__ = ["FindRoot", "Mapped", "map_paths", "mapping_text", "remote_path"]
 
 FindRoot = Callable[[str, str], str]
-"""Returns the local directory with a script, given the editor's folder and the script's name; "" if it is in none."""
+"""Returns the local directory that contains a script, given the editor's folder and the script's name; "" if not
+found."""
 _ABSOLUTE = re.compile(r"/|~|\\\\|[A-Za-z]:[\\/]")
-"""The beginning of an absolute path on any system."""
+"""Matches the start of an absolute path on any system."""
 
 
 class Mapped(NamedTuple):
-    """Arguments of `attach`, and what the user has to know about them."""
+    """Arguments of `attach`, and a line that explains them to the user."""
 
     arguments: Arguments
     line: str = ""
@@ -46,19 +47,19 @@ def map_paths(arguments: Arguments, view: JobView, find_root: FindRoot) -> Mappe
     if not local or local == view.cwd:
         return Mapped(arguments)
     line = (
-        f"the attach configuration has no pathMappings: {local} is taken for {view.cwd} on {view.host}, where the job "
-        f"was started. To set them: {mapping_text(local, '.')}"
+        f"the attach configuration has no pathMappings: {local} is mapped to {view.cwd} on {view.host}, where the job "
+        f"was started. hint: to configure this, add {mapping_text(local, '.')}"
     )
     return Mapped({**arguments, "pathMappings": [{"localRoot": local, "remoteRoot": view.cwd}]}, line)
 
 
 def mapping_text(local: str, remote: str) -> str:
-    """Return the line of launch.json that maps a local directory to one of the node."""
+    """Return the line of launch.json that maps a local directory to a directory on the node."""
     return f'"pathMappings": {json.dumps([{"localRoot": local, "remoteRoot": remote}], ensure_ascii=False)}'
 
 
 def remote_path(local: str, arguments: Arguments, cwd: str) -> str:
-    """Return the file on the node that a local one is mapped to, relative to `cwd` if it is in there; "" if none is.
+    """Return the file on the node to which a local file is mapped, relative to `cwd` if inside it; "" if unmapped.
 
     Args:
         local: A file on the laptop.

@@ -15,9 +15,9 @@ __all__ = ["CONSOLE", "IMPORTANT", "encode_event", "encode_failure", "encode_out
 CONSOLE = "console"
 """Category of output that an editor shows in its debug console."""
 IMPORTANT = "important"
-"""Category of output for somebody who has to act; VS Code also shows it as a notification."""
+"""Category of output that requires action by the user; VS Code also shows it as a notification."""
 PREFIX = "relay-client: "
-"""So that nobody takes a line for one of the job."""
+"""Distinguishes these lines from the output of the job."""
 
 
 def encode_event(name: str, body: Mapping[str, object], seq: int) -> bytes:
@@ -37,7 +37,7 @@ def encode_success(request: Request, seq: int) -> bytes:
 
 
 def encode_failure(request: Request, reason: str, seq: int) -> bytes:
-    """Return the response to a request that has failed; the editor shows the reason."""
+    """Return the response to a failed request; the editor shows the reason."""
     # `message` is for programs that ignore `body.error`. In `format`, editors replace names in braces.
     error: Body = {"id": 1, "format": reason.replace("{", "(").replace("}", ")"), "showUser": True}
     return encode({**_response(request, seq, success=False), "message": reason, "body": {"error": error}})

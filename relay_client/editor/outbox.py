@@ -1,4 +1,4 @@
-"""Messages of relay-client for an editor, until they can be sent between two messages of the debugger."""
+"""Holds messages from relay-client to an editor until they can be sent between two messages of the debugger."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from relay_core.dap.messages import Request
 __all__ = ["Outbox"]
 
 _SEQ = re.compile(rb'\s*\{\s*"seq"\s*:\s*([0-9]{1,18})\b')
-"""The number of a message as debugpy writes it, first of all fields."""
+"""The `seq` field of a message, which debugpy writes first."""
 
 
 class Outbox:
-    """The queue of one editor. Its messages have the number of the debugger's last one: numbers never go backwards."""
+    """The queue of one editor; its messages repeat the debugger's last number, so that numbers never decrease."""
 
     def __init__(self) -> None:
         self._messages: list[bytes] = []
@@ -29,7 +29,7 @@ class Outbox:
         return f"<Outbox {len(self._messages)}>"
 
     def note(self, body: bytes) -> None:
-        """Note a message that the debugger sends to the editor."""
+        """Record the number of a message that the debugger sends to the editor."""
         if found := _SEQ.match(body):
             self._last_seq = max(self._last_seq, int(found[1]))
 
@@ -51,7 +51,7 @@ class Outbox:
         self._messages.append(encode_success(request, self._last_seq))
 
     def fail(self, request: Request, reason: str) -> None:
-        """Add the response to a request that has failed."""
+        """Add the response to a failed request."""
         self._messages.append(encode_failure(request, reason, self._last_seq))
 
     def take(self) -> bytes:

@@ -24,26 +24,26 @@ GUARDED = "detached; the job continues (relay-client --allow-terminate lets an e
 
 
 def waiting_text(view: JobView, reason: str, seconds: float) -> str:
-    """Return for what a connection waits, why, and since when: `waiting for rank 0 on 'myhc': ..., 35 s`."""
+    """Return what a connection waits for, why, and for how long: `waiting for rank 0 on 'myhc': ..., 35 s`."""
     where = f" on '{view.hybrid_connection}'" if view.hybrid_connection and " on " not in view.name else ""
     return f"waiting for {view.name}{where}: {reason or 'looking for its agent'}, {duration(seconds)}"
 
 
 def interrupted_text(view: JobView) -> str:
-    """Return that the tunnel has no connection."""
+    """Return the sentence for a tunnel that has lost its connection."""
     return (
-        f"the connection to {view.name} is interrupted: {view.away_reason}; it is restored automatically, and what you "
-        "do meanwhile is carried out then"
+        f"the connection to {view.name} is interrupted: {view.away_reason}; it is restored automatically, and steps "
+        "that you take meanwhile run then"
     )
 
 
 def back_text(view: JobView, seconds: float) -> str:
-    """Return that the tunnel has a connection again."""
-    return f"the connection to {view.name} is back after {duration(seconds)}"
+    """Return the sentence for a tunnel that is connected again."""
+    return f"the connection to {view.name} was restored after {duration(seconds)}"
 
 
 def different_text(view: JobView, path: str) -> str:
-    """Return that a source file is another one on the node."""
+    """Return the sentence for a source file that differs from the one on the node."""
     node = f" on {view.host}" if view.host else ""
     return f"{path} differs from the job's file{node}: breakpoints and steps may be shown at the wrong lines"
 
@@ -54,19 +54,19 @@ def ended_text(view: JobView, ending: Ending) -> str:
 
 
 def how_ended(ending: Ending) -> str:
-    """Return the same without its subject."""
+    """Return how a target has ended, without the subject of the sentence."""
     if ending.signal is not None:
-        memory = "; the usual reason is a lack of memory" if ending.signal == signal.SIGKILL else ""
+        memory = "; the usual cause is lack of memory" if ending.signal == signal.SIGKILL else ""
         return f"was killed (signal {ending.signal}, {_signal_name(ending.signal)}{memory})"
     error = f": {ending.error}" if ending.error else ""
     return f"has ended{error}" if ending.status is None else f"ended with status {ending.status}{error}"
 
 
 def debugger_ended_text(view: JobView, *, goes_on: bool) -> str:
-    """Return that the debugger has ended, and what is known about its target."""
+    """Return the sentence for a debugger that has exited, with what is known about its target."""
     if goes_on:
-        return f"the debugger has ended unexpectedly; {view.subject} continues without it"
-    return "the debugger has ended; how the job has ended is unknown"
+        return f"the debugger exited unexpectedly; {view.subject} continues without a debugger"
+    return "the debug session has ended; the job's exit status is unknown"
 
 
 def exit_code(ending: Ending) -> int | None:

@@ -1,6 +1,6 @@
-"""The layer next to an editor: it shows the editor what relay-client knows, and answers what no job can answer.
+"""The layer next to an editor: it shows the editor what relay-client knows, and answers requests when no job can.
 
-    WAITING    no debugger has answered `initialize`: lines in the debug console show who is waited for, and why
+    WAITING    no debugger has answered `initialize`: lines in the debug console show what it waits for, and why
     ANSWERED   the debugger answers; lines show when the tunnel is interrupted and restored
     CONCLUDED  the editor has received `terminated`, with the reason before it
 
@@ -9,7 +9,7 @@ unchanged, and so does a connection that is not DAP.
 
     initialize    failed response if the job cannot be reached and waiting cannot help
     attach        gets the `pathMappings` that fit the job, and `subProcess` from editors that can follow children; the
-                  response names the holder if the job has a debugger already
+    response names the holder if another debugger is attached
     setBreakpoints  the response is followed by a line if breakpoints were not set
     disconnect    never ends the job (`terminateDebuggee` is removed); answered here while no debugger is connected
     terminate     becomes a `disconnect`
@@ -44,7 +44,7 @@ END_PATIENCE = 1.0
 EXIT_PATIENCE = 5.0
 """Seconds for the status of a process that is announced as exiting."""
 RESTARTING_CLIENTS = frozenset({"vscode", "neovim"})
-"""Editors that attach again when `terminated` has `restart`; others would report a session that has failed."""
+"""Editors that attach again if `terminated` has `restart`; others would report a failed session."""
 _COMMANDS = (b'"initialize"', b'"attach"', b'"disconnect"', b'"terminate"', b'"setBreakpoints"')
 
 
@@ -88,16 +88,16 @@ class EditorSession(Layer):
         self._from_debugger = MessageSplitter()
         self._initialize: Request | None = None
         self._refusal = ""
-        """The reason for which `initialize` will fail."""
+        """The reason why `initialize` will fail."""
         self._dropped: set[int] = set()
         """Numbers of requests whose responses the editor has already received."""
         self._is_leaving = False
         """True if the editor has requested the end of the session."""
         self._farewell: Request | None = None
-        """That request, until the debugger has answered it."""
+        """The editor's request to end the session, until the debugger has answered it."""
         self._outbox = Outbox()
         self._has_different = False
-        """True if a file that differs was shown: one notification is enough."""
+        """True if the user was notified of a differing file; one notification is enough."""
         self._waiting = WaitingLines(now)
         self._interruption = InterruptionLines()
         self._end: list[Output] = []
@@ -117,10 +117,10 @@ class EditorSession(Layer):
         """True if the editor has requested the end of the session."""
         return self._is_leaving
 
-    # Called by the owner; what these queue is sent with the next bytes or `tick`:
+    # Called by the owner; messages that these methods queue are sent with the next bytes or `tick`:
 
     def wait_for(self, reason: str, now: float, *, must_act: bool = False) -> None:
-        """Set why the debugger has not answered yet; `must_act` if it will not change without the user."""
+        """Set why the debugger has not answered yet; `must_act` is True if only the user can change that."""
         self._waiting.set_reason(reason, now, must_act=must_act)
 
     def update(self, view: JobView, now: float) -> None:
@@ -134,12 +134,12 @@ class EditorSession(Layer):
                 self._conclude_at = now + END_PATIENCE  # the debugger's own end should arrive first
 
     def source_differs(self, path: str) -> None:
-        """Show that a file is another one on the node."""
+        """Show that a file differs from the one on the node."""
         self._outbox.show(different_text(self._view, path), CONSOLE if self._has_different else IMPORTANT)
         self._has_different = True
 
     def conclude(self, reason: str, *, may_return: bool) -> bytes:
-        """Return the last messages for the editor, with the reason; the owner then ends the connection.
+        """Return the last messages for the editor, including the reason; the owner then closes the connection.
 
         Args:
             reason: One sentence.
@@ -164,7 +164,7 @@ class EditorSession(Layer):
     # As a layer:
 
     def receive_local(self, data: bytes, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Take bytes of the editor."""
+        """Process bytes from the editor."""
         onward = []
         for piece in self._from_editor.feed(data):
             is_known = any(command in piece.body for command in _COMMANDS)
@@ -180,13 +180,13 @@ class EditorSession(Layer):
         return outputs
 
     def receive_local_eof(self, now: float) -> list[Output]:
-        """Pass the end on, after the part of a message that the editor has sent."""
+        """Pass on EOF, after any incomplete message from the editor."""
         self._is_leaving = True
         rest = self._from_editor.end()
         return [*([ToPeer(rest)] if rest else []), *super().receive_local_eof(now)]
 
     def receive_peer(self, data: bytes, now: float) -> list[Output]:
-        """Take bytes of the debugger."""
+        """Process bytes from the debugger."""
         passed: list[bytes] = []
         outputs: list[Output] = []
         for piece in self._from_debugger.feed(data):
@@ -201,7 +201,7 @@ class EditorSession(Layer):
         return [*outputs, *self._flush(), *self._due_end(now)]
 
     def receive_peer_eof(self, now: float) -> list[Output]:
-        """Pass the end on; if the debugger has ended without a word, after the reason."""
+        """Pass on EOF; if the debugger has exited without `terminated`, send the reason first."""
         rest = self._from_debugger.end()
         outputs: list[Output] = [ToLocal(rest)] if rest else []
         if rest or not self._is_open:
@@ -212,7 +212,7 @@ class EditorSession(Layer):
         return self._due_end(now)
 
     def receive_peer_lost(self, now: float) -> list[Output]:
-        """Pass the loss on: the owner opens another stream, or calls `conclude`."""
+        """Pass on the loss of the stream; the owner opens another stream or calls `conclude`."""
         rest = self._from_debugger.end()
         self.has_stream = False
         outputs: list[Output] = [ToLocal(rest)] if rest else []
@@ -221,7 +221,7 @@ class EditorSession(Layer):
         return [*outputs, *super().receive_peer_lost(now)]
 
     def next_deadline(self) -> float | None:
-        """Return when to show that the connection waits or is interrupted, or to stop delaying its end."""
+        """Return when to show that the connection is waiting or interrupted, or when to stop delaying its end."""
         deadlines = [self._conclude_at]
         if self._is_waiting:
             deadlines.append(self._waiting.next_deadline)
@@ -230,7 +230,7 @@ class EditorSession(Layer):
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def tick(self, now: float) -> list[Output]:
-        """Show what is due."""
+        """Show the lines that are due."""
         if self._is_waiting:
             self._outbox.show_all(self._waiting.due(self._view, now))
         if self._is_open:
@@ -265,7 +265,7 @@ class EditorSession(Layer):
         self._outbox.fail(initialize, f"cannot debug {self._view.name}: {reason}")
 
     def _leave(self, request: Request, raw: bytes) -> bytes:
-        """Handle the end of the session by the editor: the job continues, unless the user allows otherwise."""
+        """Handle a request to end the session: the job continues unless the user allows editors to terminate it."""
         self._is_leaving = True
         if not self.has_stream:
             self._outbox.succeed(request)
@@ -286,7 +286,7 @@ class EditorSession(Layer):
     # From the debugger:
 
     def _checked(self, raw: bytes, body: bytes) -> bytes:
-        """Return what the editor receives in place of a message."""
+        """Return the bytes that the editor receives instead of a message."""
         if not self._awaits(body) or (response := parse(body, "response")) is None:
             return raw
         number = response["request_seq"]
@@ -310,7 +310,7 @@ class EditorSession(Layer):
 
     @property
     def _is_waiting(self) -> bool:
-        """True if an editor waits for the first response."""
+        """True if an editor is waiting for its first response."""
         return self._initialize is not None and self._state is State.WAITING
 
     @property
@@ -327,7 +327,7 @@ class EditorSession(Layer):
     # The end:
 
     def _due_end(self, now: float) -> list[Output]:
-        """Conclude the session if it has ended and the reason is known, or was not announced in time."""
+        """Conclude the session if it has ended and the reason is known or the time limit for it has expired."""
         if self._conclude_at is None:
             return []
         ending = self._view.ending
@@ -337,7 +337,7 @@ class EditorSession(Layer):
         return self._conclusion()
 
     def _conclusion(self) -> list[Output]:
-        """Return the reason, and `terminated` of the debugger or in its place."""
+        """Return the reason, followed by the debugger's `terminated` or a replacement for it."""
         self._conclude_at = None
         if self._is_open:
             has_terminated = any(isinstance(output, ToLocal) for output in self._end)
@@ -353,7 +353,7 @@ class EditorSession(Layer):
         return end
 
     def _show_end(self, reason: str) -> None:
-        """Show how the job has ended, or else a reason."""
+        """Show how the job has ended, or another reason."""
         ending = self._view.ending
         if ending is None:
             self._outbox.show(reason, IMPORTANT)

@@ -19,9 +19,9 @@ from relay_core.values import MAX_PORT
 __all__ = ["DEFAULT_PORT", "PREFIX", "Entry", "entries_for", "entries_of"]
 
 DEFAULT_PORT = 5678
-"""The port of rank 0 unless a job's `--debug-port` is another."""
+"""The port of rank 0 unless the job sets another `--debug-port`."""
 PREFIX = "Relay: "
-"""What the names of all entries begin with."""
+"""Prefix of the names of all entries."""
 
 
 class Entry(NamedTuple):
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the editor shows."""
+        """The name that the editor shows."""
         return f"{PREFIX}{self.label}"
 
 
@@ -52,8 +52,8 @@ def entries_for(ports: Sequence[int] | None, ranks: Sequence[int] | None) -> lis
         ports = [DEFAULT_PORT + rank for rank in ranks]
     if len(ports) != len(ranks):
         raise UsageError(
-            f"--ranks has {len(ranks)} ranks and --ports {len(ports)} ports",
-            hint=f"give a port for each rank, or leave out --ports: rank n then has {DEFAULT_PORT} plus n",
+            f"--ranks has {len(ranks)} ranks, but --ports has {len(ports)} ports",
+            hint=f"give one port for each rank, or omit --ports: rank n then has port {DEFAULT_PORT} plus n",
         )
     if max(ports) > MAX_PORT:
         raise UsageError(f"rank {max(ranks)} would have port {max(ports)}", hint="give its port with --ports")
@@ -61,14 +61,14 @@ def entries_for(ports: Sequence[int] | None, ranks: Sequence[int] | None) -> lis
 
 
 def entries_of(targets: Iterable[TargetInfo], ranks: Collection[int] | None) -> list[Entry]:
-    """Return the entries of processes that are registered, by rank; those without one come last.
+    """Return the entries of registered processes, by rank; processes without a rank come last.
 
     Args:
         targets: The processes.
-        ranks: The ranks to take; None for all, and for the processes without a rank.
+        ranks: The ranks to include; None for all processes, with or without a rank.
 
     Raises:
-        UsageError: there are none.
+        UsageError: no process matches.
     """
     found = {target.port: target for target in targets if ranks is None or target.rank in ranks}
     if not found:

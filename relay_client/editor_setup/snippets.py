@@ -1,6 +1,6 @@
-"""Configurations for editors whose files are programs, or not documented: printed, for the user to paste.
+"""Configurations for editors whose files are programs or undocumented: printed for the user to paste.
 
-None has `subProcess`: children are offered to the editors that can follow them, and to others only if that is set.
+None sets `subProcess`: children are offered only to editors that can follow them or set `subProcess`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def pycharm(entries: Sequence[Entry], folder: str) -> str:
     """Return what to enter in PyCharm's dialogue."""
     rows = [f"    {entry.name:<24} {HOST}:{entry.port}" for entry in entries]
     lines = [
-        "PyCharm 2025.3 or later: Run > Edit Configurations > + > Attach to DAP, one for each of",
+        "PyCharm 2025.3 or later: Run > Edit Configurations > + > Attach to DAP, one configuration for each of",
         "",
         f"    {'Name':<24} Remote address",
         *rows,
@@ -97,4 +97,4 @@ SNIPPETS: Mapping[str, Callable[[Sequence[Entry], str], str]] = {
     "zed": zed,
     "emacs": emacs,
 }
-"""By the name of the editor: the configuration for some entries, in a folder given as an absolute path."""
+"""By editor name: a function that returns the configuration for entries and a folder, given as an absolute path."""

@@ -1,8 +1,8 @@
-"""What the task in tasks.json runs: the options that `relay-client init` was given, and no secret.
+"""The command line of the task in tasks.json: the options that `relay-client init` was given, without secrets.
 
-Options are written as options and variables as variables of the task, so that the same credentials are found as in the
-shell in which `init` ran: VS Code is often started elsewhere. Paths are written relative to the opened folder or to the
-user's home, because people share tasks.json.
+Options become options of the task, and environment variables become variables of the task. The task therefore finds the
+same credentials as the shell in which `init` ran, even if VS Code was started elsewhere. Paths are written relative to
+the opened folder or the user's home directory, because people share tasks.json.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _SECRETS = {
     OLD_STRING_VARIABLE: (_STRING_FIELDS, "--connection-string-file"),
     TUNNEL_KEY_VARIABLE: (_KEY_FIELDS, "--tunnel-key-file"),
 }
-"""Variables that hold a secret, with the options that take their place, and the one to recommend."""
+"""Variables that hold a secret, with the options that replace them and the recommended option."""
 
 
 class Places(NamedTuple):
-    """Directories that VS Code has variables for, and the one that relative paths start at; all absolute."""
+    """Directories for which VS Code has variables, and the directory of relative paths; all absolute."""
 
     folder: PurePath
     """The folder that VS Code opens."""
@@ -41,7 +41,7 @@ class Places(NamedTuple):
     cwd: PurePath
 
     def portable(self, path: str) -> str:
-        """Return a path as VS Code finds it on this machine, and where possible on others."""
+        """Return a path that VS Code can resolve on this machine and, if possible, on other machines."""
         absolute = self.cwd / path
         for place, variable in ((self.folder, "${workspaceFolder}"), (self.home, "${userHome}")):
             if place in absolute.parents:
@@ -53,7 +53,7 @@ def access_arguments(settings: AccessSettings, places: Places) -> list[str]:
     """Return the credential options of a command line.
 
     Raises:
-        UsageError: there is a connection string among them.
+        UsageError: a connection string is among them.
     """
     given = settings.given()
     if "connection_string" in given:
@@ -68,7 +68,7 @@ def access_arguments(settings: AccessSettings, places: Places) -> list[str]:
 
 
 def task_environ(settings: AccessSettings, environ: Mapping[str, str], places: Places) -> dict[str, str]:
-    """Return the variables about credentials that count in an environment, without those that hold a secret."""
+    """Return the credential variables that are in effect in an environment, without those that hold a secret."""
     given = settings.given()
     found = {}
     for option in ACCESS_OPTIONS:

@@ -1,13 +1,14 @@
 """`.vscode/launch.json` and `.vscode/tasks.json`: F5 starts relay-client, waits until it is ready, and attaches.
 
-VS Code reads relay-client's lines `starting`, `ready` and `error: ...`. What it does with them decides here:
+VS Code matches relay-client's lines `starting`, `ready` and `error: ...`. The following behaviour of VS Code explains
+the task:
 
-- A task of type `process` whose program is not found is waited for without end, one of type `shell` is not.
-- A failed task does not keep VS Code from attaching; an error in the Problems view does, also at every further F5 until
-  the task starts again. So errors of one connection, which begin with its port, must not get there.
-- When a task ends whose end of the start was seen, its errors leave the Problems view, so `failed` is not such an end.
-  With `reveal: silent` and without `close`, the terminal is shown too.
-- A pattern for errors needs a file. There is none, so the message is taken for one.
+- If the program of a task is not found, VS Code waits without limit for a `process` task but not for a `shell` task.
+- A failed task does not keep VS Code from attaching. An error in the Problems view does, at every F5 until the task
+  starts again. Therefore errors of a single connection, which begin with its port, must not appear there.
+- When a task exits after its end pattern has matched, VS Code removes its errors from the Problems view. Therefore
+  `failed` is not an end pattern. With `reveal: silent` and without `close`, the terminal is shown as well.
+- A problem pattern requires a file. There is none, so the message is also matched as the file.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ __all__ = ["COMPOUND", "TASK", "launch_json", "tasks_json"]
 
 COMPOUND = f"{PREFIX}all ranks"
 TASK = "relay-client"
-"""Label of the task; also the owner of its entries in the Problems view."""
+"""Label of the task, and owner of its entries in the Problems view."""
 
 _KEPT_IN_CONFIGURATION = ("justMyCode", "pathMappings", "presentation", "subProcess")
 _KEPT_IN_TASK = ("presentation", "runOptions")
-"""Members that users change: an entry that has them keeps them."""
+"""Members that users change: existing values are kept."""
 
 
 def launch_json(text: str, entries: Sequence[Entry], name: str) -> str:
@@ -65,7 +66,7 @@ def _configuration(entry: Entry, order: int) -> dict[str, Any]:
 
 
 def _compound(entries: Sequence[Entry], existing: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the compound of all entries; what else the user has put into it stays, but not the ranks that are gone."""
+    """Return the compound of all entries; the user's other members are kept, ranks no longer listed are not."""
     names = [entry.name for entry in entries]
     members = existing.get("configurations")
     kept = [each for each in members if not _is_ours(each) or each in names] if isinstance(members, list) else []
@@ -83,7 +84,7 @@ def _is_ours(member: Any) -> bool:
 
 
 def _without_deprecated_type(text: str, name: str) -> str:
-    """Return a launch.json whose attach entries of the deprecated type `python` are of type `debugpy`."""
+    """Return a launch.json in which attach entries of the deprecated type `python` have been changed to `debugpy`."""
     document = Document(text, name)
     configurations = document.data.get("configurations")
     for position, each in enumerate(configurations if isinstance(configurations, list) else []):
@@ -93,7 +94,7 @@ def _without_deprecated_type(text: str, name: str) -> str:
 
 
 def _named(elements: Any, name: str) -> Mapping[str, Any]:
-    """Return the first object with this name; an empty one if there is none."""
+    """Return the first object with this name, or an empty object."""
     candidates = elements if isinstance(elements, list) else []
     return next((each for each in candidates if isinstance(each, dict) and each.get("name") == name), {})
 

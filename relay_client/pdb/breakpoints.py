@@ -3,7 +3,7 @@
 b                       list all
 b 12                    line 12 of the file of the selected frame
 b train.py:12           also: src/train.py:12, /mnt/code/train.py:12
-b train_step            the first line of a function, by any expression that names it
+b train_step            the first line of a function; any expression that evaluates to the function
 b 12, epoch == 3        with a condition
 """
 
@@ -87,14 +87,14 @@ class Breakpoints:
         return added
 
     def by_path(self) -> dict[str, list[Breakpoint]]:
-        """Return the breakpoints of each file; DAP sets those of a file with one request."""
+        """Return the breakpoints by file; DAP sets all breakpoints of a file with one request."""
         paths: dict[str, list[Breakpoint]] = {}
         for one in self.all:
             paths.setdefault(one.path, []).append(one)
         return paths
 
     async def set(self, path: str, line: int, condition: str = "", *, temporary: bool = False) -> Breakpoint:
-        """Set a breakpoint; if the adapter does not set it, its `problem` is the reason, and it is removed."""
+        """Set a breakpoint; if the adapter does not set it, remove it and return it with the reason in `problem`."""
         added = self.add(path, line, condition, temporary=temporary)
         await self._send(path)
         if added.problem:
@@ -122,7 +122,7 @@ class Breakpoints:
         await self.clear({one.number for one in self.all if one.temporary and one.id in ids})
 
     async def run_until(self, path: str, lines: range) -> None:
-        """Run to one of these lines of the selected frame's function, or until the function returns."""
+        """Resume until one of these lines of the selected frame's function is reached or the function returns."""
         own = [one for one in self.all if one.path == path]
         extra = [{"line": line} for line in lines]
         source = {"path": path}

@@ -1,7 +1,7 @@
-"""Release of child processes that wait for a debug session of their own.
+"""Releases child processes that wait for their own debug session.
 
-With `--debug-follow-children` debugpy makes each child process of a job wait for a session. The prompt debugs one
-process only, so each child is attached to and detached from at once.
+With `--debug-follow-children`, debugpy makes each child process of a job wait for a debug session. The prompt debugs
+only one process, so it attaches to each child and detaches immediately.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from relay_core.errors import RelayDebugError
 __all__ = ["Connect", "release_child"]
 
 RESPONSE_TIMEOUT = 30.0
-"""Seconds for each response of a child; while it waits for a session it does nothing else."""
+"""Seconds to wait for each response of a child; a child that waits for a session is otherwise idle."""
 
 Connect = Callable[[], Awaitable[DapClient]]
 """Opens a new connection to the job's debug adapter."""
@@ -29,5 +29,5 @@ async def release_child(connect: Connect, pid: int) -> None:
         async with await connect() as client:
             await client.attach({}, exceptions=[], within=RESPONSE_TIMEOUT, subProcessId=pid)
             await client.request("disconnect", {"terminateDebuggee": False}, within=RESPONSE_TIMEOUT)
-    except RelayDebugError as error:  # the child or the job has ended
+    except RelayDebugError as error:  # the child or the job has exited
         logger.debug("process %d was not released: %s", pid, error)

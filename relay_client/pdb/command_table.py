@@ -1,7 +1,7 @@
-"""The table of commands, and the parsing and execution of command lines.
+"""The table of commands, with the parser and the execution of command lines.
 
-A line whose first word is not a command is Python code, executed in the selected frame. So are an assignment to the
-name of a command, such as `n = 5`, and everything after a `!`.
+A line whose first word is not a command is executed as Python code in the selected frame. The same applies to an
+assignment to the name of a command, such as `n = 5`, and to everything after a `!`.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Command:
 
 
 COMMANDS: dict[str, Command] = {}
-"""The commands by name; one with several names is listed under each."""
+"""The commands by name; a command with several names is listed under each."""
 
 _ASSIGNMENT = re.compile(r"(?:[-+*/%&|^@]|//|\*\*|<<|>>)?=(?!=)|:(?!\s*\d)")
-"""Start of the text after a name to which a value is assigned, or that gets a type annotation."""
+"""Matches the start of the text after the target of an assignment or a type annotation."""
 
 
 def command(*names: str, argument: str = "") -> Callable[[Action], Action]:

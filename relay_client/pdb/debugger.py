@@ -17,18 +17,19 @@ from relay_core.errors import RelayDebugError, UsageError
 __all__ = ["PAUSE_TIMEOUT", "Debugger"]
 
 PAUSE_TIMEOUT = 2.0
-"""Seconds for a pause: Python code stops within milliseconds, and a tunnel adds its round trips."""
+"""Seconds to wait for a pause; Python code stops within milliseconds, and a tunnel adds its round trips."""
 CRASH_TIMEOUT = 15.0
-"""Seconds for the `stopped` event of a held crash; the held process polls for its debugger."""
+"""Seconds to wait for the `stopped` event of a held crash; the held process polls for its debugger."""
 
 MAX_AGENT_STEPS = 8
-"""Steps out of relay_agent's waiting function to the job's own code. Its lines are hidden, so one should suffice."""
+"""Maximum steps out of relay_agent's waiting function into the job's code. Its lines are hidden, so one should
+suffice."""
 
 _IS_IN_AGENT_CODE = (
     "any('/relay_agent/' in file and '/pydevd_patches/' not in file and '/prefetch/' not in file for file in"
     " (frame.f_code.co_filename for frame, _ in __import__('traceback').walk_stack(None)))"
 )
-"""Ignores the frames of relay_agent's pydevd patches and of prefetching, which may be evaluating this expression."""
+"""Ignores frames of relay_agent's pydevd patches and of prefetching, because these may evaluate the expression."""
 _FIND_MODULE = (
     "next((m.__file__ for m in list(__import__('sys').modules.values())"
     " if (getattr(m, '__file__', None) or '').endswith({suffix!r})), '')"
@@ -59,7 +60,7 @@ class Debugger:
         self.listed = 0
         """The last line that `list` has shown; 0 after every step and frame change."""
         self.quit_requested = False
-        """Whether the user has entered `quit`."""
+        """True once the user has entered `quit`."""
         self._cwd = cwd
 
     def __repr__(self) -> str:
@@ -73,7 +74,7 @@ class Debugger:
         await self.session.__aexit__(*exc_info)
 
     async def begin(self, *, stop: bool, crashed: bool, breakpoints: list[str]) -> None:
-        """Attach, and show where the job is stopped; without `stop`, wait until it stops at a breakpoint.
+        """Attach, and show where the job has stopped; without `stop`, wait until it stops at a breakpoint.
 
         Args:
             stop: Pause the job.
@@ -106,7 +107,7 @@ class Debugger:
             await self.show_still_running()
 
     async def _leave_agent_code(self) -> bool:
-        """Step out of relay_agent's code, in which a job waits for its debugger; return False if it does not stop."""
+        """Step out of relay_agent's code, where a job waits for its debugger; return False if the job does not stop."""
         for _ in range(MAX_AGENT_STEPS):
             if self.session.end_reason or not await self._is_in_agent_code():
                 break
@@ -130,7 +131,7 @@ class Debugger:
             return
         try:
             await self._show_stop()
-        except RelayDebugError as error:  # meanwhile the job has continued or ended
+        except RelayDebugError as error:  # the job has continued or exited in the meantime
             self.screen.show(f"*** {error.sentence}")
 
     async def _show_stop(self) -> None:
@@ -140,7 +141,7 @@ class Debugger:
         await self.breakpoints.clear_hit(self._hit_breakpoints())
         if session.reason.get("reason") == "exception":
             info = await session.request("exceptionInfo", threadId=session.thread)
-            kind = str(info.get("exceptionId", "exception")).split()[0]  # without debugpy's note about other frames
+            kind = str(info.get("exceptionId", "exception")).split()[0]  # omit debugpy's note about other frames
             self.screen.show(f"*** {kind}: {info.get('description')}")
         name = (await session.threads()).get(session.thread, "")
         if name != "MainThread":
@@ -163,7 +164,7 @@ class Debugger:
     async def show_still_running(self) -> None:
         """Show that a pause has not taken effect yet, and the innermost frame of the main thread."""
         self.screen.show(
-            "the job is in C code and stops when it returns to Python; 'c' waits for that, 'w' shows the stack"
+            "the job is running C code and stops when it returns to Python; 'c' waits for that, 'w' shows the stack"
         )
         try:
             frames = (await self.session.main_stack())[:1]

@@ -61,7 +61,7 @@ async def jump(debugger: Debugger, argument: str) -> None:
     if not argument.isdigit():
         raise UsageError(f"invalid line: '{argument}'")
     if debugger.session.level:
-        raise UsageError("jumping works in the innermost frame only")
+        raise UsageError("jumping works only in the innermost frame")
     source = {"path": frame.path}
     found = (await debugger.session.request("gotoTargets", source=source, line=int(argument))).get("targets", [])
     if not found:

@@ -14,7 +14,7 @@ __all__ = ["show_stack"]
 LINES = 11
 """Lines that `list` shows, as in pdb."""
 MAX_PRETTY = 30_000
-"""Characters that `pp` shows; debugpy would remove the middle of a longer text."""
+"""Maximum characters that `pp` shows; debugpy would remove the middle of a longer text."""
 
 
 @command("w", "where", "bt")
@@ -22,7 +22,7 @@ async def show_stack(debugger: Debugger, _argument: str) -> None:
     """Show the stack, innermost frame last; > marks the selected frame."""
     session = debugger.session
     frames, level = session.frames, session.level
-    if not frames:  # the job is running: its current stack, without a selected frame
+    if not frames:  # the job is running: show its current stack; no frame is selected
         frames, level = await session.main_stack(), -1
     lines = await debugger.describe(frames, level)
     debugger.screen.show("\n".join(reversed(lines)))
@@ -172,6 +172,8 @@ async def show_help(debugger: Debugger, argument: str) -> None:
     table = list(dict.fromkeys(COMMANDS.values()))
     width = max(len(one.usage) for one in table)
     lines = [f"{one.usage:<{width}}  {one.help}" for one in table]
-    lines.append("Anything else is Python, run in the selected frame; a leading ! makes sure of that.")
-    lines.append("An empty line repeats the last step or listing. Ctrl-C pauses the job; Ctrl-D leaves it running.")
+    lines.append("Anything else runs as Python code in the selected frame; a leading ! forces this.")
+    lines.append(
+        "An empty line repeats the last step or listing. Ctrl-C pauses the job; Ctrl-D detaches and leaves it running."
+    )
     debugger.screen.show("\n".join(lines))

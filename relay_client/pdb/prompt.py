@@ -1,6 +1,6 @@
 """The prompt of `relay-client pdb`: reading lines, handling Ctrl-C, and detaching from the job however it ends.
 
-The main thread reads the lines, because it receives Ctrl-C; a second thread runs the asyncio loop with the connection.
+The main thread reads the lines because it receives Ctrl-C. A second thread runs the asyncio loop with the connection.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class DebugConnection(NamedTuple):
     client: DapClient
     connect: Connect
     crashed: bool = False
-    """Whether the job is held at an exception, where it stops once a debugger is attached."""
+    """True if the job is held at an exception and stops there once a debugger attaches."""
     cwd: str = ""
-    """The directory that the job was started in, for relative file names in breakpoints; "" if unknown."""
+    """The directory in which the job was started, for relative file names in breakpoints; "" if unknown."""
 
 
 @contextlib.asynccontextmanager
@@ -70,8 +70,8 @@ def run_pdb(
     Args:
         connection: Entered and exited in an asyncio loop in another thread.
         title: The job's name in the prompt, for example "rank 0".
-        stop: Pause the job at once; otherwise it runs until a breakpoint or Ctrl-C.
-        breakpoints: Breakpoints to set before that, such as "train.py:12" or "train.py:12, epoch == 3".
+        stop: Pause the job immediately; otherwise it runs until a breakpoint or Ctrl-C.
+        breakpoints: Breakpoints to set first, such as "train.py:12" or "train.py:12, epoch == 3".
 
     Raises:
         RelayDebugError: attaching failed, or the connection was lost.
@@ -101,7 +101,7 @@ def run_pdb(
 
 
 class _Terminated(BaseException):
-    """This program has received SIGTERM or, because the terminal was closed, SIGHUP."""
+    """This program has received SIGTERM, or SIGHUP because the terminal was closed."""
 
 
 class _Prompt:
@@ -140,7 +140,7 @@ class _Prompt:
                 self._debugger.screen.show("")  # the terminal has shown ^C
                 if not self._debugger.session.running or limit is not None:
                     future.cancel()
-                    self._debugger.screen.show("gave up; the job may still be working on it")
+                    self._debugger.screen.show("stopped waiting; the job may still be executing the command")
                     return None
                 limit = PAUSE_TIMEOUT
                 self._loop.call(self._debugger.session.pause())
@@ -183,7 +183,7 @@ class _LoopThread:
         try:
             self._main.result()
         finally:
-            self._main.cancel()  # after a second Ctrl-C it is still running
+            self._main.cancel()  # after a second Ctrl-C the previous command is still running
             self._stop()
 
     def call(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
@@ -200,7 +200,7 @@ class _LoopThread:
             await self._exiting.wait()
 
     def _ended(self, main: concurrent.futures.Future[None]) -> None:
-        """Pass the error of a failed connection to `__enter__`."""
+        """Make the error of a failed connection available to `__enter__`."""
         if not self._connected.done():
             error = None if main.cancelled() else main.exception()
             self._connected.set_exception(error or asyncio.CancelledError())
@@ -223,7 +223,7 @@ class _LoopThread:
 def _termination_signals() -> Iterator[None]:
     """Raise _Terminated in the main thread on SIGTERM and SIGHUP, so that the program detaches before it exits.
 
-    Without that, the job could stay stopped until somebody notices.
+    Otherwise the job could stay stopped until somebody notices.
     """
 
     def end(_number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""The terminal of the prompt: the input line is at the bottom, and output of the job appears above it."""
+"""The terminal of the prompt: the input line is at the bottom, and the job's output appears above it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _CLEAR_LINE = "\r\x1b[K"
 class Screen:
     """Reads lines in one thread and shows text from any thread.
 
-    Line editing and history come from `readline` where Python has it. If stdin is not a terminal, its lines are
-    commands, and no prompt is shown.
+    Line editing and history use `readline` if available. If stdin is not a terminal, its lines are read as commands
+    without a prompt.
     """
 
     def __init__(self) -> None:

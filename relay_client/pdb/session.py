@@ -1,6 +1,6 @@
 """A debug session for a prompt: the job is running or stopped; when it is stopped, a thread and a frame are selected.
 
-It offers frames, threads and evaluation, and shows nothing itself.
+It provides frames, threads and evaluation, but does not print anything.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from relay_core.net.tasks import TaskSet
 __all__ = ["Frame", "NotStopped", "Session"]
 
 ATTACH_TIMEOUT = 60.0
-"""Seconds for each response of the attach sequence: the job first imports debugpy, which may take 30 s."""
+"""Seconds to wait for each response while attaching; the job first imports debugpy, which may take 30 s."""
 DETACH_TIMEOUT = 5.0
-"""Seconds for the response to `disconnect`; the job also continues when the connection is closed without it."""
+"""Seconds to wait for the response to `disconnect`; without it, the job continues when the connection closes."""
 MAIN_THREAD_GRACE = 0.5
-"""Seconds for the main thread to stop after another thread: a millisecond in Python code, without limit in C code."""
+"""Seconds for the main thread to stop after another thread; Python code takes a millisecond, C code may never stop."""
 AGENT_CODE = ({"path": "**/relay_agent/**", "include": False},)
-"""Rule that makes debugpy hide the frames of relay_agent and step over them, as it does with its own."""
+"""Rule that makes debugpy hide and step over the frames of relay_agent, as it does with its own frames."""
 
 
 class NotStopped(RelayDebugError):
@@ -55,8 +55,8 @@ class Session:
     Args:
         client: Connected, but not yet attached.
         on_output: Receives output of the job.
-        on_stop: Called when the job stops or ends while no method waits for that.
-        on_child: Receives the process id of a child that waits for a debug session.
+        on_stop: Called when the job stops or ends while no method is waiting for that.
+        on_child: Receives the process id of a child that is waiting for a debug session.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Session:
         self._on_child = on_child
         self._changed = asyncio.Event()
         self._waiting_for_stop = 0
-        """Number of callers that handle the next stop."""
+        """Number of callers that will handle the next stop."""
         self._detaching = False
         self._tasks = TaskSet()
 
@@ -152,7 +152,7 @@ class Session:
             NotStopped: the job is already running.
             RequestFailed: the adapter refused the request; the job is still stopped at the same place.
         """
-        if self.running:  # the frames do not matter: a job that is stopped in hidden code has none
+        if self.running:  # do not check the frames: a job that is stopped in hidden code has none
             self.require_stopped()
         frames, self.frames, self.running = self.frames, [], True
         with self._handling_stop():
@@ -176,7 +176,7 @@ class Session:
 
     @contextlib.contextmanager
     def _handling_stop(self) -> Iterator[None]:
-        """Suppress `on_stop` for the block: its caller handles the next stop, from the request that leads to it."""
+        """Suppress `on_stop` during a block, which handles the next stop and contains the request that causes it."""
         self._waiting_for_stop += 1
         try:
             yield
@@ -304,7 +304,7 @@ class Session:
         return next((number for number, name in threads.items() if name == "MainThread"), min(threads, default=1))
 
     async def _is_stopped(self, thread: int) -> bool:
-        """Whether a thread stops within a grace period, judged by whether it can evaluate an expression."""
+        """Return True if a thread can evaluate an expression within a grace period, and so has stopped."""
         deadline = asyncio.get_running_loop().time() + MAIN_THREAD_GRACE
         while asyncio.get_running_loop().time() < deadline:
             frames = await self.stack(thread)

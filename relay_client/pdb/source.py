@@ -1,7 +1,7 @@
 """The job's source lines, and the functions in them.
 
 The lines come from the job's `linecache`, because a file with the same name on this machine may be another version.
-Only if the job cannot evaluate an expression, because it is running, are they read from a local file.
+If the job is running and cannot evaluate an expression, the lines are read from a local file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Place = tuple[str, int]
 
 
 class Source:
-    """Cache of source lines; each is requested from the job once.
+    """Cache of source lines; each line is requested from the job once.
 
     Args:
         evaluate: Evaluates an expression in the job and returns its value, a literal.
@@ -53,7 +53,7 @@ class Source:
     async def _evaluate_or_none(self, expression: str) -> object:
         try:
             return await self._evaluate(expression)
-        except RelayDebugError:  # the job is running, or has ended
+        except RelayDebugError:  # the job is running or has exited
             return None
 
 
@@ -84,7 +84,7 @@ def argument_names(lines: Sequence[str], line: int) -> list[str] | None:
 def _function_at(lines: Sequence[str], line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     try:
         tree = ast.parse("".join(lines))
-    except (SyntaxError, ValueError):  # for another version of Python, or not Python at all
+    except (SyntaxError, ValueError):  # written for another version of Python, or not Python
         return None
     around = [
         node

@@ -5,11 +5,11 @@
        |   the local side disconnected        |  +--> refused for good: held by another user, or nothing is listening
        +-- the target has exited, unanswered -+
 
-Until the target sends its first byte, the bytes of the local side are kept (`relay_core.layers.early_bytes`), so that
-they can be sent again if the target has just exited, as when a job or one of its processes is restarted.
+Bytes from the local side are kept until the target sends its first byte (`relay_core.layers.early_bytes`). They can
+then be sent again if the target has just exited, for example because the job was restarted.
 
-An editor is shown what happens in all states (`relay_client.editor`). While it has no stream, its bytes take the same
-path, to a stream that leads nowhere.
+In all states, an editor is informed about what happens (`relay_client.editor`). While it has no stream, its bytes take
+the same path to a stream that discards them.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from relay_core.tunnel.outcomes import ResetCode
 __all__ = ["carry"]
 
 GONE = frozenset({ResetCode.GONE, ResetCode.UNKNOWN_TARGET, ResetCode.NOT_ALLOWED, ResetCode.LIMIT})
-"""Refusals after which another attempt may succeed. Streams are opened only to ports that an agent has announced, so a
-port that it does not serve has just been removed."""
+"""Refusals after which another attempt may succeed. Streams are opened only to announced ports, so a port that the
+agent does not serve has just been removed."""
 FAREWELL_TIMEOUT = 2.0
-"""Seconds for an editor to end its side after the last messages; VS Code waits as long for the response to its
+"""Seconds for an editor to close its side after the last messages; VS Code waits equally long for the response to its
 `disconnect`."""
 
 NOBODY_LISTENS = "no agent is listening on "
@@ -97,7 +97,7 @@ async def carry(
 def _log_end(name: str, local: LocalPort, error: RelayDebugError) -> None:
     if isinstance(error, StreamBroken) and error.reset is ResetCode.HELD:
         logger.error(
-            "%s is %s. hint: it is free once they disconnect their debugger; until then use another rank's port",
+            "%s is %s. hint: wait until they disconnect, or debug another rank",
             local,
             error.reason,
         )
@@ -142,10 +142,10 @@ class _LocalConnection:
         self._last_logged = ""
 
     async def carry(self) -> bool:
-        """Try until a target answers, and carry all bytes; False if the local side disconnected before that.
+        """Retry until a target answers, then carry all bytes; False if the local side disconnected first.
 
         Raises:
-            RelayDebugError: waiting cannot help, or the stream broke after the target had answered.
+            RelayDebugError: waiting cannot help, or the stream was lost after the target had answered.
         """
         for delay in itertools.chain(RETRY_DELAYS, itertools.repeat(RETRY_DELAYS[-1])):
             changed = self._tunnels.search.changed
@@ -159,7 +159,7 @@ class _LocalConnection:
         return False
 
     async def conclude(self, error: RelayDebugError) -> None:
-        """Send an editor the reason for the end of its connection, and answer its last request."""
+        """Send an editor the reason why its connection ends, and answer its last request."""
         if self._is_for_editors and not self._endpoint.is_gone:
             self._session.update(self._views.current(), self._loop.time())
             self._write_end(_end_reason(error), may_return=_may_return(error))
@@ -167,7 +167,7 @@ class _LocalConnection:
             await first_completed(self._endpoint.close(), timeout=FAREWELL_TIMEOUT)
 
     def conclude_now(self, reason: str) -> None:
-        """Send an editor the reason for the end of its connection, which is closed next."""
+        """Send an editor the reason why its connection is about to be closed."""
         if self._is_for_editors:
             self._write_end(reason, may_return=False)
             self._endpoint.write_eof()
@@ -231,7 +231,7 @@ class _LocalConnection:
             bridge.refresh()
 
     async def _hold(self) -> bool:
-        """Keep the bytes of the local side, and show an editor why it waits; return True when it has disconnected."""
+        """Keep the bytes of the local side, and show an editor why it waits; return True on disconnection."""
         bridge = Bridge(self._endpoint, NoStream(), [*self._editor(), self._early], traffic=self._record.traffic)
         with contextlib.suppress(ConnectionLost):
             await bridge.run()
@@ -266,7 +266,7 @@ class _LocalConnection:
             self._last_logged = reason
 
     def _retry_reason(self, error: RelayDebugError) -> RelayDebugError | None:
-        """Return the reason for another attempt after an error, or None if the local side disconnected unanswered.
+        """Return the reason to retry after an error, or None if the local side disconnected without an answer.
 
         Raises:
             RelayDebugError: the error, if another attempt cannot help.
@@ -288,23 +288,23 @@ def _end_reason(error: RelayDebugError) -> str:
     if isinstance(error, StreamBroken):
         return error.reason
     if isinstance(error, ConnectionLost):
-        return error.reason if _is_orderly(error) else f"the agent is gone: {error.reason or error.sentence}"
+        return error.reason if _is_orderly(error) else f"the agent was lost: {error.reason or error.sentence}"
     return str(error)
 
 
 def _may_return(error: RelayDebugError) -> bool:
-    """True if a new connection to the port may succeed without any change by the user."""
+    """True if a new connection to the port may succeed without action by the user."""
     is_held = isinstance(error, StreamBroken) and error.reset is ResetCode.HELD
     return error.retryable and not is_held and not _is_orderly(error)
 
 
 def _is_orderly(error: RelayDebugError) -> bool:
-    """True if the agent has ended its session, which it does after its last process."""
+    """True if the agent has closed its session, which it does after its last process has exited."""
     return isinstance(error, ConnectionLost) and error.code == ORDERLY
 
 
 def _waiting_reason(error: RelayDebugError) -> str:
-    """Return why a connection waits, without details that change while it does."""
+    """Return why a connection waits, without details that change while it waits."""
     if isinstance(error, StreamBroken):
         return error.reason
     if isinstance(error, NoListener) and error.sentence.startswith(NOBODY_LISTENS):

@@ -1,4 +1,4 @@
-"""The connections of local programs to the open ports, as data for whoever shows them."""
+"""The connections of local programs to the open ports, as data for display."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relay_core.net.streams.bridge import Traffic
 __all__ = ["ConnectionRecord", "Connections"]
 
 MAX_PATH = 1000
-"""Characters of a file name that is shown."""
+"""Maximum characters of a displayed file name."""
 
 
 class ConnectionRecord:
@@ -31,7 +31,7 @@ class ConnectionRecord:
         self.port = port
         self.traffic = Traffic()
         self.why_cancelled = "relay-client was stopped"
-        """The reason that its editor is shown if the task of the connection is cancelled."""
+        """The reason shown to the editor if the task of the connection is cancelled."""
         self._state = Connection.WAITING
         self._since = time.time()
         self._reason = ""
@@ -43,25 +43,25 @@ class ConnectionRecord:
 
     @property
     def name(self) -> str:
-        """Its name in the log."""
+        """The name of the connection in the log."""
         return f"port {self.port} connection {self.number}"
 
     def waiting(self, reason: str) -> None:
-        """Note that no target is available."""
+        """Record that no target is available."""
         self._set(Connection.WAITING, reason)
 
     def connected(self) -> None:
-        """Note that the target has answered."""
+        """Record that the target has answered."""
         self._set(Connection.CONNECTED)
 
     def closed(self, reason: str = "") -> None:
-        """Note the end; the first reason counts."""
+        """Record the end of the connection; the first reason counts."""
         if self._state != Connection.CLOSED:
             self._stop = None
             self._set(Connection.CLOSED, reason)
 
     def observer(self) -> StopObserver:
-        """Return a layer that notes where the debugged process is stopped."""
+        """Return a layer that records where the debugged process is stopped."""
         return StopObserver(self._observed)
 
     def describe(self) -> Connection:
@@ -115,7 +115,7 @@ class Connections:
         return record
 
     def remove(self, record: ConnectionRecord) -> None:
-        """Remove a record, and note its end if nobody has."""
+        """Remove a record, and record the end of its connection if that has not happened yet."""
         record.closed()
         del self._records[record.number]
         self._on_change()

@@ -1,9 +1,9 @@
 """Forwarding of local ports on 127.0.0.1: each connection is carried to the agent that serves the port's destination.
 
-An editor may connect before the job exists: the connection stays open, and the search for the agent continues, until
-one is found or the editor disconnects. A port accepts any number of connections, because an editor opens one more
-to the parent's port for each child process. It accepts those of its own user only, and of root: a debugger port runs
-whatever code it is given, and every user of the machine can reach 127.0.0.1.
+An editor may connect before the job exists. Its connection stays open while the client searches for the agent. A port
+accepts any number of connections, because an editor opens one more to the parent's port for each child process. A port
+accepts connections only from the current user and root, because a debugger executes any code it receives, and every
+user of the machine can reach 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["LOCAL_HOST", "Forwarder"]
 
 LOCAL_HOST = "127.0.0.1"
 MAX_TRIES = 10
-"""Free ports that other programs may take before this one opens them."""
+"""Attempts to open a free port; another program may take it first."""
 
 logger = logging.getLogger(__name__)
 
@@ -46,9 +46,9 @@ class Forwarder:
 
     Args:
         tunnels: The tunnels to the agents.
-        ports: The ports to open; a number stands for the logical port of the same number.
+        ports: The ports to open; a number means the logical port of that number.
         may_reverse: Whether the job may connect to an editor of this user that is already listening on a port.
-        trust_unknown: Whether the job may also connect to a program if this system does not show whose it is.
+        trust_unknown: Whether the job may also connect to a program if this system does not show which user owns it.
         allow_terminate: Whether an editor may end the job.
 
     Raises:
@@ -141,7 +141,7 @@ class Forwarder:
         """
         for _ in range(MAX_TRIES):
             local = LocalPort(_free_port(), Destination(destination))
-            with contextlib.suppress(LocalPortInUse):  # another program was faster
+            with contextlib.suppress(LocalPortInUse):  # another program has taken the port
                 await self.open(local)
                 return local
         raise LocalPortInUse("this machine has no free port")
@@ -166,11 +166,11 @@ class Forwarder:
         self.on_change()
 
     async def disconnect(self, number: int, why: str) -> int:
-        """Close the connections to one port, which stays open; return how many there were.
+        """Close the connections to one port, which stays open, and return their number.
 
         Args:
             number: The local port.
-            why: The reason for their editors.
+            why: The reason to show to their editors.
         """
         for record in self.connections:
             if record.port == number:
@@ -192,7 +192,7 @@ class Forwarder:
         """Log that the job will connect to the program that is listening on `port`.
 
         Raises:
-            LocalPortInUse: it is another user's, or this system does not show whose it is.
+            LocalPortInUse: another user owns it, or this system does not show which user does.
         """
         editor = editor_on(port)
         if editor is Editor.FOREIGN:
@@ -204,7 +204,7 @@ class Forwarder:
         else:
             raise LocalPortInUse(
                 f"port {port} on this machine is in use, and this system does not show by whom",
-                hint="if it is an editor of yours that is listening, add --listen; otherwise use other --ports",
+                hint="if it is your listening editor, add --listen; otherwise use other --ports",
             )
 
     async def _listen(self, port: _OpenPort) -> asyncio.Server:
@@ -242,9 +242,9 @@ class _OpenPort:
     local: LocalPort
     lock: PortLock
     server: asyncio.Server | None = None
-    """None if an editor is listening on the port, to which the job connects."""
+    """None if an editor is listening on the port and the job connects to it."""
     tasks: TaskSet = field(default_factory=TaskSet)
-    """Its connections, or what brings the job to the editor."""
+    """The task that serves its connections or connects the job to the editor."""
 
 
 def _free_port() -> int:
@@ -257,7 +257,7 @@ def _listen_error(port: int, error: OSError) -> RelayDebugError:
     if error.errno == errno.EADDRINUSE:
         return _in_use(port, "")
     if error.errno == errno.EACCES:
-        return UsageError(f"port {port} needs administrator rights", hint="use ports from 1024 up")
+        return UsageError(f"port {port} needs administrator rights", hint="use ports from 1024 upwards")
     return LocalPortInUse(f"cannot listen on {LOCAL_HOST}:{port}: {error.strerror}", hint="use other --ports")
 
 

@@ -18,18 +18,18 @@ AWAY = frozenset({LinkState.RECONNECTING, LinkState.SILENT})
 
 
 class JobViews:
-    """Makes the snapshots for one connection.
+    """Creates the snapshots for one connection.
 
     Args:
         tunnels: The tunnels to the agents.
-        destination: Where the connection leads.
+        destination: The destination of the connection.
     """
 
     def __init__(self, tunnels: Tunnels, destination: Destination) -> None:
         self._tunnels = tunnels
         self._port = destination.port
         self._agent: AgentId | None = None
-        """The agent of the stream, and the process that it leads to, also after another process has taken the port."""
+        """The agent of the stream, and the process it leads to, even if another process has taken the port since."""
         self._pid: int | None = None
         self._view = JobView(destination.port, tunnels.endpoint.path)
 
@@ -42,12 +42,12 @@ class JobViews:
         return self._agent
 
     def connected(self) -> None:
-        """Note that a stream to the owner of the port has just been opened."""
+        """Record that a stream to the owner of the port has just been opened."""
         if claim := self._owner():
             self._agent, self._pid = claim.agent.id, claim.target.pid
 
     def current(self) -> JobView:
-        """Return what is known now; of a process that has ended, what was known last."""
+        """Return what is currently known; for a process that has exited, what was last known."""
         claim = self._owner()
         is_running = claim is not None and (
             self._agent is None or (claim.agent.id, claim.target.pid) == (self._agent, self._pid)

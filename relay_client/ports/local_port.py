@@ -20,7 +20,7 @@ _FORWARD = re.compile(r"(?:([0-9]{1,5})/)?([0-9]{1,5})(?::([0-9]{1,5}))?", re.AS
 
 @dataclass(frozen=True)
 class LocalPort:
-    """A port of this machine and its destination."""
+    """A port on this machine and its destination."""
 
     port: int
     destination: Destination
@@ -31,7 +31,7 @@ class LocalPort:
 
 
 def debugger_ports(ports: Iterable[int]) -> list[LocalPort]:
-    """Return the local ports of `--ports`: each leads to the logical port of the same number."""
+    """Return the local ports for `--ports`: each leads to the logical port of the same number."""
     return [LocalPort(port, Destination(port)) for port in ports]
 
 
@@ -46,7 +46,7 @@ def parse_forwards(texts: Iterable[str]) -> list[LocalPort]:
         local = _parse(text)
         if local.port in found:
             raise UsageError(
-                f"local port {local.port} is used twice", hint="use another one for each, as in 6006:16006"
+                f"local port {local.port} is used twice", hint="use a different local port for each, as in 6006:16006"
             )
         found[local.port] = local
     return list(found.values())

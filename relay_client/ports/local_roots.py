@@ -1,4 +1,4 @@
-"""Finds the directory of this machine that holds the code of a job."""
+"""Finds the local directory that contains the code of a job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["find_local_root"]
 
 
 def find_local_root(folder: str, script: str) -> str:
-    """Return the editor's folder or the current directory, the first one that has the job's script; "" if none has.
+    """Return the first of the editor's folder and the current directory that contains the job's script, or "".
 
     Args:
         folder: The folder that the editor has opened, or "".

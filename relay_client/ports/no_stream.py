@@ -1,4 +1,4 @@
-"""The stream of a connection that waits for a target: it drops what is sent, which a layer keeps."""
+"""The stream of a connection that waits for a target: it discards sent bytes, which another layer has kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from relay_core.net.streams.stream import PeerHandler
 __all__ = ["NoStream"]
 
 MAX_SENT = 64 * 1024
-"""Bytes after which the sender is paused; an editor sends a few hundred before it is answered."""
+"""Bytes after which the sender is paused; an editor sends a few hundred before it receives an answer."""
 
 
 class NoStream:
@@ -30,7 +30,7 @@ class NoStream:
         self._handler = None
 
     def send(self, data: bytes) -> None:
-        """Drop bytes."""
+        """Discard bytes."""
         self._sent += len(data)
         if self._sent >= MAX_SENT and self._handler is not None:
             self._handler.peer_writing_paused()

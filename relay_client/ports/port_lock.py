@@ -3,8 +3,8 @@
     /tmp/relay-client-1000/           0700
         5678.lock                     locked (flock) by a relay-client while it uses port 5678
 
-The lock distinguishes a port in use by another relay-client, which is an error, from a port on which an editor is
-listening, to which the job connects. The kernel releases the lock when its process ends for any reason.
+The lock distinguishes a port that another relay-client uses (an error) from a port on which an editor is listening (the
+job connects to it). The kernel releases the lock when its process exits for any reason.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class PortLock:
         """Release the lock."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
-                self._path.unlink()  # still locked: a process that waits for this file creates a new one
+                self._path.unlink()  # still locked: a process that is waiting for this file creates a new one
             os.close(self._descriptor)
             self._descriptor = None
-            with contextlib.suppress(OSError):  # contains other locks
+            with contextlib.suppress(OSError):  # the directory contains other locks
                 self._path.parent.rmdir()
 
 
@@ -81,7 +81,7 @@ def _lock(path: Path) -> int | None:
             if isinstance(error, BlockingIOError):
                 raise PortLocked from None
             return None
-        with contextlib.suppress(FileNotFoundError):  # another process has just removed it
+        with contextlib.suppress(FileNotFoundError):  # another process has just removed the file
             if os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
         os.close(descriptor)
@@ -91,7 +91,7 @@ def _open(path: Path) -> int:
     """Open a lock file in a directory that only this user can enter.
 
     Raises:
-        OSError: there is no such directory, or no such file in it.
+        OSError: the directory or the file does not exist.
     """
     make_private(path.parent)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

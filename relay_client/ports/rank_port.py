@@ -1,4 +1,4 @@
-"""Attaching to a rank: finding it, starting its debugger, and opening a local port that leads to it."""
+"""Attaches to a rank: finds it, starts its debugger, and opens a local port that leads to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from relay_core.errors import ConnectionLost, UsageError
 __all__ = ["WAKE_TIMEOUT", "claims_of", "open_rank_port", "single_claim", "wake"]
 
 WAKE_TIMEOUT = 60.0
-"""Seconds; the agent gives a process 30 s to start debugpy."""
+"""Seconds to wait for the agent, which allows a process 30 s to start debugpy."""
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def single_claim(claims: Sequence[Claim], *, hint: str = "use --ports instead") 
 
     Args:
         claims: At least one, all of the same rank.
-        hint: What a user can do if there are several.
+        hint: What the user can do if there are several.
 
     Raises:
         UsageError: several jobs have a target with this rank.
@@ -66,9 +66,9 @@ async def wake(tunnels: Tunnels, claim: Claim) -> None:
     """Start debugpy in the target now, so that F5 does not have to wait for it.
 
     Raises:
-        RelayDebugError: the process cannot be debugged, for the reason that the agent gives.
+        RelayDebugError: the process cannot be debugged; the agent sent the reason.
     """
     try:
         await send_request(tunnels, claim.agent.id, Wake(claim.target.port), within=WAKE_TIMEOUT)
-    except ConnectionLost as lost:  # not an error: the first bytes of the editor also wake it
-        logger.warning("%s could not be woken in advance: %s", claim.target.label, lost.sentence)
+    except ConnectionLost as lost:  # not an error: the first bytes from the editor also wake the target
+        logger.warning("the debugger of %s could not be started in advance: %s", claim.target.label, lost.sentence)

@@ -1,9 +1,9 @@
 """Reverse connections: an editor listens on a local port, and the job connects to it.
 
-With a `listen` launch configuration, the editor listens on 127.0.0.1. The client finds the port in use, requests the
-agent that serves the port to make the job connect, and carries each stream that the agent then opens to the editor.
-An editor is a program of this user: a debugger runs code in the job, so no other user's program may receive the job's
-connection. The listener is checked before the job is requested, and the accepted connection before it carries a byte.
+With a `listen` launch configuration, the editor listens on 127.0.0.1. The client finds that the port is in use, asks
+the port's agent to make the job connect, and carries each stream that the agent then opens to the editor. The editor
+must belong to this user: a debugger runs code in the job, so no other user's program may receive the job's connection.
+The client checks the listener before it sends the request, and the accepted connection before it carries a byte.
 
     FREE --port in use--> IN USE --an agent serves the port--> REQUESTED --last stream ended, editor closed--> FREE
 """
@@ -45,10 +45,10 @@ POLL_INTERVAL = 1.0
 REQUEST_INTERVAL = 2.0
 """Seconds between requests to the agent."""
 REFUSED_INTERVAL = 15.0
-"""Seconds after a request that the job could not fulfil; the cause rarely disappears without a change of the job."""
+"""Seconds after a request that the job could not fulfil; the cause rarely disappears unless the job changes."""
 DIAL_TIMEOUT = 5.0
 MAX_REFUSAL = 16 * 1024
-"""Bytes of the agent's response if the job cannot connect."""
+"""Maximum bytes of the agent's response if the job cannot connect."""
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Editor(enum.Enum):
 
     OWN = "of this user"
     FOREIGN = "of another user"
-    UNKNOWN = "this system does not show whose, or nothing is listening"
+    UNKNOWN = "this system does not show which user, or nothing is listening"
 
 
 class ReverseForwarder:
@@ -67,7 +67,7 @@ class ReverseForwarder:
     Args:
         tunnels: The tunnels to the agents.
         port: The port on which the editor is listening, and the logical port of the job.
-        trust_unknown: Whether a program is taken for the editor if this system does not show whose it is.
+        trust_unknown: Whether to treat a program as the editor if this system does not show which user owns it.
         allow_terminate: Whether the editor may end the job.
     """
 
@@ -148,7 +148,7 @@ class ReverseForwarder:
         self._streams.spawn(connecting, name=f"connection of the job to port {self._port}")
 
     async def _connect(self, driver: SessionDriver, stream: SessionStream, *, prefetch: bool) -> None:
-        """Connect one stream of the job to the editor."""
+        """Connect one stream from the job to the editor."""
         try:
             async with timeout(DIAL_TIMEOUT):
                 local = await self._dial_editor()
@@ -169,14 +169,14 @@ class ReverseForwarder:
         except RelayDebugError as error:
             logger.warning("port %d: lost: %s", self._port, error.sentence)
         finally:
-            if len(self._streams) == 1:  # only this one is left
+            if len(self._streams) == 1:  # this is the last stream
                 self._over.set()
 
     async def _dial_editor(self) -> LocalEndpoint:
         """Connect to the editor, and wait until a process of this user has accepted the connection.
 
         Raises:
-            OSError: it is not listening any more, or the program that is listening is not this user's.
+            OSError: the editor is not listening any more, or the listening program belongs to another user.
         """
         local = await connect_local(LOCAL_HOST, self._port)
         await until_accepted(local, trust_unknown=self._trust_unknown)
@@ -191,7 +191,7 @@ class ReverseForwarder:
 def is_in_use(port: int) -> bool:
     """True if a program is listening on a local port; checked without connecting to it."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers set it
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # servers usually set this option
         try:
             probe.bind((LOCAL_HOST, port))
         except OSError:
@@ -200,7 +200,7 @@ def is_in_use(port: int) -> bool:
 
 
 def editor_on(port: int) -> Editor:
-    """Return whose program is listening on a local port."""
+    """Return which user's program is listening on a local port."""
     try:
         owners = SocketTables().listener_owners(port)
     except OwnerUnknown:

@@ -1,18 +1,18 @@
-"""Keeps the debugged process from running programs on the laptop by way of the editor.
+"""Prevents the debugged process from running programs on the laptop through the editor.
 
-A debugger may send requests to its editor. `runInTerminal` makes VS Code run a command; `startDebugging`, and the
-`debugpyAttach` event that debugpy's extension handles likewise, start a debug session with any configuration, which may
-launch a program or run a task. An editor that attaches needs the second one only for child processes: debugpy then
-sends the arguments of the editor's own `attach`, plus the child's process id.
+A debugger may send requests to its editor. `runInTerminal` makes VS Code run a command. `startDebugging` starts a debug
+session with any configuration, which may launch a program or run a task. Debugpy's extension handles the event
+`debugpyAttach` in the same way. An editor that attaches needs these two only for child processes. Debugpy then sends
+the arguments of the editor's own `attach`, plus the child's process id.
 
     runInTerminal, any other request      answered with a failure
     startDebugging, debugpyAttach         passed on if the configuration is the editor's own `attach` to the same port,
                                           with the id of a child process; otherwise refused. An editor that attached
                                           without a port gets the local port instead of debugpy's on the node
-    bytes that an editor might read       the connection is aborted: a request could hide in them
-    in another way than this layer
+    bytes that an editor might            the connection is aborted, because they might contain a request
+    interpret differently
 
-It applies to local programs that speak DAP; a connection of any other program passes unchanged.
+This layer applies only to local programs that use DAP; other connections pass unchanged.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from relay_core.layers.layer import Abort, EndLocal, Layer, Output, ToLocal, ToP
 __all__ = ["ReverseRequestGuard"]
 
 SUBPROCESS_EVENTS = frozenset({"debugpyAttach", "ptvsd_attach"})
-"""Events for which debugpy's extension starts a debug session with their body as its configuration."""
+"""Events whose body debugpy's extension uses as the configuration of a new debug session."""
 ADDED_BY_DEBUGPY = frozenset({"name", "subProcessId", "connect", "request"})
-"""Fields of a child's configuration that may differ from the arguments of the editor's `attach`."""
+"""Fields in which a child's configuration may differ from the arguments of the editor's `attach`."""
 TASKS = frozenset({"preLaunchTask", "postDebugTask"})
-"""Fields that run something at each start; debugpy removes them."""
+"""Fields that run a program at each start; debugpy removes them."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HEADER = re.compile(rb"Content-Length: ?[0-9]+\r\n\r\n")
-"""The only header that all readers understand alike; of two lengths, some take the first and others the last one."""
+"""The only header that all parsers interpret identically; given two lengths, some use the first and others the last."""
 _SUSPICIOUS = (b'request"', b'ttach"', b"\\u00")
-"""Parts of the JSON of every message that has to be checked. A letter can be written as `\\u00` and two digits."""
+"""Substrings of every message that must be checked. JSON can encode a letter as `\\u00` and two digits."""
 _LENGTH = b"content-length"
 
 
@@ -60,14 +60,14 @@ class ReverseRequestGuard(Layer):
         self._failures: list[bytes] = []
         """Responses that wait for the end of a message of the editor."""
         self._tail = b""
-        """The last bytes passed on that were not DAP."""
+        """The last forwarded bytes that were not DAP."""
         self._has_refused = False
 
     def __repr__(self) -> str:
         return f"<ReverseRequestGuard {'attached' if self._attach is not None else 'not attached'}>"
 
     def receive_local(self, data: bytes, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Take bytes of the editor, and learn the arguments of its `attach`."""
+        """Process bytes from the editor, and record the arguments of its `attach`."""
         pieces = self._from_editor.feed(data)
         if self._from_editor.is_foreign:
             self.is_finished = True
@@ -80,12 +80,12 @@ class ReverseRequestGuard(Layer):
         return self._to_debugger([piece.raw for piece in pieces])
 
     def receive_local_eof(self, now: float) -> list[Output]:
-        """Pass the end on, after the part of a message that the editor has sent."""
+        """Pass on EOF, after any incomplete message from the editor."""
         rest = self._from_editor.end()
         return [*([ToPeer(rest)] if rest else []), *super().receive_local_eof(now)]
 
     def receive_peer(self, data: bytes, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Take bytes of the debugger; return what the editor may receive, and the responses to refused requests."""
+        """Process bytes from the debugger; return those that the editor may receive, and responses to refusals."""
         passed: list[bytes] = []
         for piece in self._from_debugger.feed(data):
             if not self._is_safe(piece):
@@ -95,32 +95,32 @@ class ReverseRequestGuard(Layer):
         return [*([ToLocal(to_editor)] if to_editor else []), *self._to_debugger([])]
 
     def receive_peer_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Pass the end on, without a part of a message: an editor might read a whole one in it."""
+        """Pass on EOF without any incomplete message, because an editor might parse a complete message in it."""
         rest = self._from_debugger.end()
         return [EndLocal()] if not rest or self._may_be_message(rest) else [ToLocal(rest), EndLocal()]
 
     def _to_debugger(self, parts: list[bytes]) -> list[Output]:
-        """Return bytes of the editor, followed by our responses unless they would be inside a message."""
+        """Return bytes from the editor, followed by queued responses unless these would interrupt a message."""
         if self._from_editor.at_boundary:
             parts, self._failures = [*parts, *self._failures], []
         data = b"".join(parts)
         return [ToPeer(data)] if data else []
 
     def _is_safe(self, piece: Piece) -> bool:
-        """True if an editor reads this piece as this layer does, or cannot read a message in it."""
+        """True if an editor parses this piece as this layer does, or cannot find a message in it."""
         header = piece.raw[: len(piece.raw) - len(piece.body)]
         if _HEADER.fullmatch(header):
             return bool(piece.body) and self._tail == b""
         return not self._may_be_message(piece.raw)
 
     def _may_be_message(self, data: bytes) -> bool:
-        """True if an editor might read a message in bytes that are not DAP, together with those before."""
+        """True if an editor might find a message in these and the preceding non-DAP bytes."""
         seen = self._tail + data
         self._tail = seen[1 - len(_LENGTH) :]
         return _LENGTH in seen.lower()
 
     def _checked(self, piece: Piece) -> bytes:
-        """Return what the editor may receive of a message; a request that it may not receive is answered."""
+        """Return the part of a message that the editor may receive; answer a request that it may not receive."""
         if not any(part in piece.body for part in _SUSPICIOUS):
             return piece.raw
         if (request := parse(piece.body, "request")) is not None:
@@ -150,7 +150,7 @@ class ReverseRequestGuard(Layer):
         return raw if permitted == body else encode({**event, "body": permitted})
 
     def _permitted(self, configuration: object) -> dict[str, object] | None:
-        """Return a child's configuration with its port, or None if it is more than the editor's own `attach`."""
+        """Return a child's configuration with its port, or None if it exceeds the editor's own `attach`."""
         own = self._attach
         if own is None or not isinstance(configuration, dict):
             return None
@@ -168,7 +168,7 @@ class ReverseRequestGuard(Layer):
     def _refused(self, what: str) -> None:
         if not self._has_refused:
             self._has_refused = True
-            self._on_refused(f"refused the {what} of the debugged process: it would start a program on this machine")
+            self._on_refused(f"refused {what} from the debugged process: it would start a program on this machine")
 
 
 def _failure(request: Request) -> bytes:
@@ -186,7 +186,7 @@ def _failure(request: Request) -> bytes:
 
 
 def _connect_of(own: Mapping[str, object]) -> Mapping[str, object]:
-    """Return where an editor attached to: `connect`, or its older form, `host` and `port` among the arguments."""
+    """Return the address in an editor's `attach`: `connect`, or in its older form the arguments `host` and `port`."""
     connect = own.get("connect")
     return connect if isinstance(connect, dict) else own
 
@@ -196,7 +196,7 @@ def _port_of(own: Mapping[str, object]) -> object:
 
 
 def _is_same_port(found: object, own: Mapping[str, object]) -> bool:
-    """True if a child's `connect` is the one that the editor attached with; without a host, debugpy adds loopback."""
+    """True if a child's `connect` equals that of the editor's `attach`; if it has no host, debugpy adds loopback."""
     host = _connect_of(own).get("host")
     hosts = (host,) if host is not None else LOOPBACK
     if not isinstance(found, dict) or found.keys() != {"host", "port"}:

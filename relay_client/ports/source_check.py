@@ -1,4 +1,4 @@
-"""Compares a source file of this machine with that of a job: breakpoints in another version stop at other lines."""
+"""Compares a local source file with the job's file: breakpoints set in a different version stop at the wrong lines."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from relay_core.tunnel.limits import MAX_TARGET_NAME
 __all__ = ["is_different"]
 
 MAX_SOURCE = 4 * 1024 * 1024
-"""Bytes of a source file whose digest is computed."""
+"""Maximum size in bytes of a source file that is compared."""
 TIMEOUT = 10.0
-"""Seconds for the agent's response; nobody waits for it."""
+"""Seconds to wait for the agent's response; nothing is delayed meanwhile."""
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ async def is_different(tunnels: Tunnels, agent_id: AgentId, port: int, local: st
         agent_id: The agent of the job.
         port: The logical port of the job.
         local: The file on this machine.
-        remote: The file on the node, relative to the directory in which the job was started if it is in there.
+        remote: The file on the node, relative to the job's start directory if inside it.
     """
     request = Digest(port, remote)
     if len(request.encode().encode()) > MAX_TARGET_NAME:
@@ -41,7 +41,7 @@ async def is_different(tunnels: Tunnels, agent_id: AgentId, port: int, local: st
         return False
     try:
         found = FileDigest.parse(await send_request(tunnels, agent_id, request, within=TIMEOUT)).sha256
-    except RelayDebugError as error:  # an agent of an earlier version, or one that serves ports only
+    except RelayDebugError as error:  # the agent has an earlier version or serves only ports
         logger.debug("cannot compare %s with the job's: %s", local, error)
         return False
     return found not in {"", own}
@@ -52,5 +52,5 @@ def _digest(path: Path) -> str:
         if not path.is_file() or path.stat().st_size > MAX_SOURCE:
             return ""
         return FileDigest.of(path.read_bytes()).sha256
-    except (OSError, ValueError):  # it may not be read, or the path is invalid
+    except (OSError, ValueError):  # the file is not readable, or the path is invalid
         return ""

@@ -1,4 +1,4 @@
-"""Asks all agents for the stacks of their processes."""
+"""Requests the stacks of all processes from all agents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relay_core.errors import RelayDebugError
 __all__ = ["collect_stacks"]
 
 STACKS_TIMEOUT = 30.0
-"""Seconds; an agent waits at most ten seconds for a process that does not answer."""
+"""Seconds to wait for an agent, which waits at most ten seconds for a process."""
 
 
 async def collect_stacks(tunnels: Tunnels, *, with_locals: bool) -> list[Reply]:

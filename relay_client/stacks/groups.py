@@ -1,6 +1,6 @@
-"""Grouping of the processes that agents report by identical stacks, outliers first.
+"""Groups the processes that agents report by identical stack, outliers first.
 
-When a distributed job hangs, most ranks usually wait for a few that are somewhere else; those few show the cause.
+When a distributed job hangs, most ranks usually wait for a few others; the stacks of those few show the cause.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Process:
 
     @property
     def main(self) -> ThreadStack | None:
-        """The main thread; the first one if none is marked; None without a stack."""
+        """The main thread, or the first thread if none is marked; None without a stack."""
         threads = self.stacks.threads
         return next((thread for thread in threads if thread.main), next(iter(threads), None))
 
@@ -74,7 +74,7 @@ class Group:
 
     @property
     def label(self) -> str:
-        """Its processes as text: `rank 3`, or `14 ranks (0-2,4-14)`."""
+        """The processes of the group as text: `rank 3`, or `14 ranks (0-2,4-14)`."""
         ranks = [process.rank for process in self.processes if process.rank is not None]
         others = [label(process) for process in self.processes if process.rank is None]
         if len(ranks) > 1:
@@ -95,7 +95,7 @@ class Group:
 
     @property
     def reported_by(self) -> str:
-        """The method that has read the stacks; if there are several, each with its processes."""
+        """The method that read the stacks; if there are several methods, each with its processes."""
         methods: dict[str, list[Process]] = {}
         for process in self.processes:
             methods.setdefault(process.stacks.how, []).append(process)
@@ -110,7 +110,8 @@ def group(processes: Iterable[Process], *, all_threads: bool = False) -> list[Gr
 
     Args:
         processes: The processes, in any order.
-        all_threads: Compare all threads instead of the main thread; helper threads of libraries differ randomly.
+        all_threads: Compare all threads instead of only the main thread; the helper threads of libraries differ at
+            random.
     """
     groups: dict[object, list[Process]] = {}
     for process in processes:
@@ -128,7 +129,7 @@ def _key(process: Process, *, all_threads: bool) -> object:
 
 
 def _lines(thread: ThreadStack) -> tuple[tuple[str, int, str], ...]:
-    """Return the part of a stack that is compared, which excludes the variables."""
+    """Return the part of a stack that is compared: everything except the variables."""
     return tuple((frame.file, frame.line, frame.function) for frame in thread.frames)
 
 
@@ -141,7 +142,7 @@ def label(process: Process) -> str:
 
 
 def is_library(frame: Frame) -> bool:
-    """Whether a frame is in installed code, or has no file."""
+    """Return True if a frame is in installed code or has no file."""
     return frame.file.startswith("<") or any(part in frame.file for part in _LIBRARIES)
 
 
@@ -155,7 +156,7 @@ def read_replies(replies: Iterable[Reply], ranks: Collection[int] | None = None)
 
     Args:
         replies: One for each agent.
-        ranks: The ranks to keep; None for all. A failed agent is always kept, because it may have any of them.
+        ranks: The ranks to keep; None for all. A failed agent is always kept, because it may have any of these ranks.
     """
     processes: list[Process] = []
     for reply in replies:

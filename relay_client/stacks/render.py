@@ -1,4 +1,4 @@
-"""Rendering of grouped stacks: as text, with colours on a terminal, or as JSON."""
+"""Renders grouped stacks as text, with colours on a terminal, or as JSON."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def show_stacks(
     Args:
         replies: One for each agent.
         ranks: The ranks to show; None for all.
-        locals: Show the variables in the replies; for a group, those of its first process.
-        all_threads: Compare and show all threads instead of the main thread.
+        locals: Show the variables in the replies; each group shows those of its first process.
+        all_threads: Compare and show all threads instead of only the main thread.
         color: Add terminal colours; needs rich.
     """
     groups = group(read_replies(replies, ranks), all_threads=all_threads)

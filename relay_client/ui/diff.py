@@ -1,4 +1,4 @@
-"""The difference of two versions of a file, for people."""
+"""Shows the difference between two versions of a file."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _NO_COLOUR = "\x1b[0m"
 
 
 def unified_diff(before: str, after: str, name: str, *, colour: bool) -> Iterator[str]:
-    """Yield the lines of a unified diff, without line ends; none if the texts are equal.
+    """Yield the lines of a unified diff without line endings; no lines if the texts are equal.
 
     Args:
-        before: The file as it is; "" if there is none.
-        after: The file as it will be.
+        before: The current text; "" if the file does not exist.
+        after: The new text.
         name: Of the file.
         colour: Whether to add the colours of a terminal.
     """

@@ -18,11 +18,11 @@ COLUMNS = ("node", "rank", "port", "pid", "script", "state", "since", "held by")
 LEAST_IMPORTANT = ("pid", "script", "since", "port")
 """Columns that a narrow terminal does without, in this order."""
 ATTACHED = "attached"
-"""Shown instead of the state while a debugger is attached, unless the process has crashed."""
+"""Shown instead of the state while a debugger is attached to a process that has not crashed."""
 
 
 def by_node(agents: Iterable[AgentInfo]) -> list[AgentInfo]:
-    """Return agents by node rank; those without one come last."""
+    """Return agents by node rank; agents without a node rank come last."""
     return sorted(agents, key=lambda agent: (agent.node_rank is None, agent.node_rank, agent.name))
 
 
@@ -46,7 +46,7 @@ def _row(agent: AgentInfo, target: TargetInfo, now: float) -> tuple[str, ...]:
 
 
 def _state(target: TargetInfo) -> str:
-    """Return the state to display; with a debugger attached, whether the process is running is up to its user."""
+    """Return the state to display; while a debugger is attached, its user decides whether the process runs."""
     if target.attachment is not None and target.state is not State.CRASHED:
         return ATTACHED
     return target.state.value + (f": {target.detail}" if target.detail else "")

@@ -10,7 +10,7 @@ from relay_core.ranges import format_ranges
 __all__ = ["MAX_TEXT", "MINUTE", "clock", "duration", "format_ranks", "printable"]
 
 MAX_TEXT = 200
-"""Characters of a text from another machine, e.g. the message of an exception."""
+"""Maximum characters of a text from another machine, such as the message of an exception."""
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 

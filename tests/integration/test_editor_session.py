@@ -129,7 +129,7 @@ async def test_an_interruption_of_the_tunnel_is_shown_and_the_step_is_carried_ou
         stepping = asyncio.ensure_future(session.step())
         await relay.server.start()
         assert LINE + 1 == await stepping
-        await output(session.client, " is back after ")
+        await output(session.client, " was restored after ")
 
 
 async def test_a_client_that_stops_says_goodbye_to_its_editors(relay: LocalRelay, tmp_path: Path) -> None:

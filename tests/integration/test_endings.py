@@ -75,7 +75,7 @@ async def before_its_end(relay: LocalRelay, directory: Path, end: str) -> AsyncI
         ("pass", "the job ended with status 0", 0),
         (
             "os.kill(os.getpid(), 9)",
-            "the job was killed (signal 9, SIGKILL; the usual reason is a lack of memory)",
+            "the job was killed (signal 9, SIGKILL; the usual cause is lack of memory)",
             137,
         ),
         ("os._exit(4)", "the job ended with status 4", 4),
@@ -144,7 +144,7 @@ async def test_the_agent_is_killed(relay: LocalRelay, tmp_path: Path) -> None:
             await editor.wait_for_event("process", within=60)  # of the debugger itself
             (agent,) = agents_on(tmp_path / "node")
             agent.kill()
-            await editor.wait_for_event("output", matching=contains("the agent is gone: the agent "), within=60)
+            await editor.wait_for_event("output", matching=contains("the agent was lost: the agent "), within=60)
             terminated = await editor.wait_for_event("terminated", within=60)
             assert "restart" in terminated["body"]
         async with await DapClient.connect("127.0.0.1", port) as again:

@@ -22,7 +22,7 @@ async def test_job_in_c_code(tmp_path):
     """
     async with looping(tmp_path, code) as found, pdb(found.port) as terminal:
         shown = await terminal.expect(PROMPT)
-        assert "the job is in C code and stops when it returns to Python" in shown
+        assert "the job is running C code and stops when it returns to Python" in shown
         assert f"> {found.script}(4)wait()" in shown
         assert f"  {found.script}(4)wait()" in await terminal.ask("w", PROMPT)
         assert "*** the job is running" in await terminal.ask("p 1", PROMPT)
@@ -144,7 +144,7 @@ async def test_interrupted_evaluation(tmp_path):
         while progress.read_text() != "busy":
             await asyncio.sleep(0.01)
         terminal.type(CTRL_C)
-        assert "gave up; the job may still be working on it" in await terminal.expect(PROMPT)
+        assert "stopped waiting; the job may still be executing the command" in await terminal.expect(PROMPT)
         assert (await terminal.ask("p 'back'", PROMPT)).endswith("'back'\n")
 
 

@@ -36,7 +36,7 @@ MEMORY_MARGIN = 16
 """MiB by which programs differ at any time: the sizes of buffers and pools."""
 REASONS = {
     "agent": ["the agent process on "],
-    "adapter": ["debugpy's adapter failed: ", "the debugger has ended unexpectedly; "],
+    "adapter": ["debugpy's adapter failed: ", "the debugger exited unexpectedly; "],
     "rank": ["was killed (signal 9, SIGKILL", "disconnected unexpectedly"],
 }
 """What editors are shown, one of these, after a kill; a killed relay-client cannot show anything."""

@@ -47,7 +47,7 @@ async def test_the_job_is_killed(editor: Editor, relay: LocalRelay, tmp_path: Pa
         await window.press("F5")
         await window.until_stopped()
         job.process.kill()
-        await window.until_shown(window.console, "was killed (signal 9, SIGKILL; the usual reason is a lack of memory)")
+        await window.until_shown(window.console, "was killed (signal 9, SIGKILL; the usual cause is lack of memory)")
         await window.until_ended()
         await window.until_shown(window.notifications, "was killed (signal 9, SIGKILL; ")
 
@@ -68,7 +68,7 @@ async def test_the_relay_is_gone(editor: Editor, relay: LocalRelay, tmp_path: Pa
         await window.press("F10")
         await relay.server.start()
         await window.until_shown(window.variables, "square = 0")
-        await window.until_shown(window.console, " is back after ")
+        await window.until_shown(window.console, " was restored after ")
 
 
 async def test_relay_client_is_stopped(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ async def test_the_agent_is_killed_at_a_breakpoint(editor: Editor, relay: LocalR
         await window.until_stopped()
         (agent,) = agents_on(tmp_path / "job" / "node")
         agent.kill()
-        await window.until_shown(window.console, "relay-client: the agent is gone: ")
+        await window.until_shown(window.console, "relay-client: the agent was lost: ")
         while 2 > sum(is_attach(report.message) for report in window.control.reports):
             await asyncio.sleep(0.05)
         await window.until_shown(window.call_stack, f"step train.py {BREAKPOINT}:1")

@@ -1,1 +1,1 @@
-"""Reading and editing JSONC, the language of VS Code's files, without losing what users wrote in them."""
+"""Reads and edits JSONC, the format of VS Code's files, and preserves what users wrote in them."""

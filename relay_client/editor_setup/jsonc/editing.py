@@ -1,11 +1,11 @@
-"""Edits of a JSONC document that leave every other byte as it is: comments, order, indentation, trailing commas.
+"""Edits a JSONC document and preserves every other byte: comments, order, indentation and trailing commas.
 
     document = Document(text, "launch.json")
     document.upsert("configurations", "name", {"name": "Relay: rank 0", "type": "debugpy"})
     text = document.text()
 
-An entry that exists is merged: members are added, and values replaced where they differ. A container is never replaced
-as a whole, because there may be comments in it.
+An existing entry is merged: missing members are added, and differing values are replaced. A container is never replaced
+as a whole, because it may contain comments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Document"]
 
 _LINE_END = re.compile(r"[\r\n]")
 _BLANK_REST = re.compile(r"[ \t]*(?:\r\n|\r|\n)")
-"""The rest of a line after its last character, with its end."""
+"""Trailing space of a line, including the line break."""
 
 
 class _Edit(NamedTuple):
@@ -32,10 +32,10 @@ class _Edit(NamedTuple):
 
 
 class Document:
-    """A document whose root is an object, and the edits of it that have been asked for.
+    """A document whose root is an object, and its requested edits.
 
     Args:
-        text: The document; one without any value gets an object.
+        text: The document; a document without a value gets an empty object as its root.
         name: Its name, for errors.
 
     Raises:
@@ -49,7 +49,8 @@ class Document:
         self._style = style_of(text, self._root)
         self._edits: list[_Edit] = []
         self._additions: dict[int, tuple[Node, list[tuple[str | None, Any]]]] = {}
-        """What to add to each container, by its position: all at once, because commas depend on it."""
+        """Items to add to each container, by its position. They are added together, because commas depend on their
+        number."""
         self._members: dict[str, Any] = {}
         """New members of the root."""
         if self._root is not None and not isinstance(self._root.data, dict):
@@ -57,11 +58,11 @@ class Document:
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """What the document holds, without the edits."""
+        """The value of the document without the edits."""
         return self._root.data if self._root else {}
 
     def text(self) -> str:
-        """Return the edited document; without an edit that is the very text."""
+        """Return the edited document; without edits, the original text."""
         if self._root is None:
             return self._with_new_root()
         edits = list(self._edits)
@@ -72,15 +73,15 @@ class Document:
         return self._apply(edits)
 
     def set_default(self, key: str, value: Any) -> None:
-        """Add a member to the root unless it has one of this name."""
+        """Add a member to the root unless it already has a member of that name."""
         if key not in self.data:
             self._members[key] = value
 
     def replace(self, path: Sequence[str | int], value: Any) -> None:
-        """Replace a value that exists, e.g. `replace(["configurations", 0, "type"], "debugpy")`.
+        """Replace an existing value, for example `replace(["configurations", 0, "type"], "debugpy")`.
 
         Raises:
-            ConfigurationError: it is a container, and the new value is of another kind.
+            ConfigurationError: the existing value is a container, and the new value is of another kind.
         """
         node = self._root
         for step in path:
@@ -90,16 +91,16 @@ class Document:
             self._merge(node, value, str(path[-1]))
 
     def upsert(self, array: str, key: str, entry: Mapping[str, Any], *, keep: Collection[str] = ()) -> None:
-        """Let an array of the root have an object: add it, or change the one with the same name.
+        """Ensure that an array of the root contains an object: add it, or update the one with the same name.
 
         Args:
-            array: Name of the array; it is added if there is none.
+            array: Name of the array; created if missing.
             key: Name of the member that identifies an object.
-            entry: What the object has to contain at least.
-            keep: Members of `entry` that are not changed in an object that has them.
+            entry: The members that the object must have.
+            keep: Members of `entry` that are left unchanged if the object already has them.
 
         Raises:
-            ConfigurationError: something in the document is of another kind, e.g. a text instead of the array.
+            ConfigurationError: a value in the document is of another kind, for example a string instead of the array.
         """
         node = self._root.member(array) if self._root else None
         if node is None:
@@ -117,7 +118,7 @@ class Document:
         self._add(node, None, dict(entry))
 
     def _merge(self, node: Node, wanted: Any, name: str) -> None:
-        """Let a value be as wanted; members of objects that are not wanted stay."""
+        """Change a value to the wanted one; other members of objects are kept."""
         if node.is_container and not isinstance(wanted, type(node.data)):
             self._mismatch(node, f"'{name}'", wanted)
         if isinstance(wanted, dict) and node.is_container:
@@ -151,7 +152,7 @@ class Document:
             hint="correct or remove it; nothing has been changed",
         )
 
-    # What the edits do to the text:
+    # Edits as changes of the text:
 
     def _apply(self, edits: list[_Edit]) -> str:
         pieces, position = [], 0
@@ -168,7 +169,7 @@ class Document:
         return before + render(self._members, "", self._style, expand=True) + end
 
     def _insertions(self, node: Node, items: list[tuple[str | None, Any]]) -> Iterator[_Edit]:
-        """Yield what adds items at the end of a container, behind its last comment."""
+        """Yield the changes that add items at the end of a container, after its last comment."""
         tail, closing = node.tail, node.end - 1
         last = node.entries[-1] if node.entries else None
         if last and last.comma is None:
@@ -193,7 +194,7 @@ class Document:
         return render_member(key, value, indent, self._style)
 
     def _removals(self, node: Node, count: int, name: str) -> Iterator[_Edit]:
-        """Yield what removes all elements of an array from number `count` on, and keeps the comments between them."""
+        """Yield the changes that remove the elements of an array from index `count` on, but keep their comments."""
         kept, removed = node.entries[:count], node.entries[count:]
         if kept and removed[-1].comma is None and kept[-1].comma is not None:
             yield _Edit(kept[-1].comma, kept[-1].comma + 1, "")
@@ -203,7 +204,7 @@ class Document:
             yield from self._removal(entry.start, entry.node.end, entry.comma)
 
     def _removal(self, start: int, end: int, comma: int | None) -> Iterator[_Edit]:
-        """Yield what removes an element, with the space before it, and with its line if nothing else is on that."""
+        """Yield the changes that remove an element with the space before it, and its line if nothing else is on it."""
         if comma is not None and not self._text[end:comma].strip(" \t"):
             end, comma = comma + 1, None
         if comma is not None:
@@ -216,12 +217,12 @@ class Document:
 
 
 def _same(data: Any, wanted: Any) -> bool:
-    """Return whether two scalars are the same in JSON, where true is not 1 but 1.0 is."""
+    """Return True if two scalars are equal in JSON, where 1.0 equals 1 but true does not."""
     return isinstance(data, bool) == isinstance(wanted, bool) and bool(data == wanted)
 
 
 def _kind(value: Any) -> str:
-    """Return what kind of value it is, as text."""
+    """Return the kind of a value as text."""
     if isinstance(value, dict):
         return "an object"
     return "a list" if isinstance(value, list) else "a single value"

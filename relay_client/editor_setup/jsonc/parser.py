@@ -1,7 +1,7 @@
-"""A parser of JSONC that keeps positions: JSON with comments, trailing commas and a byte order mark, as VS Code's.
+"""A parser that records positions, for JSON with comments, trailing commas and a byte order mark.
 
-Everything else that VS Code would only guess at, such as single quotes, a missing comma or a control character in a
-string, is an error with its line: a file that nobody can read for sure must not be edited.
+Other deviations from JSON that VS Code tolerates, such as single quotes, a missing comma or a control character in a
+string, are errors with a line number. A file whose meaning is ambiguous must not be edited.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["BOM", "Entry", "Node", "line_of", "parse"]
 
 BOM = "\ufeff"
 MAX_DEPTH = 100
-"""VS Code's files have about ten levels, and Python's stack ends at a thousand calls."""
+"""Maximum nesting; VS Code's files have about ten levels, and Python's default recursion limit is a thousand calls."""
 
 _TOKEN = re.compile(
     r"""
@@ -35,17 +35,17 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 @dataclass(frozen=True)
 class Node:
-    """A value and where it is."""
+    """A value and its position."""
 
     start: int
     end: int
     """Position after its last character."""
     data: Any
-    """The value as Python has it. Of members with the same name the last one counts."""
+    """The value as a Python object. If several members have the same name, the last one counts."""
     entries: tuple[Entry, ...] = ()
     """The members of an object or the elements of an array, in the order written."""
     tail: int = 0
-    """In a container, the position after the last thing in it, which may be a comment."""
+    """In a container, the position after its last token or comment."""
 
     @property
     def is_container(self) -> bool:
@@ -66,7 +66,7 @@ class Entry:
     node: Node
     key: str | None = None
     comma: int | None = None
-    """Position of the comma behind it."""
+    """Position of the comma after it."""
 
 
 class _Token(NamedTuple):
@@ -86,7 +86,7 @@ def parse(text: str, name: str) -> Node | None:
         name: Its name, for errors.
 
     Raises:
-        ConfigurationError: it is not valid.
+        ConfigurationError: the document is invalid.
     """
     return _Parser(text, name).document()
 
@@ -97,7 +97,7 @@ def line_of(text: str, position: int) -> int:
 
 
 class _Parser:
-    """Recursive descent over the tokens, one ahead."""
+    """A recursive-descent parser with one token of lookahead."""
 
     def __init__(self, text: str, name: str) -> None:
         self._text = text
@@ -130,9 +130,9 @@ class _Parser:
     def _unreadable(self, position: int) -> str:
         char = self._text[position]
         if char == '"':
-            return "a string without an end, or with an invalid character"
+            return "an unterminated string, or an invalid character in a string"
         if self._text.startswith("/*", position):
-            return "a comment without an end"
+            return "an unterminated comment"
         return f"unexpected {char!a}"
 
     def _next(self) -> _Token:

@@ -1,6 +1,6 @@
-"""How values are written into JSONC: as the file around them is indented, and without trailing commas.
+"""Renders values as JSONC, with the indentation of the surrounding file and without trailing commas.
 
-VS Code accepts trailing commas, but other programs read its files too: nvim-dap does so with a strict JSON parser.
+VS Code accepts trailing commas, but nvim-dap reads the same files with a strict JSON parser.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class Style(NamedTuple):
-    """What the lines of a file have in common."""
+    """Indentation and line ending of a file."""
 
     unit: str = " " * 4
     """Indentation of one level."""
@@ -28,19 +28,19 @@ class Style(NamedTuple):
 
 
 def style_of(text: str, root: Node | None) -> Style:
-    """Return the style of a file; that of an empty one is four spaces and line feeds."""
+    """Return the style of a file; an empty file gets four spaces and line feeds."""
     first = _LINE_END.search(text)
     unit = indentation_at(text, root.entries[0].start, own_line=True) if root and root.entries else None
     return Style(unit or Style().unit, first[0] if first else Style().line_end)
 
 
 def indentation_at(text: str, position: int, *, own_line: bool = False) -> str | None:
-    """Return the space at the beginning of a position's line.
+    """Return the indentation of the line that contains a position.
 
     Args:
         text: The document.
         position: Of an entry.
-        own_line: Return None if anything but space precedes the position on its line.
+        own_line: Return None if other text precedes the position on its line.
     """
     start = max(text.rfind("\n", 0, position), text.rfind("\r", 0, position)) + 1
     before = text[start:position].removeprefix(BOM)
@@ -55,7 +55,7 @@ def render(value: Any, indent: str, style: Style, *, expand: bool = False) -> st
         value: The value.
         indent: Indentation of the line on which it begins.
         style: Of the file.
-        expand: Give each entry a line of its own even if all of them fit into one.
+        expand: Put each entry on a separate line even if all fit on one line.
     """
     one_line = _inline(value)
     if not value or not isinstance(value, (dict, list)) or (not expand and len(indent) + len(one_line) <= WIDTH):
@@ -77,7 +77,7 @@ def render_member(key: str, value: Any, indent: str, style: Style) -> str:
 
 
 def _holds_objects(value: Any) -> bool:
-    """Return whether a value is a list of objects of which each gets its own lines."""
+    """Return True if a value is a list of objects, each of which gets its own lines."""
     return isinstance(value, list) and len(value) > 1 and isinstance(value[0], dict)
 
 
@@ -96,5 +96,5 @@ def _quoted(scalar: Any) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return whether a text can be written as UTF-8; a file's name from a command line need not be."""
+    """Return True if a text can be written as UTF-8; a file name from a command line may contain other bytes."""
     return not any("\ud800" <= char <= "\udfff" for char in text)

@@ -50,7 +50,7 @@ def test_a_job_whose_directory_is_unknown() -> None:
 
 def test_code_of_others() -> None:
     """What `justMyCode` excludes is not a matter of mappings."""
-    assert 'breakpoints in /a/b.py are not set: it is not your own code. To debug it: "justMyCode": false' == line(
+    assert 'breakpoints in /a/b.py are not set: justMyCode excludes the file. hint: set "justMyCode": false' == line(
         "/a/b.py", EXCLUDED
     )
 

@@ -35,6 +35,6 @@ def test_each_interruption_is_shown_once() -> None:
         assert start + 1 == lines.next_deadline
         assert 1 == len(lines.due(away, start + 1))
         assert (None, []) == (lines.next_deadline, lines.due(away, start + 2))
-        assert [("the connection to port 5678 is back after 3 s", "console")] == lines.update(VIEW, start + 3)
+        assert [("the connection to port 5678 was restored after 3 s", "console")] == lines.update(VIEW, start + 3)
     assert "<InterruptionLines since None>" == repr(lines)
     assert "<WaitingLines ''>" == repr(WaitingLines(0))

@@ -52,8 +52,8 @@ def test_missing_mappings_are_set_if_the_script_is_found(missing: dict[str, obje
     mappings = [{"localRoot": "/home/me/job", "remoteRoot": "/mnt/job"}]
     assert {**arguments, "pathMappings": mappings} == found.arguments
     assert (
-        "the attach configuration has no pathMappings: /home/me/job is taken for /mnt/job on node, where the job was "
-        'started. To set them: "pathMappings": [{"localRoot": "/home/me/job", "remoteRoot": "."}]'
+        "the attach configuration has no pathMappings: /home/me/job is mapped to /mnt/job on node, where the job was "
+        'started. hint: to configure this, add "pathMappings": [{"localRoot": "/home/me/job", "remoteRoot": "."}]'
     ) == found.line
 
 

@@ -103,7 +103,7 @@ def test_an_interruption_and_its_end_are_shown() -> None:
     editor.update(RANK)
     first, second = editor.lines()
     assert first.startswith("console: the connection to rank 0 on node is interrupted: no data received in time; ")
-    assert "console: the connection to rank 0 on node is back after 20 s" == second
+    assert "console: the connection to rank 0 on node was restored after 20 s" == second
 
 
 def test_a_short_interruption_is_not_shown() -> None:

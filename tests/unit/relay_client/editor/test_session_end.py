@@ -23,7 +23,7 @@ from tests.support.editor_session import INITIALIZE, RANK, TERMINATED, Editor, a
         ),
         (
             Ending(5678, signal=9),
-            "important: rank 0 on node was killed (signal 9, SIGKILL; the usual reason is a lack of memory)",
+            "important: rank 0 on node was killed (signal 9, SIGKILL; the usual cause is lack of memory)",
             137,
         ),
         (Ending(5678, signal=15), "important: rank 0 on node was killed (signal 15, SIGTERM)", 143),
@@ -100,7 +100,9 @@ def test_a_debugger_that_ends_without_its_process_is_reported() -> None:
     editor.take(editor.session.receive_peer_eof(0))
     editor.wait(END_PATIENCE)
     assert ["output", "terminated"] == [message["event"] for message in editor.received]
-    assert ["important: the debugger has ended unexpectedly; rank 0 on node continues without it"] == editor.lines()
+    assert [
+        "important: the debugger exited unexpectedly; rank 0 on node continues without a debugger"
+    ] == editor.lines()
 
 
 @pytest.mark.parametrize("view", [RANK, replace(RANK, announces_endings=False)])

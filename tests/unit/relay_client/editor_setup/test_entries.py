@@ -29,7 +29,7 @@ def test_names() -> None:
 @pytest.mark.parametrize(
     ("ports", "ranks", "sentence"),
     [
-        ([5678], [0, 1], "--ranks has 2 ranks and --ports 1 ports"),
+        ([5678], [0, 1], "--ranks has 2 ranks, but --ports has 1 ports"),
         (None, [0, 60_000], "rank 60000 would have port 65678"),
     ],
 )

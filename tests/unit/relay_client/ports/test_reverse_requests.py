@@ -49,7 +49,7 @@ def test_request_to_run_a_command(command):
     assert (9, False, command) == (failure["request_seq"], failure["success"], failure["command"])
     connection.receive(request(command))
     assert [
-        f"refused the request '{command}' of the debugged process: it would start a program on this machine"
+        f"refused request '{command}' from the debugged process: it would start a program on this machine"
     ] == connection.logged
 
 
