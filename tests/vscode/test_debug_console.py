@@ -12,6 +12,7 @@ from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import agents_on, running_client
 from tests.support.vscode.editor import Editor
 from tests.support.vscode.jobs import waiting_job
+from tests.support.vscode.sessions import ready_for_f5, stopped_at_a_breakpoint
 from tests.support.vscode.workspace import BREAKPOINT, attach
 
 pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode"), pytest.mark.asyncio(loop_scope="package")]
@@ -37,15 +38,7 @@ async def test_f5_before_the_job(editor: Editor, relay: LocalRelay, tmp_path: Pa
 
 async def test_the_job_is_killed(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """When the job is killed at a breakpoint, the Debug Console shows the signal, and the session ends for good."""
-    port = free_port()
-    async with (
-        editor.window(attach("rank 0", port)) as window,
-        waiting_job(editor.workspace, relay, tmp_path, port) as job,
-        running_client(relay, tmp_path, "--ports", str(port)),
-    ):
-        await window.breakpoint(BREAKPOINT)
-        await window.press("F5")
-        await window.until_stopped()
+    async with stopped_at_a_breakpoint(editor, relay, tmp_path) as (window, job, *_):
         job.process.kill()
         await window.until_shown(window.console, "was killed (signal 9, SIGKILL; the usual cause is lack of memory)")
         await window.until_ended()
@@ -54,14 +47,7 @@ async def test_the_job_is_killed(editor: Editor, relay: LocalRelay, tmp_path: Pa
 
 async def test_the_relay_is_gone(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """The Debug Console shows that the connection is interrupted and back; a step pressed meanwhile is taken."""
-    port = free_port()
-    async with (
-        editor.window(attach("rank 0", port)) as window,
-        waiting_job(editor.workspace, relay, tmp_path, port),
-        running_client(relay, tmp_path, "--ports", str(port)),
-    ):
-        await window.breakpoint(BREAKPOINT)
-        await window.press("F5")
+    async with stopped_at_a_breakpoint(editor, relay, tmp_path) as (window, *_):
         await window.until_shown(window.variables, "number = 0")
         await relay.server.stop()
         await window.until_shown(window.console, "is interrupted: ")
@@ -73,15 +59,7 @@ async def test_the_relay_is_gone(editor: Editor, relay: LocalRelay, tmp_path: Pa
 
 async def test_relay_client_is_stopped(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """When relay-client is ended at a breakpoint, the Debug Console shows it, and the job continues."""
-    port = free_port()
-    async with (
-        editor.window(attach("rank 0", port)) as window,
-        waiting_job(editor.workspace, relay, tmp_path, port) as job,
-        running_client(relay, tmp_path, "--ports", str(port)) as client,
-    ):
-        await window.breakpoint(BREAKPOINT)
-        await window.press("F5")
-        await window.until_stopped()
+    async with stopped_at_a_breakpoint(editor, relay, tmp_path) as (window, job, client, _):
         client.process.send_signal(signal.SIGTERM)
         await window.until_shown(window.console, "relay-client was stopped; the job continues without a debugger")
         await window.until_ended()
@@ -90,11 +68,8 @@ async def test_relay_client_is_stopped(editor: Editor, relay: LocalRelay, tmp_pa
 
 async def test_a_rank_that_is_held(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """F5 on a rank that another debugger holds opens a dialog with the holder."""
-    port = free_port()
     async with (
-        editor.window(attach("rank 0", port)) as window,
-        waiting_job(editor.workspace, relay, tmp_path, port),
-        running_client(relay, tmp_path, "--ports", str(port)),
+        ready_for_f5(editor, relay, tmp_path) as (window, _, _, port),
         await DapClient.connect("127.0.0.1", port) as other,
     ):
         await other.attach({}, within=60)
@@ -106,15 +81,7 @@ async def test_a_rank_that_is_held(editor: Editor, relay: LocalRelay, tmp_path: 
 
 async def test_the_agent_is_killed_at_a_breakpoint(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """VS Code attaches again without help, and the job stops again."""
-    port = free_port()
-    async with (
-        editor.window(attach("rank 0", port)) as window,
-        waiting_job(editor.workspace, relay, tmp_path, port),
-        running_client(relay, tmp_path, "--ports", str(port)),
-    ):
-        await window.breakpoint(BREAKPOINT)
-        await window.press("F5")
-        await window.until_stopped()
+    async with stopped_at_a_breakpoint(editor, relay, tmp_path) as (window, *_):
         (agent,) = agents_on(tmp_path / "job" / "node")
         agent.kill()
         await window.until_shown(window.console, "relay-client: the agent was lost: ")

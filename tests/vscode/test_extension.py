@@ -54,22 +54,14 @@ async def relay(tls_directory: Path) -> AsyncIterator[LocalRelay]:
 
 
 @contextlib.asynccontextmanager
-async def client_of(editor: Editor, relay: LocalRelay, directory: Path, *options: str) -> AsyncIterator[Program]:
-    """Run a relay-client that the extension finds."""
-    env = {**access(relay, directory, "send"), "RELAY_CLIENT_DIR": str(editor.client_directory)}
-    async with program("relay_client", "--hc", HC, *options, env=env) as client:
-        await client.line("ready on")
-        yield client
-
-
-@contextlib.asynccontextmanager
 async def job_and_client(editor: Editor, relay: LocalRelay, directory: Path) -> AsyncIterator[tuple[Window, Program]]:
     """Run a job whose rank 0 waits, and a relay-client whose own port leads elsewhere; the window shows the rank."""
-    port = free_port()
+    client = (HC, "--ports", str(free_port()))
+    env = {**access(relay, directory, "send"), "RELAY_CLIENT_DIR": str(editor.client_directory)}
     async with (
+        waiting_job(editor.workspace, relay, directory, free_port()) as job,
+        program("relay_client", "--hc", *client, env=env),
         editor.window() as window,
-        waiting_job(editor.workspace, relay, directory, port) as job,
-        client_of(editor, relay, directory, "--ports", str(free_port())),
     ):
         await window.until_shown(status_bar(window), "1 rank")
         await status_bar(window).click()  # shows the view, which VS Code leaves closed at first

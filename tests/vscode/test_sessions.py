@@ -1,18 +1,16 @@
 """Facts about debug sessions in a real VS Code, through a real relay: what a user sees from F5 on."""
 
-import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from relay_client.demo.chaos import ChaosProxy
-from tests.support.ports import consecutive_ports, free_port
-from tests.support.programs import Program, program
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client
+from tests.support.ports import consecutive_ports
+from tests.support.relay import LocalRelay
+from tests.support.run_job import running_client
 from tests.support.vscode.editor import Editor
 from tests.support.vscode.jobs import waiting_job
+from tests.support.vscode.sessions import stopped_at_a_breakpoint
 from tests.support.vscode.workspace import BREAKPOINT, SCRIPT, attach
 
 pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode"), pytest.mark.asyncio(loop_scope="package")]
@@ -20,15 +18,7 @@ pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode"), pytest.mark
 
 async def test_f5_stops_at_a_breakpoint(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """F5 stops the job at a breakpoint, a step shows its variables, and Disconnect leaves the job running."""
-    port = free_port()
-    async with (
-        editor.window(attach("rank 0", port)) as window,
-        waiting_job(editor.workspace, relay, tmp_path, port) as job,
-        running_client(relay, tmp_path, "--ports", str(port)),
-    ):
-        await window.breakpoint(BREAKPOINT)
-        await window.press("F5")
-        await window.until_stopped()
+    async with stopped_at_a_breakpoint(editor, relay, tmp_path) as (window, job, *_):
         await window.until_shown(window.call_stack, f"step {SCRIPT} {BREAKPOINT}:1")
         await window.until_shown(window.variables, "number = 0")
         await window.press("F10")
@@ -40,15 +30,10 @@ async def test_f5_stops_at_a_breakpoint(editor: Editor, relay: LocalRelay, tmp_p
 
 async def test_the_network_is_cut_at_a_breakpoint(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """A step pressed while the network is away is taken when it is back, and the session has not ended."""
-    port = free_port()
     async with (
-        editor.window(attach("rank 0", port)) as window,
         ChaosProxy("127.0.0.1", relay.server.port) as chaos,
-        waiting_job(editor.workspace, relay, tmp_path, port),
-        client_through(chaos, relay, tmp_path, port) as client,
+        stopped_at_a_breakpoint(editor, relay, tmp_path, through=chaos) as (window, _, client, _),
     ):
-        await window.breakpoint(BREAKPOINT)
-        await window.press("F5")
         await window.until_shown(window.variables, "number = 0")
         chaos.accepting = False
         chaos.cut()
@@ -82,30 +67,8 @@ async def test_two_ranks_with_one_f5(editor: Editor, relay: LocalRelay, tmp_path
 
 async def test_a_complete_call_stack(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """Below a complete call stack VS Code offers no "Load More Stack Frames", at the breakpoint and after each step."""
-    port = free_port()
-    async with (
-        editor.window(attach("rank 0", port)) as window,
-        waiting_job(editor.workspace, relay, tmp_path, port),
-        running_client(relay, tmp_path, "--ports", str(port)),
-    ):
-        await window.breakpoint(BREAKPOINT)
-        await window.press("F5")
+    async with stopped_at_a_breakpoint(editor, relay, tmp_path) as (window, *_):
         for line in range(BREAKPOINT, BREAKPOINT + 3):
             await window.until_shown(window.call_stack, f"step {SCRIPT} {line}:1 <module>")
             assert 2 == len(await window.lines(window.call_stack))
             await window.press("F10")
-
-
-@contextlib.asynccontextmanager
-async def client_through(chaos: ChaosProxy, relay: LocalRelay, directory: Path, port: int) -> AsyncIterator[Program]:
-    """Run a relay-client whose way to the relay leads through a bad network; the block begins when its port is open."""
-    environment = access(relay, directory, "send")
-    lead_through(chaos, relay, Path(environment["RELAY_CONNECTION_STRING_FILE"]))
-    async with program("relay_client", "--hc", HC, "--ports", str(port), env=environment) as client:
-        await client.line("ready on")
-        yield client
-
-
-def lead_through(chaos: ChaosProxy, relay: LocalRelay, file: Path) -> None:
-    """Replace the relay's port in a connection string file."""
-    file.write_text(file.read_text().replace(f":{relay.server.port};", f":{chaos.port};"))

@@ -19,12 +19,14 @@ __all__ = ["Window"]
 
 MILLISECONDS = WITHIN * 1000
 CLEARED_BY = (
-    "workbench.action.debug.stop",
-    "workbench.debug.viewlet.action.removeAllBreakpoints",
-    "workbench.debug.panel.action.clearReplAction",
-    "notifications.clearAll",
-    "workbench.action.closeAllEditors",
+    ("workbench.action.tasks.terminate", "terminateAll"),
+    ("workbench.debug.viewlet.action.removeAllBreakpoints",),
+    ("workbench.debug.panel.action.clearReplAction",),
+    ("notifications.clearAll",),
+    ("workbench.view.debug",),  # VS Code leaves "Locals" closed if the first stop has to open this view
+    ("workbench.panel.repl.view.focus",),  # as after the first session, whatever a test has shown
 )
+"""Commands with their parameters."""
 
 
 class Window:
@@ -62,16 +64,13 @@ class Window:
 
     async def clear(self) -> None:
         """Undo what a test has left, read launch.json and tasks.json again, and show the script."""
-        await self.command("workbench.action.tasks.terminate", "terminateAll")
-        for command in CLEARED_BY:
-            await self.command(command)
+        await self.control.call("end")
+        await self.until_ended()  # while a session is ending, F5 does nothing
+        await self.control.call("commands", commands=CLEARED_BY)
         await self.control.call("configured", wanted=self.workspace.configured())
         self.control.reports.clear()
-        await self.command(
-            "workbench.view.debug"
-        )  # VS Code leaves "Locals" closed if the first stop has to open this view
-        await self.command("workbench.panel.repl.view.focus")  # as after the first session, whatever a test has shown
         await self.open(SCRIPT)
+        await self.command("workbench.action.closeOtherEditors")  # to close and open the script takes longer
 
     async def press(self, key: str) -> None:
         """Press a key, as "F5" or "Control+P"."""

@@ -19,8 +19,14 @@ const operations = {
   async start({ name }) {
     vscode.debug.startDebugging(vscode.workspace.workspaceFolders[0], name);
   },
+  async end() {
+    await vscode.debug.stopDebugging();
+  },
   async command({ command, parameters }) {
     return vscode.commands.executeCommand(command, ...(parameters || []));
+  },
+  async commands({ commands }) {
+    for (const [command, ...parameters] of commands) await vscode.commands.executeCommand(command, ...parameters);
   },
   async setting({ name }) {
     return vscode.workspace.getConfiguration().get(name);
@@ -33,15 +39,19 @@ const operations = {
       return JSON.stringify([launch.configurations || [], launch.compounds || [], tasks]);
     };
     while (read() !== JSON.stringify(wanted)) {
-      await new Promise((resolve) => {
-        const changes = vscode.workspace.onDidChangeConfiguration(() => {
-          changes.dispose();
-          resolve();
-        });
-      });
+      await nextEvent(vscode.workspace.onDidChangeConfiguration);
     }
   },
 };
+
+function nextEvent(event) {
+  return new Promise((resolve) => {
+    const listening = event(() => {
+      listening.dispose();
+      resolve();
+    });
+  });
+}
 
 exports.activate = (context) => {
   const port = Number(process.env.RELAY_TESTS_CONTROL_PORT || 0);
