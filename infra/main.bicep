@@ -1,8 +1,8 @@
 // What one team needs to debug through Azure Relay: a namespace, and for each developer a hybrid connection with a Listen
 // rule for the jobs and a Send rule for the laptop. Optional: roles, Key Vault secrets, private endpoint, diagnostics.
 //
-// No output and no plain parameter carries a key: both are kept in the deployment history, which every reader of the
-// resource group can see.
+// No output and no plain parameter contains a key, because both are kept in the deployment history, which every reader
+// of the resource group can see.
 
 targetScope = 'resourceGroup'
 
@@ -33,14 +33,14 @@ param keyVaultName string = ''
 @description('Resource group of the Key Vault.')
 param keyVaultResourceGroup string = resourceGroup().name
 
-@description('Whether the Key Vault uses roles (enableRbacAuthorization). For a vault with access policies give false: it ignores roles, so none are assigned on its secrets, and each reader needs an access policy with the secret permission get.')
+@description('Whether the Key Vault uses roles (enableRbacAuthorization). For a vault with access policies, set this to false: it ignores roles, so none are assigned on its secrets, and each reader needs an access policy with the secret permission get.')
 param keyVaultUsesRoles bool = true
 
-@description('Tunnel keys, 32 random bytes in base64 by name of the hybrid connection. Secrets are written for the hybrid connections named here, and for no others. create_relay.sh makes them.')
+@description('Tunnel keys, 32 random bytes in base64 by name of the hybrid connection. Secrets are written only for the hybrid connections named here. create_relay.sh creates the keys.')
 @secure()
 param tunnelKeys object = {}
 
-@description('Resource id of a subnet for a private endpoint; empty makes none.')
+@description('Resource id of a subnet for a private endpoint; empty creates none.')
 param privateEndpointSubnetId string = ''
 
 @description('Resource id of the private DNS zone privatelink.servicebus.windows.net; empty registers no name.')
@@ -63,7 +63,7 @@ resource namespace 'Microsoft.Relay/namespaces@2026-01-01' = {
   }
 }
 
-// One by one: the service refuses overlapping writes to the rules of a namespace (429, SubCode=40901).
+// Deployed one by one, because the service refuses overlapping writes to the rules of a namespace (429, SubCode=40901).
 @batchSize(1)
 module connections 'modules/hybrid-connection.bicep' = [for connection in hybridConnections: {
   name: 'relay-debug-${uniqueString(namespaceName, connection.name)}'

@@ -4,10 +4,9 @@ using './main.bicep'
 
 param namespaceName = 'contoso-debug'
 
-// To assign the roles Azure Relay Listener and Sender, too, give object ids that exist: a deployment with an unknown one fails
-// with PrincipalNotFound.
-//   az ad signed-in-user show --query id -o tsv                                 a developer
-//   az resource show ... -n cpu-cluster --query identity.principalId -o tsv     the identity of a cluster
+// To assign the roles Azure Relay Listener and Sender too, use existing object ids: a deployment with an unknown id
+// fails with PrincipalNotFound.   az ad signed-in-user show --query id -o tsv                                 a
+// developer   az resource show ... -n cpu-cluster --query identity.principalId -o tsv     the identity of a cluster
 param hybridConnections = [
   {
     name: 'alice'

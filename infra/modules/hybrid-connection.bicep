@@ -34,7 +34,8 @@ resource hybridConnection 'Microsoft.Relay/namespaces/hybridConnections@2026-01-
   parent: namespace
   name: connection.name
   properties: {
-    // Without it anybody who knows the name could open the debugger port. Cannot be changed later.
+    // Without client authorization, anybody who knows the name could open the debugger port. This cannot be changed
+    // later.
     requiresClientAuthorization: true
   }
 }
@@ -53,7 +54,7 @@ resource sendRule 'Microsoft.Relay/namespaces/hybridConnections/authorizationRul
   properties: {
     rights: ['Send']
   }
-  // Never at the same time as the other rule: see main.bicep.
+  // Must not be written at the same time as the other rule; see main.bicep.
   dependsOn: [listenRule]
 }
 

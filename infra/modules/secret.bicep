@@ -1,4 +1,4 @@
-// One Key Vault secret with a connection string, and who may read it. A module of its own because the vault may be in
+// One Key Vault secret with a connection string, and its readers. A separate module, because the vault may be in
 // another resource group.
 
 import { principalType } from 'types.bicep'
@@ -13,7 +13,7 @@ param secretName string
 @secure()
 param value string
 
-@description('Who may read this secret, and no other of the vault.')
+@description('Principals that may read this secret, but no other secret in the vault.')
 param readers principalType[]
 
 var secretsUserRole = '4633458b-17de-408a-b874-0445c86b69e6' // Key Vault Secrets User

@@ -1,7 +1,7 @@
 // Shapes of the parameters that main.bicep and its modules share.
 
 @export()
-@description('Who gets a role.')
+@description('A principal that gets a role.')
 type principalType = {
   @description('Object id of the user, group, service principal or managed identity.')
   id: string
@@ -18,7 +18,7 @@ type hybridConnectionType = {
   @maxLength(100)
   name: string
 
-  @description('Start of the two secret names, <prefix>-agent and <prefix>-client. Default: relay-<name>; give one if the name has characters other than letters, digits and dashes.')
+  @description('Start of the two secret names, <prefix>-agent and <prefix>-client. Default: relay-<name>; set this if the name has characters other than letters, digits and dashes.')
   secretPrefix: string?
 
   @description('Identities of the jobs: Azure Relay Listener on the hybrid connection, Key Vault Secrets User on the secret of the agent.')

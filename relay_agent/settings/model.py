@@ -44,7 +44,7 @@ class DebugSettings(NamedTuple):
     follow_children: bool = False
     """Whether child processes are offered to the debugger too."""
     values: bool = True
-    """Whether tensors, arrays and tables are shown by what they are, and slow values have a deadline."""
+    """Whether tensors, arrays and tables are shown by type, shape and device, and slow values have a deadline."""
 
     def __repr__(self) -> str:
         return f"<DebugSettings '{self.access.hc}' port {self.port} ranks {self.ranks}>"

@@ -1,1 +1,1 @@
-"""How values of the job are shown: short texts for tensors, arrays and tables, deadlines for slow ones, statistics."""
+"""Display of the job's values: short texts for tensors, arrays and tables; deadlines for slow values; statistics."""

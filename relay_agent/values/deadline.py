@@ -1,7 +1,7 @@
-"""Calls with a deadline: a function that may never return is called in a helper thread, and abandoned if it is late.
+"""Calls with a deadline: a function that may never return runs in a helper thread and is abandoned at its deadline.
 
-Nothing can interrupt a thread in Python, so an abandoned call continues until it returns. Its thread is a daemon that
-pydevd neither traces, stops nor lists.
+Python cannot interrupt a thread, so an abandoned call continues until it returns. Its thread is a daemon thread that
+pydevd does not trace, stop or list.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, ClassVar, TypeVar
 __all__ = ["Call", "TooLate", "call_within"]
 
 IDLE_TIME = 30.0
-"""Seconds after which a helper thread ends that has nothing to do."""
+"""Seconds after which an idle helper thread exits."""
 
 T = TypeVar("T")
 
 
 class TooLate(Exception):
-    """A call has not returned in time.
+    """A call did not return before its deadline.
 
     Args:
         call: The call, which continues.
@@ -37,7 +37,7 @@ def call_within(seconds: float, function: Callable[[], T]) -> T:
     """Return the result of a function, or raise its exception.
 
     Raises:
-        TooLate: it has not returned within `seconds`.
+        TooLate: the function did not return within `seconds`.
     """
     call = Call(function)
     _Helper.available().start_call(call)
@@ -74,15 +74,15 @@ class Call:
 
 
 class _Helper(threading.Thread):
-    """A thread that executes one call at a time, and is used again by later ones."""
+    """A thread that executes one call at a time and is reused for later calls."""
 
     pydev_do_not_trace = True
     is_pydev_daemon_thread = True
 
     idle: ClassVar[list[_Helper]] = []
-    """Those that have nothing to do."""
+    """The idle helpers."""
     taking: ClassVar[threading.Lock] = threading.Lock()
-    """Held while a helper is taken from the list, put back, or ends."""
+    """Held while a helper is taken from the list, is put back, or exits."""
 
     def __init__(self) -> None:
         super().__init__(name="relay-agent values", daemon=True)
@@ -100,7 +100,10 @@ class _Helper(threading.Thread):
 
     @classmethod
     def forget(cls) -> None:
-        """Forget all helpers, in a forked child: it does not have their threads, and one may have held the lock."""
+        """Discard all helpers in a forked child, which does not have their threads.
+
+        One of them may have held the lock.
+        """
         cls.taking = threading.Lock()
         cls.idle.clear()
 

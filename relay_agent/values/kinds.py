@@ -1,7 +1,7 @@
-"""Short texts for tensors, arrays, tables and modules, from their metadata alone.
+"""Short texts for tensors, arrays, tables and modules, based only on their metadata.
 
-Nothing here imports a library, reads an element or waits for a device: a value on a GPU whose kernel hangs is described
-as fast as any other. A library's type is found by the name of its package and its own, in `KINDS`.
+This module does not import a library, read an element or wait for a device, so a value on a GPU with a hanging kernel
+is described as quickly as any other. A library's type is found in `KINDS` by its package name and its own name.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 __all__ = ["KINDS", "count_parameters", "describe_array"]
 
 MAX_DIMENSIONS = 16
-"""Dimensions that are shown; more than any program uses on purpose."""
+"""Maximum number of dimensions shown; more than any program uses intentionally."""
 MAX_NAME = 60
-"""Characters of a dtype: that of a structured array names all its fields."""
+"""Maximum number of characters of a dtype; that of a structured array names all its fields."""
 MAX_PARAMETERS = 200_000
-"""Parameters, each a tensor, that are counted; the largest models have some thousands."""
+"""Maximum number of parameters (tensors) that are counted; the largest models have a few thousand."""
 
 
 def _shape(value: Any) -> str:
@@ -144,4 +144,4 @@ KINDS: dict[tuple[str, str], Callable[[Any], str]] = {
     ("jaxlib", "ArrayImpl"): _jax_array,
     ("jax", "ArrayImpl"): _jax_array,
 }
-"""By package and name of a type; subclasses are shown likewise."""
+"""The key is the package and the name of a type; subclasses are shown in the same way."""

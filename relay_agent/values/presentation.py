@@ -1,4 +1,7 @@
-"""Which values are shown by what they are instead of their `repr`: those of `kinds`, and those that a job registers."""
+"""Selects the values that are shown by a description instead of their `repr`.
+
+These are in `kinds` or registered by the job.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ __all__ = ["Presenter", "describe", "find_presenter", "on_registration", "presen
 
 Present = Callable[[Any], str]
 MAX_TEXT = 1000
-"""Characters of one text: a line of an editor's variables view."""
+"""Maximum number of characters of one text: a line in an editor's variables view."""
 
 _registered: dict[type | str, Present] = {}
 _on_registration: list[Callable[[], None]] = []
@@ -23,15 +26,16 @@ class Presenter(NamedTuple):
 
     present: Present
     is_fast: bool
-    """True if it only reads the metadata of a known library; other code may take any time."""
+    """True if the function only reads metadata of a known library; other code may take any time."""
 
 
 def present(kind: type | str, function: Present) -> None:
-    """Show values of a type by the text that a function returns.
+    """Show values of a type as the text that a function returns.
 
     Args:
-        kind: A type, or its full name such as "mylib.batch.Batch", which need not be imported; subclasses included.
-        function: Is called with the value, in a helper thread and with a deadline.
+        kind: A type, or its full name such as "mylib.batch.Batch", which need not be imported. Applies to subclasses
+            too.
+        function: Called with the value, in a helper thread with a deadline.
     """
     _registered[kind] = function
     for notify in _on_registration:
@@ -44,9 +48,9 @@ def on_registration(notify: Callable[[], None]) -> None:
 
 
 def find_presenter(kind: type) -> Presenter | None:
-    """Return the presenter for values of a type, or None: they are shown by their `repr`.
+    """Return the presenter for values of a type, or None if they are shown by their `repr`.
 
-    Arrays of other libraries than those of `KINDS` are known by their attributes.
+    Arrays of libraries that are not in `KINDS` are recognized by their attributes.
     """
     for base in kind.__mro__:
         name = f"{base.__module__}.{base.__qualname__}"
@@ -56,13 +60,15 @@ def find_presenter(kind: type) -> Presenter | None:
         known = KINDS.get((_package(base), base.__name__))
         if known is not None:
             return Presenter(known, is_fast=_package(kind) == _package(base) and not _counts(base))
-    if hasattr(kind, "shape") and hasattr(kind, "dtype") and _package(kind) != "numpy":  # its numbers have these, too
+    if (
+        hasattr(kind, "shape") and hasattr(kind, "dtype") and _package(kind) != "numpy"
+    ):  # the library's scalars have these attributes too
         return Presenter(describe_array, is_fast=False)
     return None
 
 
 def describe(value: object) -> str | None:
-    """Return the text for a value, or None if it is shown by its `repr` or the text cannot be had."""
+    """Return the text for a value, or None if the value is shown by its `repr` or describing it failed."""
     presenter = find_presenter(type(value))
     if presenter is None:
         return None
@@ -81,5 +87,5 @@ def _package(kind: type) -> str:
 
 
 def _counts(kind: type) -> bool:
-    """Whether describing takes longer the larger a value is."""
+    """Whether describing a value takes longer if the value is larger."""
     return kind.__name__ == "Module"

@@ -1,8 +1,8 @@
-"""Limits of what is shown: no `repr` of a job holds up the others, whether it sleeps, hangs or is merely slow.
+"""Limits for slow values: no `repr` in a job delays the others, whether it sleeps, hangs or is merely slow.
 
-A `repr` has `REPR_DEADLINE`. While one is running that was late, others of its type are not started, and none at all
-beyond `MAX_LATE`. And all of them share a budget, which refills with time: a hundred values that take a third of a
-second each must not take half a minute.
+Each `repr` has the deadline `REPR_DEADLINE`. While one that missed its deadline is still running, no other of its type
+is started, and beyond `MAX_LATE` of them none at all. All calls share a budget, which refills with time: a hundred
+values that take a third of a second each must not take half a minute.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from relay_agent.values.deadline import Call, TooLate, call_within
 __all__ = ["FULL_DEADLINE", "REPR_DEADLINE", "within_deadline"]
 
 REPR_DEADLINE = 0.4
-"""Seconds for one `repr`; pydevd warns of values that take 0.5 s."""
+"""Deadline in seconds for one `repr`; pydevd warns about values that take 0.5 s."""
 FULL_DEADLINE = 5.0
-"""Seconds for one that the user has requested in full, in the Debug Console or for the clipboard."""
+"""Deadline in seconds for a value that the user requested in full, in the Debug Console or for the clipboard."""
 MAX_LATE = 4
-"""Late calls that may be running: each has a thread."""
+"""Maximum number of late calls that are still running; each occupies a thread."""
 BUDGET = 1.2
-"""Seconds of waiting that are available at once. pydevd resumes the other threads of the job after three."""
+"""Size of the budget in seconds of waiting. pydevd resumes the job's other threads after three seconds."""
 LEAST = 0.01
-"""Seconds for a `repr` when the budget is used up."""
+"""Deadline in seconds for a `repr` when the budget is used up."""
 
 _late: dict[type, Call] = {}
 _lock = threading.Lock()
 
 
 class _Budget:
-    """Seconds of waiting; refills as fast as time passes."""
+    """Remaining seconds of waiting; refills as fast as time passes."""
 
     def __init__(self) -> None:
         self._left = BUDGET
@@ -45,7 +45,7 @@ class _Budget:
         return min(seconds, max(LEAST, self._left))
 
     def spend(self, seconds: float) -> None:
-        """Subtract what a call has taken; the time that has passed meanwhile does not refill the budget."""
+        """Subtract the duration of a call; the time of the call itself does not refill the budget."""
         self._left -= seconds
         self._since = time.monotonic()
 
@@ -60,12 +60,13 @@ def within_deadline(
 
     Args:
         kind: The type of the value.
-        compute: Returns the text; is called in a helper thread.
-        seconds: The deadline; those above `REPR_DEADLINE` are for requests of one value, and have no budget.
+        compute: Returns the text; called in a helper thread.
+        seconds: The deadline. A deadline above `REPR_DEADLINE` is for a request of one value and does not use the
+            budget.
         what: What is computed.
 
     Raises:
-        Exception: `compute` has raised it.
+        Exception: The exception that `compute` raised.
     """
     with _lock:
         for other in [other for other, call in _late.items() if not call.is_running]:

@@ -71,6 +71,7 @@ class Backoff:
             return 0.0  # most losses are one-off, such as the relay's daily recycling of listeners
         if prompt and self._prompt < PROMPT_ATTEMPTS:
             self._prompt += 1
+            # Between half and all of the ceiling: delays near 0 would use up the attempts before the outage is over.
             return min(PROMPT_CAP, _ceiling(self._prompt)) * (1.0 + self._random()) / 2
         # At least half the first ceiling: full jitter alone can return delays near 0 several times in a row.
         return max(FIRST_CEILING / 2, min(CAP, _ceiling(self.failures - 1 - self._prompt)) * self._random())
@@ -96,6 +97,7 @@ class AttemptBudget:
         Args:
             now: Monotonic seconds.
         """
+        # Tokens are added when they are needed, so the bucket requires no timer.
         since = 0.0 if self._counted_at is None else now - self._counted_at
         self._counted_at = now
         self._tokens = min(BUDGET_BURST, self._tokens + since * BUDGET_RATE)

@@ -126,6 +126,7 @@ class ConnectionString:
             raise ConfigurationError(
                 f"SharedAccessKey or SharedAccessKeyName is longer than {MAX_KEY_CHARS} characters", hint=_HINT
             )
+        # Silently choosing one could use a credential without the required right.
         ways = [bool(self.key), bool(self.signature), self.managed_identity]
         if sum(ways) > 1:
             raise ConfigurationError(
@@ -145,6 +146,7 @@ def _split(text: str) -> dict[str, str]:
         if not separator or key not in _FIELDS:
             # This part may be a key that was pasted alone, so the message does not quote it.
             raise ConfigurationError("the connection string has an unknown or malformed field", hint=_HINT)
+        # Whichever value were used, the user may have intended the other one.
         if key in fields:
             raise ConfigurationError(f"the connection string has {_FIELDS[key]} twice", hint=_HINT)
         fields[key] = value.strip()

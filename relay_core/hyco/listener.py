@@ -125,6 +125,7 @@ class ListenerStateMachine:
             return
         self.state = ListenerState.WAITING
         self.retry_at = now + self._backoff.next_delay(lived=lived, prompt=needed and error.allows_prompt_retry)
+        # The last attempt is made exactly at the end of the grace period, not after a delay that exceeds it.
         if self.refused_until is not None:
             self.retry_at = min(self.retry_at, self.refused_until)
 
@@ -144,6 +145,7 @@ class ListenerStateMachine:
         if isinstance(error, Unauthorized):
             self._refusals += 1
             return self._refusals > 1  # the first may be a token that expired, or was renewed too late
+        # The settings were correct once, so any other error is an outage that may end.
         if self._has_listened:
             return False
         if isinstance(error, HybridConnectionNotFound):

@@ -114,6 +114,7 @@ def _parse(text: str) -> tuple[str, dict[str, Any]]:
         message = json.loads(text)
     except (ValueError, RecursionError):  # json recurses: the message may be deeply nested
         raise ProtocolError("a control message is not JSON") from None
+    # The only key is the type of the message, so a second one would make it ambiguous.
     if not isinstance(message, dict) or len(message) != 1:
         raise ProtocolError("a control message is not an object with one key")
     name, body = next(iter(message.items()))
@@ -127,6 +128,7 @@ def _parse_accept(body: dict[str, Any]) -> Accept:
     # Never connect without TLS, whatever the relay sends. reject_url() appends to the query, so there must be one.
     if not address or not address.startswith("wss://") or "?" not in address:
         raise ProtocolError("an accept message has no usable address")
+    # Everything but the address is optional: a sender without readable headers can still be accepted.
     headers = body.get("connectHeaders")
     pairs = headers.items() if isinstance(headers, dict) else ()
     return Accept(

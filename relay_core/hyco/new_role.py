@@ -37,10 +37,13 @@ class NewRoleGrace:
 
     def concerns(self, error: RelayDebugError) -> bool:
         """Return True if `error` is the relay's refusal of an identity whose role may be new."""
+        # Without a status, Entra ID or Key Vault refused the request, which a new role at the relay cannot change.
         return self._seconds > 0 and isinstance(error, Unauthorized) and error.status in {401, 403}
 
     def allows_retry(self, *, now: float) -> bool:
         """Return True if the request that was just refused should be retried."""
+        # The period starts at the first refusal and not at the start of the program: `worked` ends it, and a later
+        # refusal starts a new one.
         if self.until is None:
             self.until = now + self._seconds
         return now < self.until

@@ -88,6 +88,7 @@ def closed_error(code: int, reason: str, endpoint: Endpoint) -> RelayDebugError:
     """Return the error for a close code (RFC 6455, 7.4) on an established connection; not for 1000, a normal end."""
     text = _clean(reason)
     suffix = f": {text}" if text else ""
+    # The only code that concerns the credential; all others are reported as a lost connection, which is retried.
     if code == 1008:
         return Unauthorized(
             f"the relay closed '{endpoint.path}' because its token expired or was refused{suffix}",

@@ -159,6 +159,7 @@ class _Hello:
             now=now,
         )
         epoch = session.next_epoch()
+        # The agent has received no sequenced frame yet, so nothing needs to be resent.
         session.attach(epoch, 0, now)
         return Attached(session, epoch, new=True, trailing=trailing)
 
@@ -180,6 +181,7 @@ class _Resume:
     def answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached:
         _expect(frame, frames.RESUMED)
         session, resumed = self._session, Resumed.decode(frame.payload)
+        # Verified before the session changes: until then the response may come from anybody, even the relay.
         if not resumed.verify(session.secret, self._resume):
             # Another agent responded, or this is a replay. The session continues: the next attempt may reach its agent.
             return NotAttached(Refusal.BAD_PROOF, "the response is not from this session's agent")
@@ -189,6 +191,7 @@ class _Resume:
         # Frames that were never sent cannot be resent. The two sides cannot agree again, so the session ends.
         if not session.can_resume(resumed.received):
             return self.refused(Refusal.SEQ_GAP, "the agent acknowledges frames that were never sent")
+        # Only now does the session leave its previous transport, which may have carried data until this moment.
         session.attach(resumed.epoch, resumed.received, now)
         return Attached(session, resumed.epoch, new=False, trailing=trailing)
 

@@ -73,6 +73,7 @@ class Greeting:
         preface = _PREFACE.pack(_MAGIC, self.version, self.min_version, self.capabilities)
         limits = _LIMITS.pack(self.limits.max_payload, self.limits.window, self.limits.max_streams)
         head = preface + limits + credentials
+        # The info is last and has no length field, so it can use the rest of the frame.
         return head + encode_json(self.info, MAX_CONTROL_PAYLOAD - len(head))
 
     @classmethod
@@ -135,6 +136,7 @@ class Resume:
     @classmethod
     def make(cls, secret: bytes, session_id: bytes, *, epoch: int, received: int, nonce: bytes) -> Resume:
         """Return a request with its proof."""
+        # The proof covers all other fields, so the message must exist before its proof.
         unsigned = cls(session_id, epoch, received, nonce, b"")
         return replace(unsigned, proof=unsigned.expected_proof(secret, Role.CLIENT, received))
 
@@ -229,6 +231,7 @@ def _preface() -> bytes:
 
 
 def _unpack_preface(payload: bytes) -> tuple[int, int, int]:
+    # Versions are not compared here: a REFUSED because of an unsupported version must be readable too.
     magic, version, min_version, capabilities = unpack(_PREFACE, payload, 0)
     if magic != _MAGIC:
         raise ProtocolBreach(Breach.MALFORMED, "magic")

@@ -47,6 +47,7 @@ def encode_open(target: Target, metadata: JsonObject) -> bytes:
     Raises:
         ValueError: The target is neither a port nor a name of 1 to 255 bytes, or `metadata` is not JSON or too long.
     """
+    # 0 is not a valid port, so it can mean that the target is a name.
     port, name = (target, b"") if isinstance(target, int) else (0, target.encode())
     if len(name) > MAX_TARGET_NAME or not (0 < port < 65536 or name):
         raise ValueError("a target is a port (1-65535) or a name of 1 to 255 bytes")
@@ -106,6 +107,7 @@ def decode_u32(payload: bytes) -> int:
     Raises:
         ProtocolBreach: The payload is too short.
     """
+    # Bytes after the number are ignored: a later version may add fields.
     return int(unpack(_U32, payload, 0)[0])
 
 

@@ -64,6 +64,7 @@ class ReplayBuffer:
         Raises:
             ProtocolBreach: `seq` was never sent.
         """
+        # Such a peer counts frames differently, so none of its acknowledgements can be trusted.
         if seq > self.last_sent:
             raise ProtocolBreach(Breach.ACK, f"{seq}, sent {self.last_sent}")
         kept = self._kept

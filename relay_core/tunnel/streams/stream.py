@@ -141,6 +141,8 @@ class Stream:
     @property
     def writable(self) -> int:
         """Number of bytes that `write` accepts now."""
+        # The queue limit applies in addition to the credit, because a window may be larger than the memory that one
+        # queue may use.
         return min(self.credit, self._queue_limit - self.queue.size)
 
     @property
@@ -168,6 +170,7 @@ class Stream:
     def end(self) -> None:
         """End the sending direction: FIN follows the queued data."""
         self.eof_queued = True
+        # The writer has ended its direction, so no StreamWritable may follow.
         self.blocked = False
 
     def unblocked(self) -> bool:
@@ -207,6 +210,7 @@ class Stream:
             most: Maximum size of the window.
             left: Maximum growth.
         """
+        # Doubled instead of increased by a constant, so that a long path reaches its window after a few round trips.
         extra = max(0, min(self._window, most - self._window, left))
         self._window += extra
         self.allowance += extra
