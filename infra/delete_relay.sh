@@ -127,7 +127,7 @@ delete_namespace() {
   [ -n "$DRY_RUN" ] || gone relay namespace delete -g "$GROUP" -n "$NAMESPACE"
 }
 
-# gone ARGUMENTS: runs a `delete` command; succeeds if the resource does not exist any more.
+# gone ARGUMENTS: runs a `delete` command; succeeds if the resource no longer exists.
 gone() { found "$@" -o none || true; }
 
 main "$@"

@@ -259,13 +259,13 @@ read_keys() {
 # --- Key Vault secrets -----------------------------------------------------------------------------------------------
 
 # folder HC KIND: creates and prints the private directory for one secret of a hybrid connection. KIND is agent or client
-# for a connection string, and tunnel-key for a tunnel key without connection string, for use with Entra ID.
+# for a connection string, and tunnel-key for a tunnel key without a connection string, for use with Entra ID.
 folder() {
   mkdir -p "$WORK/$1/$2"
   printf %s "$WORK/$1/$2"
 }
 
-# secret_prefix HC: relay-<hc>. Names of secrets can contain letters, digits and '-' only; for a hybrid connection with
+# secret_prefix HC: relay-<hc>. Names of secrets can contain only letters, digits and '-'; for a hybrid connection with
 # other characters, a checksum distinguishes 'a.b' from 'a_b'.
 secret_prefix() {
   local name sum

@@ -9,8 +9,8 @@ usage() {
 usage: rotate_keys.sh -g GROUP -n NAMESPACE --hc NAME [--hc NAME ...] --key-vault VAULT --phase PHASE [options]
 
 Each rule has two valid keys. Agents and clients read one of them from Key Vault when they start, and need it until they
-end: to renew their token, and to reconnect after a network failure. So a key may be renewed only when no process uses it
-any more. Each phase renews the key that is NOT in the secrets, and then stores it in the secrets:
+exit, to renew their token and to reconnect after a network failure. So a key may be renewed only when no process uses
+it. Each phase renews the key that is NOT in the secrets, and then stores it in the secrets:
 
   1. --phase secondary   Running processes continue with the primary key; new processes get the new secondary key.
   2. wait until every job and every relay-client that was started before step 1 has ended

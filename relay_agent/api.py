@@ -161,12 +161,13 @@ def breakpoint(  # noqa: A001 - intended: a remote version of Python's breakpoin
 
 
 def present(kind: type | str, function: Callable[[Any], str]) -> None:
-    """Let debuggers show values of a type by the text that a function returns, instead of their `repr`.
+    """Let debuggers show values of a type as the text that a function returns, instead of their `repr`.
 
     Args:
-        kind: A type, or its full name such as "mylib.batch.Batch", which need not be imported; subclasses included.
-        function: Is called with the value, in a helper thread, whenever a debugger shows it. A text that takes longer
-            than 0.4 s is replaced by a note, and if it raises an exception the `repr` is shown.
+        kind: A type, or its full name such as "mylib.batch.Batch", which need not be imported. Applies to subclasses
+            too.
+        function: Called with the value, in a helper thread, whenever a debugger shows it. If it takes longer than 0.4
+            s, a note is shown instead of the text; if it raises an exception, the `repr` is shown.
     """
     from relay_agent.values import presentation  # noqa: PLC0415 - for jobs that call this only
 

@@ -86,7 +86,7 @@ def parse_flag(text: str) -> bool:
     """
     value = read_flag(text)
     if value is None:
-        raise UsageError(f"neither true nor false: '{text}'", hint="use true or false")
+        raise UsageError(f"invalid flag: '{text}'", hint="use true or false")
     return value
 
 

@@ -6,7 +6,7 @@ type principalType = {
   @description('Object id of the user, group, service principal or managed identity.')
   id: string
 
-  @description('What the object id stands for. ServicePrincipal includes managed identities.')
+  @description('Type of the principal. ServicePrincipal includes managed identities.')
   type: 'User' | 'Group' | 'ServicePrincipal'
 }
 

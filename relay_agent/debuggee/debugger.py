@@ -183,7 +183,7 @@ class Debugger:
 
         Args:
             follow_children: Whether Python processes that this one starts can be debugged too. Each child then waits,
-                without limit, for a debug session of its own while a debugger is attached here. Only the first call
+                without limit, for its own debug session while a debugger is attached here. Only the first call
                 has an effect.
 
         Raises:

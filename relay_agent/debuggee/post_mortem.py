@@ -32,7 +32,7 @@ from relay_agent.stderr import write_line
 __all__ = ["Hold", "hold_on_crash", "install", "tracebacks"]
 
 Hold = Callable[[str], bool]
-"""Waits for a debugger and returns whether one is attached. Its argument describes the exception in one line."""
+"""Waits for a debugger and returns whether one is attached. Its argument describes the exception on one line."""
 
 
 class _Installed(NamedTuple):

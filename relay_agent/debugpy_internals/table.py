@@ -107,17 +107,17 @@ PREFETCH = Feature(
     _DICT,
 )
 SHOWING = Feature(
-    "tensors, arrays and tables are shown by their contents, and a slow `repr` holds up all variables",
+    "tensors, arrays and tables are shown by their contents, and a slow `repr` delays all variables",
     Internal("_pydevd_bundle.pydevd_safe_repr:SafeRepr._repr_obj", "replaced", "calls `repr` with a deadline"),
-    Internal(
-        "_pydevd_bundle.pydevd_suspended_frames:get_variable_details", "replaced", "shows what a text is needed for"
-    ),
+    Internal("_pydevd_bundle.pydevd_suspended_frames:get_variable_details", "replaced", "shows the purpose of a text"),
     Internal("_pydevd_bundle.pydevd_extension_api:StrPresentationProvider", "read", "the kind of extension"),
-    Internal("_pydevd_bundle.pydevd_extension_utils:extensions_of_type", "called", "adds one that describes values"),
+    Internal(
+        "_pydevd_bundle.pydevd_extension_utils:extensions_of_type", "called", "adds an extension that describes values"
+    ),
     Internal(
         "_pydevd_bundle.pydevd_xml:_TYPE_RESOLVE_HANDLER._type_to_str_provider_cache",
         "called",
-        "makes it look at each type again",
+        "makes pydevd check each type again",
     ),
 )
 RESTART = Feature(

@@ -116,7 +116,7 @@ class Leave(TypedDict):
 
     leave: Literal[True]
     error: str
-    """Its uncaught exception in one line, or ""."""
+    """Its uncaught exception on one line, or ""."""
 
 
 # Agent -> process:

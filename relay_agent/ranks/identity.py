@@ -94,7 +94,7 @@ def explain(environ: Environment, base_port: int) -> list[str]:
 
 
 def _describe(identity: ProcessIdentity) -> str:
-    """Return the identity in one line."""
+    """Return the identity as one line."""
     parts = [identity.label]
     if identity.local_rank is not None:
         total = "" if identity.local_size is None else f"/{identity.local_size}"

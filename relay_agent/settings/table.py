@@ -92,7 +92,7 @@ def _parse_ranks(text: str) -> str:
 def _parse_policy(text: str) -> bool:
     """Return True for "abort": the process exits if no debugger attaches in time."""
     if text.lower() not in {"continue", "abort"}:
-        raise UsageError(f"neither continue nor abort: '{text}'", hint="use continue or abort")
+        raise UsageError(f"invalid action: '{text}'", hint="use continue or abort")
     return text.lower() == "abort"
 
 
@@ -102,7 +102,7 @@ def _parse_timeouts(text: str) -> float | None:
 
 
 def _parse_values(text: str) -> bool:
-    """Return whether values are described; a function of its own because a flag is off by default."""
+    """Return whether values are described; a separate function, because a flag is off by default."""
     return parse_flag(text)
 
 

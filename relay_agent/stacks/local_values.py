@@ -84,7 +84,7 @@ class _Worker(threading.Thread):
 
 
 class _ShortRepr(reprlib.Repr):
-    """The standard library's short repr, with tensors, arrays and tables described by what they are."""
+    """The standard library's short repr, with tensors, arrays and tables described by type and shape."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -6,7 +6,7 @@
     4. from `IN_RUNS` on, targets reduced to port and rank are sent in `runs`
     5. the targets with the highest ports, and forwards, are left out
 
-A run stands for targets with consecutive ports and ranks. It is an array of the first port, the number of targets if
+A run represents targets with consecutive ports and ranks. It is an array of the first port, the number of targets if
 there are more of them or they have ranks, and the first rank if they have ranks.
 
 The result depends only on the announcement. For 1,000 targets, steps 1 to 3 are enough. With runs, any number of
@@ -25,7 +25,7 @@ from relay_core.values import MAX_PORT
 __all__ = ["COMMON_FIELDS", "MAX_ANNOUNCEMENT", "count_targets", "fit", "targets_of_runs"]
 
 MAX_ANNOUNCEMENT = 31 * 1024
-"""Bytes of JSON; a frame holds 32 KiB, and a WELCOME has other fields as well."""
+"""Maximum size in bytes of JSON; a frame holds 32 KiB, and a WELCOME has other fields too."""
 COMMON_FIELDS = ("world", "script", "cwd", "state")
 EXPENDABLE = ("since", "until", "pid", "held_since", "detail", "cwd", "world", "script", "state", "holder", "rank")
 """Fields of targets, from the least important one."""
@@ -75,7 +75,7 @@ def count_targets(announcement: Mapping[str, object]) -> int:
 
 
 def targets_of_runs(runs: object) -> Iterator[Fields]:
-    """Yield the targets that `runs` stands for; no more than there are ports."""
+    """Yield the targets that `runs` represents, at most one per port."""
     left = MAX_PORT
     for run in items(runs):
         first, length, rank = [*items(run)[:3], *[None] * 3][:3]

@@ -1,7 +1,7 @@
 """The messages and requests of DAP prefetching, which reduces a step from five round trips to one.
 
 An editor that receives `stopped` requests the threads, the top of the call stack, its scopes and their variables, and
-each of these requests needs the response to the one before. The client learns which requests its editor sends
+each of these requests needs the response to the previous one. The client learns which requests its editor sends
 automatically, and sends them to the agent as the *prefetch set*. At the next stop the agent sends the same requests to
 debugpy, next to the editor's own, and sends requests and responses to the client in *prefetch events*. If a request
 from the editor is in such an event, the client answers it as soon as the response is available. A process that supports

@@ -8,7 +8,7 @@
 Transports are identified by their epoch. Data from an older transport, and its end, are ignored. Every call may cause
 events and frames. After each one the driver processes `events()`, sends what `data_to_send()` returns and sets a timer
 for `next_deadline()`. Received frames are always processed immediately, because waiting for a slow consumer could block
-the peer's ACKs and WINDOWs and stop both directions. The credit of each stream limits the bytes that its owner has to
+the peer's ACKs and WINDOWs and stop both directions. The credit of each stream limits the bytes that its owner must
 buffer.
 """
 

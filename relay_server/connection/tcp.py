@@ -106,7 +106,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """Send the write buffer, then close the connection; data received meanwhile is dropped."""
+        """Send the write buffer, then close the connection; data received in the meantime is dropped."""
         if self.is_open and self._close_timer is None:
             self.resume_reading()  # to receive the peer's close_notify
             self._close_timer = self._loop.call_later(CLOSE_LIMIT, self.abort)

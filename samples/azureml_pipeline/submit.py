@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def print_job(options: argparse.Namespace, context: Path) -> int:
-    """Print the REST body, and the files of the image's build context with their hashes beside it."""
+    """Print the REST body, and next to it the files of the image's build context with their hashes."""
     body = rest_body(build_job(options, context))
     status = complain(body)
     if not status:

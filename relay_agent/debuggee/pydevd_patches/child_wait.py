@@ -45,7 +45,7 @@ def install() -> None:
 
 
 def loaded_pydevds() -> list[Any]:
-    """Return pydevd, in a process that was started with its file as the program also as that program."""
+    """Return the module pydevd, and `__main__` too if the process was started with pydevd's file as its program."""
     import pydevd  # noqa: PLC0415 - in debug runs only
 
     return [module for module in (pydevd, sys.modules.get("__main__")) if hasattr(module, "PyDB")]

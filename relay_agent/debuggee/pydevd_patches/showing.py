@@ -1,10 +1,10 @@
-"""Patch of how pydevd shows values: tensors, arrays and tables by what they are, and no `repr` holds up the others.
+"""Patch of how pydevd shows values: tensors, arrays and tables by type and shape, and a deadline for each `repr`.
 
-pydevd calls `repr` for each value of a frame in the stopped thread. For a tensor that is a page of numbers, computed
-and copied from the device; if the device hangs, so does the debugger. With this patch such values are described by
-`relay_agent.values.presentation`, and every other `repr` that may run code of the job has a deadline.
+pydevd calls `repr` for each value of a frame in the stopped thread. For a tensor, the result is a page of numbers that
+must be computed and copied from the device; if the device hangs, the debugger hangs too. With this patch such values
+are described by `relay_agent.values.presentation`, and every other `repr` that may run code of the job has a deadline.
 
-The full text remains available where the user asks for one value: in the Debug Console and for the clipboard.
+The full text remains available when the user requests a single value: in the Debug Console and for the clipboard.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from relay_agent.values.slow import FULL_DEADLINE, REPR_DEADLINE, within_deadlin
 __all__ = ["install"]
 
 FULL_CONTEXTS = frozenset({"repl", "clipboard"})
-"""Contexts of `evaluate` in which the user has requested one value, and wants to see it in full."""
+"""Contexts of `evaluate` in which the user has requested a single value and wants to see it in full."""
 _OF_CONTEXT = "relay_debug_context"
-"""Attribute of a `SafeRepr`: the context that it is used for."""
+"""Attribute of a `SafeRepr`: the context for which it is used."""
 
 _SIMPLE = frozenset(
     {int, float, complex, bool, type(None), str, bytes, type, range, types.FunctionType, types.ModuleType}
@@ -49,27 +49,27 @@ def install() -> None:
 
 
 class _Provider:
-    """What pydevd asks for the text of a value.
+    """The provider from which pydevd requests the text of a value.
 
     Args:
-        providers: All providers, this one first; in full, a value is shown by the one that would show it without this.
+        providers: All providers, this one first. The full text comes from the provider that pydevd would otherwise use.
     """
 
     def __init__(self, providers: list[Any]) -> None:
         self._providers = providers
 
     def can_provide(self, kind: type, name: str) -> bool:  # noqa: ARG002 - as pydevd calls it
-        """Return whether values of this type are described; pydevd asks once for each type."""
+        """Return whether values of this type are described; pydevd calls this once for each type."""
         return not SHOWING.is_off and find_presenter(kind) is not None
 
     def get_str(self, value: object) -> str | None:
-        """Return the description, or None: pydevd then uses its own."""
+        """Return the description; None makes pydevd use its own."""
         with SHOWING.guarded():
             return describe(value)
         return None
 
     def get_str_in_context(self, value: object, context: str) -> str | None:
-        """Return the description, or the full text, depending on what the text is for."""
+        """Return the description or the full text, depending on the purpose of the text."""
         if context not in FULL_CONTEXTS:
             return self.get_str(value)
         kind = type(value)
@@ -81,7 +81,7 @@ class _Provider:
 
 
 def _remembering_context(get_details: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `get_variable_details`, which lets its `SafeRepr` know the context."""
+    """Return a `get_variable_details` that passes the context to its `SafeRepr`."""
 
     def details(value: object, *arguments: Any, to_string: Any = None, context: str | None = None, **named: Any) -> Any:
         if to_string is not None:

@@ -219,7 +219,7 @@ async def _next_message(reader: asyncio.StreamReader) -> Message | None:
 
 
 def _peer_pid(writer: asyncio.StreamWriter) -> int:
-    """Return the process id of the peer as the kernel reports it; 0 where it does not (macOS)."""
+    """Return the process id of the peer as reported by the kernel; 0 on a system without this information (macOS)."""
     connection: socket.socket = writer.get_extra_info("socket")
     if not hasattr(socket, "SO_PEERCRED"):
         return 0

@@ -65,7 +65,7 @@ class NodeClient:
         forwards: Further ports on this machine that clients may reach.
         answers: Request handlers by name. Each is called in the helper thread with the agent's message and returns the
             fields of the answer, or raises RelayDebugError.
-        on_failure: Called in the helper thread, with the reason, when no debugger can attach any more.
+        on_failure: Called in the helper thread, with the reason, when debuggers can no longer attach.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class NodeClient:
         on_failure: Callable[[RelayDebugError], None] = lambda _failure: None,
     ) -> None:
         self.hopeless = threading.Event()
-        """Set when no debugger can attach any more; `failure` is then the reason."""
+        """Set when debuggers can no longer attach; `failure` is then the reason."""
         self.futile = threading.Event()
         """Set while waiting for a debugger is useless: `hopeless` is set, or the agent has not reached the relay so
         far."""

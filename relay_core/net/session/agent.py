@@ -127,7 +127,7 @@ class AgentTunnels:
             driver.send_status(self.table.info)  # a session without a transport queues the latest status only
 
     async def close(self, text: str) -> None:
-        """End all sessions in order; `text` is the reason that the clients show."""
+        """End all sessions gracefully; `text` is the reason that the clients show."""
         await asyncio.gather(*(driver.close(text, within=GOODBYE_TIMEOUT) for driver in list(self._drivers.values())))
 
     async def _handshake(self, transport: Transport) -> Attached | NotAttached:
@@ -174,7 +174,7 @@ class AgentTunnels:
 
 
 async def _close_or_abort(transport: Transport) -> None:
-    """Close in order, so that a refusal or a TLS alert reaches the peer; abort if that fails."""
+    """Close gracefully, so that a refusal or a TLS alert reaches the peer; abort if that fails."""
     try:
         async with timeout(REFUSAL_TIMEOUT):
             await transport.close()

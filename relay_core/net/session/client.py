@@ -136,7 +136,7 @@ class ClientTunnel:
 
     @staticmethod
     async def decline(attached: Attached, transport: Transport, text: str) -> None:
-        """Close a session that was started but is not needed, in order."""
+        """Gracefully close a session that was started but is not needed."""
         driver = SessionDriver(attached.session)
         async with TaskSet() as tasks:
             carrying = tasks.spawn(driver.run_transport(transport, attached.epoch, attached.trailing), name="goodbye")
@@ -169,7 +169,7 @@ class ClientTunnel:
             self._set(LinkState.OVER, self._why_over())
 
     async def close(self, text: str) -> None:
-        """End the session in order; `text` is the reason that the agent logs."""
+        """End the session gracefully; `text` is the reason that the agent logs."""
         await self.driver.close(text, within=GOODBYE_TIMEOUT)
 
     def hurry(self) -> None:

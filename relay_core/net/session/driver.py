@@ -203,7 +203,7 @@ class SessionDriver:
         self.follow_up()
 
     async def close(self, text: str, *, within: float) -> None:
-        """End the session: in order if the peer confirms within `within` seconds, otherwise by `abort`."""
+        """End the session: gracefully if the peer confirms within `within` seconds, otherwise by `abort`."""
         self.session.close(text)
         self.follow_up()
         if self.session.attached:  # without a transport the peer cannot confirm

@@ -85,7 +85,7 @@ class OpenStreams:
         """Pass bytes to the session; return how many it accepted. `StreamWritable` follows when it accepts more.
 
         Raises:
-            ConnectionLost: the session has no such stream any more.
+            ConnectionLost: the session no longer has this stream.
         """
         taken = self._session.streams.send(stream_id, data)
         self._runner.follow_up()

@@ -45,7 +45,7 @@ class StreamOwner(Protocol):
         """Pass bytes to the session; return how many it accepted. `deliver_room` follows when it accepts more.
 
         Raises:
-            ConnectionLost: the session has no such stream any more.
+            ConnectionLost: the session no longer has this stream.
         """
 
     def send_eof(self, stream_id: int) -> None:

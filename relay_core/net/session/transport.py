@@ -103,7 +103,7 @@ class Transport:
         await self._websocket.send(self._encrypted(buffers))
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """Close the TLS channel and then the WebSocket, in order."""
+        """Close the TLS channel and then the WebSocket, gracefully."""
         # The close_notify proves to the peer that nothing was truncated; a WebSocket Close does not, because the relay
         # could forge it.
         if self._channel is not None and (close_notify := self._channel.close()):

@@ -136,7 +136,7 @@ class Bridge:
             raise self._error
 
     def refresh(self) -> None:
-        """Let the layers act on a change of their own state."""
+        """Let the layers act on a change in their state."""
         if not self._is_over:
             self._pass(self._layers.tick)
 

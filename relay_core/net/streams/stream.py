@@ -62,7 +62,7 @@ class PeerStream(Protocol):
         """Drop the stream immediately: the peer sees a broken connection, and the reason if it can be transmitted."""
 
     async def close(self) -> None:
-        """End both directions in order: sent bytes are delivered, bytes still received are discarded."""
+        """End both directions gracefully: sent bytes are delivered, bytes still received are discarded."""
 
 
 class ByteStream(Protocol):
@@ -88,7 +88,7 @@ class ByteStream(Protocol):
         """End this direction and keep the other one open, if the transport supports that; otherwise use `close`."""
 
     async def close(self) -> None:
-        """End both directions in order: written bytes are delivered."""
+        """End both directions gracefully: written bytes are delivered."""
 
     def abort(self, reason: str = "") -> None:
         """Drop the stream immediately: the peer sees a broken connection, and the reason if it can be transmitted."""

@@ -18,7 +18,7 @@ def draw(count: int, rng: random.Random) -> list[tuple[float, float, int]]:
 def main() -> None:
     """Write the files."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, required=True, help="how many files")
+    parser.add_argument("--files", type=int, required=True, help="number of files")
     parser.add_argument("--points", type=Path, required=True, help="folder for them")
     relay_agent.add_debug_arguments(parser)
     options = parser.parse_args()

@@ -36,7 +36,7 @@ async def test_import_is_light():
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--is-debug", "maybe"], "error: --is-debug: neither true nor false: 'maybe'. hint: use true or false"),
+        (["--is-debug", "maybe"], "error: --is-debug: invalid flag: 'maybe'. hint: use true or false"),
         (
             ["--is-debug", "--debug-relay-connection-name", "none"],
             "error: no hybrid connection given. hint: add --debug-relay-connection-name",

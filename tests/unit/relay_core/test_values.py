@@ -38,7 +38,7 @@ def test_no(text: str) -> None:
 
 def test_neither_yes_nor_no() -> None:
     """Another word is refused."""
-    with pytest.raises(UsageError, match="neither true nor false: 'maybe'. hint: use true or false"):
+    with pytest.raises(UsageError, match="invalid flag: 'maybe'. hint: use true or false"):
         parse_flag("maybe")
 
 

@@ -151,7 +151,7 @@ def test_a_hybrid_connection_without_a_name_is_an_error(arguments: tuple[str, ..
         (("--debug-ranks", "x"), "--debug-ranks: invalid list of ranks: 'x'"),
         (("--wait", "x"), "--wait: invalid duration: 'x'"),
         (("--debug-wait=x",), "--debug-wait: invalid duration: 'x'"),
-        (("--on-timeout", "x"), "--on-timeout: neither continue nor abort: 'x'"),
+        (("--on-timeout", "x"), "--on-timeout: invalid action: 'x'"),
         (("--forward", "0"), "--forward: invalid port: '0'"),
     ],
 )

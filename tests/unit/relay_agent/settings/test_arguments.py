@@ -50,7 +50,7 @@ def test_defaults():
 
 def test_unreadable_flag():
     """Any other text is refused with the text in the sentence."""
-    with pytest.raises(UsageError, match="--is-debug: neither true nor false: 'maybe'"):
+    with pytest.raises(UsageError, match="--is-debug: invalid flag: 'maybe'"):
         parse("--is-debug", "maybe")
 
 
@@ -114,8 +114,8 @@ def test_bad_wait(wait):
     ("argument", "sentence"),
     [
         ("--debug-ranks=3-1", "--debug-ranks: invalid list of ranks: '3-1' starts above its end"),
-        ("--debug-on-timeout=panic", "--debug-on-timeout: neither continue nor abort: 'panic'"),
-        ("--debug-on-crash=maybe", "--debug-on-crash: neither true nor false: 'maybe'"),
+        ("--debug-on-timeout=panic", "--debug-on-timeout: invalid action: 'panic'"),
+        ("--debug-on-crash=maybe", "--debug-on-crash: invalid flag: 'maybe'"),
         ("--debug-hold=soon", "--debug-hold: invalid duration: 'soon'"),
         ("--debug-timeouts=-1", "--debug-timeouts"),
         ("--debug-forward=6006,http", "--debug-forward: invalid port: 'http'"),

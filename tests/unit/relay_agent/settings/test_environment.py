@@ -77,8 +77,8 @@ def test_the_old_package_can_name_the_hybrid_connection():
         ("RELAY_DEBUG_PORT", "5678,5679", "RELAY_DEBUG_PORT: invalid port: '5678,5679'"),
         ("RELAY_DEBUG_RANKS", "last", "RELAY_DEBUG_RANKS: invalid list of ranks: 'last'"),
         ("RELAY_DEBUG_WAIT", "soon", "RELAY_DEBUG_WAIT: invalid duration: 'soon'"),
-        ("RELAY_DEBUG_ON_TIMEOUT", "kill", "RELAY_DEBUG_ON_TIMEOUT: neither continue nor abort: 'kill'"),
-        ("RELAY_DEBUG_ON_CRASH", "maybe", "RELAY_DEBUG_ON_CRASH: neither true nor false: 'maybe'"),
+        ("RELAY_DEBUG_ON_TIMEOUT", "kill", "RELAY_DEBUG_ON_TIMEOUT: invalid action: 'kill'"),
+        ("RELAY_DEBUG_ON_CRASH", "maybe", "RELAY_DEBUG_ON_CRASH: invalid flag: 'maybe'"),
         ("RELAY_DEBUG_FORWARD", "6006,web", "RELAY_DEBUG_FORWARD: invalid port: 'web'"),
     ],
 )

@@ -109,9 +109,9 @@ BAD = [
     ("wait", "soon", "invalid duration: 'soon'"),
     ("hold", "-1", "invalid duration: '-1'"),
     ("timeouts", "day", "invalid duration: 'day'"),
-    ("abort_on_timeout", "kill", "neither continue nor abort: 'kill'"),
-    ("values", "some", "neither true nor false: 'some'"),
-    ("on_crash", "maybe", "neither true nor false: 'maybe'"),
+    ("abort_on_timeout", "kill", "invalid action: 'kill'"),
+    ("values", "some", "invalid flag: 'some'"),
+    ("on_crash", "maybe", "invalid flag: 'maybe'"),
     ("forwards", "6006,web", "invalid port: 'web'"),
 ]
 
