@@ -175,7 +175,7 @@ class AgentInfo:
             "forwards": list(self.forwards),
             "generation": self.generation,
             "predecessors": list(self.predecessors),
-            "asks_ahead": self.prefetch,  # this name of the wire format is older than the term prefetch
+            "asks_ahead": self.prefetch,  # this name in the wire format is older than the term prefetch
             **({} if self.endings is None else {"endings": [ending.encode() for ending in self.endings]}),
         }
 

@@ -6,8 +6,8 @@
     4. from `IN_RUNS` on, targets reduced to port and rank are sent in `runs`
     5. the targets with the highest ports, and forwards, are left out
 
-A run represents targets with consecutive ports and ranks. It is an array of the first port, the number of targets if
-there are more of them or they have ranks, and the first rank if they have ranks.
+A run represents targets with consecutive ports and ranks. It is an array with the first port, then the number of
+targets (omitted for a single target without a rank), then the first rank (omitted if the targets have no ranks).
 
 The result depends only on the announcement. For 1,000 targets, steps 1 to 3 are enough. With runs, any number of
 targets remains reachable, with rank and state, unless thousands of them have non-consecutive ports.
