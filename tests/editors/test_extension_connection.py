@@ -85,7 +85,7 @@ async def test_both_kinds_of_endpoints(
             async with ControlServer(service, ControlDirectory(directory)):
                 if not has_unix_sockets:
                     found = await run_extension(directory, tmp_path, "0" * 64)
-                    assert ["refused: the connection has ended", "done"] == found
+                    assert ["refused: the connection was closed", "done"] == found
                 running = asyncio.ensure_future(run_extension(directory, tmp_path))
                 await asyncio.wait_for(service.stopping.wait(), 60)
             first, error, log, *rest = await running
@@ -117,4 +117,4 @@ async def test_an_impostor_is_refused(tmp_path: Path) -> None:
         port = server.sockets[0].getsockname()[1]
         (directory / "control-1a2b3c4d.json").write_text(json.dumps({"port": port, "token": "secret"}))
         found = await run_extension(directory, tmp_path)
-    assert ["refused: another program listens on the port of this relay-client", "done"] == found
+    assert ["refused: another program is listening on the port of this relay-client", "done"] == found

@@ -1,4 +1,4 @@
-// The running relay-clients: finds them, keeps a connection to each, and has their states.
+// Finds the running relay-clients, keeps a connection to each of them, and stores their states.
 
 import * as vscode from 'vscode';
 import { Connection, type Address } from './connection';
@@ -7,8 +7,8 @@ import type { Attached, ClientId, Rank, RelayEvent, Status } from './state';
 
 const LOOK_INTERVAL = 1000; // milliseconds; reading a directory costs nothing, and file events are unreliable in /tmp
 const REFRESH_DELAY = 50; // milliseconds: several events in a row cause one request
-const RETRY_DELAY = 10_000; // milliseconds, for one that was killed or is suspended
-const POLL_INTERVAL = 5000; // milliseconds between requests for what has no event: round trips
+const RETRY_DELAY = 10_000; // milliseconds, for a relay-client that was killed or is suspended
+const POLL_INTERVAL = 5000; // milliseconds between requests for round trips, which have no event
 
 interface Client {
   connection: Connection;
@@ -19,7 +19,7 @@ interface Client {
 export class Clients implements vscode.Disposable {
   private readonly changed = new vscode.EventEmitter<void>();
   private readonly happened = new vscode.EventEmitter<RelayEvent>();
-  private readonly clients = new Map<string, Client | null>(); // null while connecting, and for one that cannot be used
+  private readonly clients = new Map<string, Client | null>(); // null while connecting, and for a relay-client that cannot be used
   private readonly timers: NodeJS.Timeout[];
   readonly onDidChange = this.changed.event;
   readonly onEvent = this.happened.event;
@@ -47,7 +47,7 @@ export class Clients implements vscode.Disposable {
 
   async request<T>(client: ClientId, request: string, fields: object = {}): Promise<T> {
     const found = this.clients.get(client.id);
-    if (!found) throw new Error('this relay-client has ended');
+    if (!found) throw new Error('this relay-client has exited');
     return found.connection.request<T>(request, fields);
   }
 
@@ -58,7 +58,7 @@ export class Clients implements vscode.Disposable {
     this.happened.dispose();
   }
 
-  // Connects to those that are new; the file of one that was killed stays until a relay-client removes it.
+  // Connects to new relay-clients; the file of a killed one remains until a relay-client removes it.
   private async look(): Promise<void> {
     const found = await addresses(this.directory);
     const open = async (id: string, address: Address) => {
@@ -66,7 +66,7 @@ export class Clients implements vscode.Disposable {
       try {
         await this.connect(id, await Connection.open(address));
       } catch {
-        this.forget(id); // nobody listens there any more, or does not answer
+        this.forget(id); // nothing is listening there any more, or it does not answer
       }
     };
     await Promise.all([...found].map(([id, address]) => this.clients.has(id) || open(id, address)));
@@ -89,7 +89,7 @@ export class Clients implements vscode.Disposable {
     this.changed.fire();
   }
 
-  // Lets the next attempt to connect wait.
+  // Delays the next attempt to connect.
   private forget(id: string): void {
     this.clients.set(id, null);
     setTimeout(() => this.clients.delete(id), RETRY_DELAY);
@@ -101,7 +101,7 @@ export class Clients implements vscode.Disposable {
       client.status = await client.connection.request<Status>('status');
       this.changed.fire();
     } catch {
-      // it has just ended
+      // it has just exited
     }
   }
 }

@@ -1,11 +1,11 @@
-// Launch configurations: every rank is in the drop-down of Run without any launch.json.
+// Launch configurations: every rank is in the Run drop-down without a launch.json.
 
 import * as vscode from 'vscode';
 import { RequestFailed } from './connection';
 import type { Clients } from './clients';
 import { describe, label, type Rank } from './state';
 
-// In a configuration of ours until it is resolved: which rank it leads to.
+// In this extension's configurations until they are resolved: the rank to attach to.
 const MARK = 'relayDebug';
 
 interface Mark {
@@ -39,7 +39,7 @@ export class RankConfigurations implements vscode.DebugConfigurationProvider {
     return this.clients.ranks.map((rank) => configurationOf(rank, folder));
   }
 
-  // Opens the rank's local port; other configurations are left alone. undefined cancels the session.
+  // Opens the rank's local port; other configurations are unchanged. undefined cancels the session.
   async resolveDebugConfiguration(
     _folder: vscode.WorkspaceFolder | undefined, configuration: vscode.DebugConfiguration,
   ): Promise<vscode.DebugConfiguration | undefined> {
@@ -47,7 +47,7 @@ export class RankConfigurations implements vscode.DebugConfigurationProvider {
     if (!mark) return configuration;
     const rank = this.clients.ranks.find((each) => each.client.id === mark.client && each.target.port === mark.port);
     if (!rank) {
-      void vscode.window.showErrorMessage(`${configuration.name} is not there any more.`);
+      void vscode.window.showErrorMessage(`${configuration.name}  is no longer available.`);
       return undefined;
     }
     try {
@@ -65,7 +65,7 @@ function withProgress<T>(rank: Rank, work: Promise<T>): Thenable<T> {
   return vscode.window.withProgress({ location: vscode.ProgressLocation.Window, title }, () => work);
 }
 
-// Attaches to a rank; one that somebody else holds is an error that names them.
+// Attaches to a rank; if somebody else holds it, shows an error that names the holder.
 export async function attach(rank: Rank): Promise<void> {
   if (!hasDebugger()) {
     void vscode.window.showErrorMessage('The extension Python Debugger (ms-python.debugpy) is not installed.');

@@ -8,7 +8,7 @@ const HELLO_TIMEOUT = 5000; // milliseconds; a suspended relay-client accepts co
 
 export type Address = { path: string } | { port: number; token: string };
 
-// What a relay-client answers a request that has failed with.
+// The error with which a relay-client answers a failed request.
 export class RequestFailed extends Error {
   constructor(readonly sentence: string, readonly hint: string) {
     super(hint ? `${sentence}. ${hint}` : sentence);
@@ -29,7 +29,7 @@ export class Connection {
 
   private constructor(private readonly socket: net.Socket, readonly client: ClientId) {}
 
-  // Rejects if nobody listens there, or somebody who does not know the token.
+  // Rejects if nothing is listening there, or a program that does not know the token.
   static async open(address: Address): Promise<Connection> {
     const socket = 'path' in address ? net.connect(address.path) : net.connect(address.port, '127.0.0.1');
     socket.setEncoding('utf8');
@@ -75,7 +75,7 @@ export class Connection {
   }
 
   private closed(): void {
-    for (const each of this.waiting.values()) each.reject(new RequestFailed('relay-client has ended', ''));
+    for (const each of this.waiting.values()) each.reject(new RequestFailed('relay-client has exited', ''));
     this.waiting.clear();
     this.onClosed();
   }
@@ -91,7 +91,7 @@ async function authenticate(lines: Lines, socket: net.Socket, token: string): Pr
   const found = Buffer.from(String(hello.proof), 'hex');
   const expected = proof('server');
   if (found.length !== expected.length || !timingSafeEqual(found, expected)) {
-    throw new Error('another program listens on the port of this relay-client');
+    throw new Error('another program is listening on the port of this relay-client');
   }
   return hello;
 }
@@ -106,7 +106,7 @@ class Lines {
     this.wake();
   };
   private readonly onError = (error?: Error) => {
-    this.error ??= error ?? new Error('the connection has ended');
+    this.error ??= error ?? new Error('the connection was closed');
     this.wake();
   };
 
@@ -132,7 +132,7 @@ class Lines {
     return JSON.parse(line) as Record<string, unknown>;
   }
 
-  // Passes what has arrived and all that follows on to another reader.
+  // Passes the received data and all further data on to another reader.
   release(receive: (text: string) => void): void {
     this.socket.off('data', this.onData);
     this.socket.on('data', receive);

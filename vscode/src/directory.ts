@@ -1,4 +1,4 @@
-// Where the running relay-clients of this user are: one file for each, in a directory that only this user can enter.
+// Addresses of this user's running relay-clients: one file each, in a directory that only this user can enter.
 
 import * as fs from 'node:fs/promises';
 import * as os from 'node:os';
@@ -12,7 +12,7 @@ export function userDirectory(): string {
   return process.env.RELAY_CLIENT_DIR || path.join(os.tmpdir(), `relay-client-${user}`);
 }
 
-// The address in each file, by the id of its relay-client; whether somebody listens there is not known.
+// The address in each file, by the id of its relay-client; does not check whether anything is listening there.
 export async function addresses(directory: string): Promise<Map<string, Address>> {
   const found = new Map<string, Address>();
   if (!(await isPrivate(directory))) return found;

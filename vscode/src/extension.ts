@@ -1,4 +1,4 @@
-// What the extension contributes; everything else is in relay-client, to which it talks through the control socket only.
+// What the extension contributes; everything else is in relay-client, which it uses only through the control socket.
 
 import * as vscode from 'vscode';
 import { Clients } from './clients';
@@ -106,7 +106,7 @@ async function openPlace(item?: Item): Promise<void> {
   await vscode.window.showTextDocument(vscode.Uri.file(file), { selection: new vscode.Range(at, at) });
 }
 
-// What somebody has to know who looks elsewhere: crashes, and what relay-client reports as an error.
+// Notifications: crashes, and errors that relay-client reports.
 async function notify(clients: Clients, event: RelayEvent): Promise<void> {
   if (event.event === 'log' && event.level === 'error') void vscode.window.showErrorMessage(event.text);
   if (event.event !== 'state' || event.state !== 'crashed' || event.port === undefined) return;
@@ -116,7 +116,7 @@ async function notify(clients: Clients, event: RelayEvent): Promise<void> {
   }
 }
 
-// Texts that are shown in an editor and cannot be changed.
+// Read-only texts that are shown in an editor.
 class StackDocuments implements vscode.TextDocumentContentProvider {
   private readonly texts = new Map<string, string>();
   private readonly changed = new vscode.EventEmitter<vscode.Uri>();

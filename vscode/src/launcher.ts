@@ -1,4 +1,4 @@
-// Starts a relay-client as the settings describe it, shows its output, and ends it with the window.
+// Starts a relay-client as configured in the settings, shows its output, and stops it when the window closes.
 
 import { spawn, type ChildProcess } from 'node:child_process';
 import * as vscode from 'vscode';
@@ -60,19 +60,19 @@ export class Launcher implements vscode.Disposable {
 
 function reason(written: string, status: number): string {
   const errors = [...written.matchAll(ERROR)];
-  return errors.at(-1)?.[1] ?? `relay-client has ended with status ${status}`;
+  return errors.at(-1)?.[1] ?? `relay-client exited with status ${status}`;
 }
 
-// Asks once, and keeps the answer in the settings of this folder.
+// Asks once, and saves the answer in the settings of this folder.
 async function askForArguments(): Promise<string[] | undefined> {
   const hc = await vscode.window.showInputBox({
     title: 'Start relay-client (1/2)',
-    prompt: 'Hybrid connection; empty if the connection string names it. Credentials come from RELAY_* variables.',
+    prompt: 'Hybrid connection; leave empty if the connection string names it. Credentials come from RELAY_* variables.',
   });
   if (hc === undefined) return undefined;
   const ports = await vscode.window.showInputBox({
     title: 'Start relay-client (2/2)', prompt: 'Ports of the ranks', value: '5678',
-    validateInput: (text) => (/^[\d,-]+$/.test(text) ? undefined : 'As in 5678, 5678-5681 or 5678,5690'),
+    validateInput: (text) => (/^[\d,-]+$/.test(text) ? undefined : 'Use ports such as 5678, 5678-5681 or 5678,5690'),
   });
   if (ports === undefined) return undefined;
   const chosen = [...(hc ? ['--hc', hc] : []), '--ports', ports];

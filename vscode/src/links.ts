@@ -37,7 +37,7 @@ export class TerminalLinks implements vscode.TerminalLinkProvider<RankLink> {
   }
 }
 
-// A page can open such a link, after VS Code has asked. It can attach to a rank of a running relay-client, and nothing else.
+// A web page can open such a link if the user confirms. The link can only attach to a rank of a running relay-client.
 export class RankUris implements vscode.UriHandler {
   constructor(private readonly clients: Clients) {}
 
@@ -51,7 +51,7 @@ export class RankUris implements vscode.UriHandler {
     const hc = query.get('hc');
     if (hc) wanted.hc = hc;
     if (uri.path !== '/attach' || (wanted.rank ?? wanted.port) === undefined) {
-      void vscode.window.showErrorMessage('This link is not of the form attach?rank=3 or attach?port=5681.');
+      void vscode.window.showErrorMessage('Invalid link: use attach?rank=3 or attach?port=5681.');
       return;
     }
     await attachTo(this.clients, wanted);

@@ -87,7 +87,7 @@ export function place(stop: Stop): string {
   return name && stop.line !== undefined ? `${name}:${stop.line}` : name;
 }
 
-// What a rank does, in a few words: "stopped at train.py:41 · held by alice@laptop".
+// The state of a rank, in a few words: "stopped at train.py:41 · held by alice@laptop".
 export function describe(target: Target): string {
   const parts: string[] = [];
   if (target.stop) {

@@ -1,4 +1,4 @@
-// The entry in the status bar: how many ranks there are, and how many are stopped.
+// The status bar entry: the number of ranks, and how many are stopped.
 
 import * as vscode from 'vscode';
 import type { Clients } from './clients';
