@@ -35,8 +35,12 @@ class Destination:
     """True for a port of the node, given with `--forward`; False for a debugger's logical port."""
     node_rank: int | None = None
     """The node of the agent, or None for any node."""
+    is_all_ranks: bool = False
+    """All ranks of the job at once; `port` is 0."""
 
     def __str__(self) -> str:
+        if self.is_all_ranks:
+            return "all ranks"
         return f"port {self.port}" + (f" on node {self.node_rank}" if self.node_rank is not None else "")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import (
@@ -17,8 +17,9 @@ from relay_client.cli.common import (
 )
 from relay_core.errors import NoListener, RelayDebugError, UsageError
 from relay_core.program.console import print_error
+from relay_core.program.options import argument_type
 from relay_core.ranges import format_ranges
-from relay_core.values import named
+from relay_core.values import named, parse_port
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -33,6 +34,12 @@ logger = logging.getLogger(__name__)
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command, which is the default, to the main parser."""
     parser.add_argument("--ports", metavar="LIST", help="local ports, as in 5678, 5678-5680 or 5678,5690")
+    parser.add_argument(
+        "--all-ranks",
+        type=argument_type(parse_port),
+        metavar="PORT",
+        help="also open this local port for one debug session of all ranks",
+    )
     parser.add_argument(
         "--forward",
         action="append",
@@ -79,20 +86,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _forward(arguments: argparse.Namespace) -> int:
     from relay_client.cli.port_ranges import parse_ports
-    from relay_client.ports.local_port import debugger_ports, parse_forwards
+    from relay_client.ports.local_port import all_ranks_port, debugger_ports, parse_forwards
 
-    if not (arguments.ports or arguments.forward):
+    if not (arguments.ports or arguments.forward or arguments.all_ranks):
         raise UsageError("no ports given", hint="add --ports 5678, or see relay-client --help")
     with named("--ports"):
         debuggers = debugger_ports(parse_ports(arguments.ports) if arguments.ports else [])
     with named("--forward"):
         forwards = parse_forwards(arguments.forward)
-    if twice := {local.port for local in debuggers} & {local.port for local in forwards}:
-        raise UsageError(
-            f"local port {min(twice)} is in both --ports and --forward",
-            hint="choose another local port for the forward, as in 6006:16006",
-        )
-    ports = [*debuggers, *forwards]
+    job = [all_ranks_port(arguments.all_ranks)] if arguments.all_ranks else []
+    _check_unique({"--ports": debuggers, "--forward": forwards, "--all-ranks": job})
+    ports = [*debuggers, *forwards, *job]
 
     async def run(tunnels: Tunnels) -> None:
         if arguments.reuse and await _are_open(tunnels, ports):
@@ -108,6 +112,19 @@ def _forward(arguments: argparse.Namespace) -> int:
     return run_with_tunnels(arguments, run)
 
 
+def _check_unique(given: Mapping[str, Sequence[LocalPort]]) -> None:
+    """Raise UsageError if two options name the same local port."""
+    seen: dict[int, str] = {}
+    for option, ports in given.items():
+        for local in ports:
+            if (other := seen.get(local.port, option)) != option:
+                raise UsageError(
+                    f"local port {local.port} is in both {other} and {option}",
+                    hint="choose another local port, as in --forward 6006:16006",
+                )
+            seen[local.port] = option
+
+
 async def _are_open(tunnels: Tunnels, ports: Sequence[LocalPort]) -> bool:
     """Return True, and log that the ports are ready, if another relay-client has opened them."""
     from relay_client.control.client import client_that_forwards
@@ -115,7 +132,13 @@ async def _are_open(tunnels: Tunnels, ports: Sequence[LocalPort]) -> bool:
     from relay_client.control.state import Port
 
     wanted = [
-        Port(local.port, local.destination.port, local.destination.is_forward, local.destination.node_rank)
+        Port(
+            local.port,
+            local.destination.port,
+            local.destination.is_forward,
+            local.destination.node_rank,
+            is_all_ranks=local.destination.is_all_ranks,
+        )
         for local in ports
     ]
     other = await client_that_forwards(namespace_of(tunnels.endpoint), tunnels.endpoint.path, wanted)

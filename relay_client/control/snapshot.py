@@ -33,6 +33,7 @@ def take_snapshot(client: ClientId, tunnels: Tunnels, forwarder: Forwarder, on_d
             local.destination.is_forward,
             local.destination.node_rank,
             local.port in on_demand,
+            local.destination.is_all_ranks,
         )
         for local in forwarder.ports
     )
@@ -77,7 +78,11 @@ def _owns(owners: dict[int, Claim], agent: AgentInfo, target: TargetInfo) -> boo
 
 def _target(found: TargetInfo, ports: Sequence[Port], connections: Sequence[Connection]) -> Target:
     local_ports = tuple(port.port for port in ports if port.remote_port == found.port and not port.is_forward)
-    mine = [connection for connection in connections if connection.port in local_ports]
+    mine = [
+        connection
+        for connection in connections
+        if connection.port in local_ports or (ports and connection.remote_port == found.port)
+    ]
     return Target(
         port=found.port,
         rank=found.rank,

@@ -134,6 +134,8 @@ class Port:
     node_rank: int | None = None
     is_on_demand: bool = False
     """True if an `attach` request opened it; then `release` closes it."""
+    is_all_ranks: bool = False
+    """True if it leads to all ranks at once; then `remote_port` is 0."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,8 @@ class Connection:
     received: int = 0
     """Bytes written to the local program."""
     stop: Stop | None = None
+    remote_port: int | None = None
+    """Logical port of its rank, for a connection to the port of all ranks: its editor has one to each."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from relay_core.dap.framing import encode
 from relay_core.dap.messages import Body, Event, Request, Response
 
-__all__ = ["CONSOLE", "IMPORTANT", "encode_event", "encode_failure", "encode_output", "encode_success"]
+__all__ = ["CONSOLE", "IMPORTANT", "PREFIX", "encode_event", "encode_failure", "encode_output", "encode_success"]
 
 CONSOLE = "console"
 """Category of output that an editor shows in its debug console."""

@@ -37,7 +37,7 @@ from relay_core.layers.early_bytes import EarlyBytes
 from relay_core.layers.layer import Layer
 from relay_core.net.session.stream import SessionStream, StreamBroken
 from relay_core.net.streams.bridge import Bridge
-from relay_core.net.streams.endpoint import LocalEndpoint
+from relay_core.net.streams.endpoint import LocalSide
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.tunnel.outcomes import ResetCode
 
@@ -61,7 +61,7 @@ async def carry(
     tunnels: Tunnels,
     local: LocalPort,
     record: ConnectionRecord,
-    endpoint: LocalEndpoint,
+    endpoint: LocalSide,
     *,
     allow_terminate: bool = False,
 ) -> None:
@@ -115,7 +115,7 @@ class _LocalConnection:
         tunnels: Tunnels,
         local: LocalPort,
         record: ConnectionRecord,
-        endpoint: LocalEndpoint,
+        endpoint: LocalSide,
         *,
         allow_terminate: bool,
     ) -> None:

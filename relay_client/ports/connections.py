@@ -24,11 +24,13 @@ class ConnectionRecord:
         number: Its number in the log.
         port: The local port.
         on_change: Called after each change.
+        remote_port: The logical port of its rank, for a connection to the port of all ranks.
     """
 
-    def __init__(self, number: int, port: int, on_change: Callable[[], None]) -> None:
+    def __init__(self, number: int, port: int, on_change: Callable[[], None], remote_port: int | None = None) -> None:
         self.number = number
         self.port = port
+        self._remote_port = remote_port
         self.traffic = Traffic()
         self.why_cancelled = "relay-client was stopped"
         """The reason shown to the editor if the task of the connection is cancelled."""
@@ -44,7 +46,8 @@ class ConnectionRecord:
     @property
     def name(self) -> str:
         """The name of the connection in the log."""
-        return f"port {self.port} connection {self.number}"
+        to = f" to port {self._remote_port}" if self._remote_port is not None else ""
+        return f"port {self.port} connection {self.number}{to}"
 
     def waiting(self, reason: str) -> None:
         """Record that no target is available."""
@@ -68,7 +71,9 @@ class ConnectionRecord:
         """Return the data."""
         sent, received = self.traffic.sent, self.traffic.received
         reason = self._reason or None
-        return Connection(self.number, self.port, self._state, self._since, reason, sent, received, self._stop)
+        return Connection(
+            self.number, self.port, self._state, self._since, reason, sent, received, self._stop, self._remote_port
+        )
 
     def _set(self, state: str, reason: str = "") -> None:
         if state != self._state:
@@ -107,9 +112,9 @@ class Connections:
     def __repr__(self) -> str:
         return f"<Connections {list(self._records.values())}>"
 
-    def add(self, port: int) -> ConnectionRecord:
-        """Return a new record; `remove` it after its end."""
-        record = ConnectionRecord(next(self._numbers), port, self._on_change)
+    def add(self, port: int, remote_port: int | None = None) -> ConnectionRecord:
+        """Return a new record; `remove` it after its end. `remote_port` is as in `ConnectionRecord`."""
+        record = ConnectionRecord(next(self._numbers), port, self._on_change, remote_port)
         self._records[record.number] = record
         self._on_change()
         return record

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
+from relay_client.ports.all_ranks import JobConnection
 from relay_client.ports.connection import carry
 from relay_client.ports.connections import Connections
 from relay_client.ports.local_port import LocalPort, debugger_ports
@@ -68,6 +69,8 @@ class Forwarder:
         """Called after each change of the ports and their connections."""
         self.connections = Connections(self._changed)
         """The connections to these ports."""
+        self.job_sessions: list[JobConnection] = []
+        """The debug sessions of all ranks."""
         self._tunnels = tunnels
         self._ports = [debugger_ports([port])[0] if isinstance(port, int) else port for port in ports]
         self._may_reverse = may_reverse
@@ -119,7 +122,9 @@ class Forwarder:
         try:
             port.server = await self._listen(port)
         except OSError as error:
-            is_reversible = may_reverse and lock.is_held and not local.destination.is_forward
+            is_reversible = (
+                may_reverse and lock.is_held and not (local.destination.is_forward or local.destination.is_all_ranks)
+            )
             if error.errno != errno.EADDRINUSE or not is_reversible:
                 lock.release()
                 raise _listen_error(local.port, error) from None
@@ -220,11 +225,24 @@ class Forwarder:
         return await listen_local(accepted, LOCAL_HOST, local.port)
 
     async def _carry(self, local: LocalPort, endpoint: LocalEndpoint) -> None:
+        if local.destination.is_all_ranks:
+            await self._carry_job(local, endpoint)
+            return
         record = self.connections.add(local.port)
         try:
             await carry(self._tunnels, local, record, endpoint, allow_terminate=self._allow_terminate)
         finally:
             self.connections.remove(record)
+
+    async def _carry_job(self, local: LocalPort, endpoint: LocalEndpoint) -> None:
+        connection = JobConnection(
+            self._tunnels, local, self.connections, endpoint, allow_terminate=self._allow_terminate
+        )
+        self.job_sessions.append(connection)
+        try:
+            await connection.run()
+        finally:
+            self.job_sessions.remove(connection)
 
     async def _reverse(self, port: int) -> None:
         try:

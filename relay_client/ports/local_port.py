@@ -13,7 +13,7 @@ from relay_client.agents.roster import Destination
 from relay_core.errors import UsageError
 from relay_core.values import is_port
 
-__all__ = ["LocalPort", "debugger_ports", "parse_forwards"]
+__all__ = ["LocalPort", "all_ranks_port", "debugger_ports", "parse_forwards"]
 
 _FORWARD = re.compile(r"(?:([0-9]{1,5})/)?([0-9]{1,5})(?::([0-9]{1,5}))?", re.ASCII)
 
@@ -33,6 +33,11 @@ class LocalPort:
 def debugger_ports(ports: Iterable[int]) -> list[LocalPort]:
     """Return the local ports for `--ports`: each leads to the logical port of the same number."""
     return [LocalPort(port, Destination(port)) for port in ports]
+
+
+def all_ranks_port(port: int) -> LocalPort:
+    """Return the local port of `--all-ranks`."""
+    return LocalPort(port, Destination(0, is_all_ranks=True))
 
 
 def parse_forwards(texts: Iterable[str]) -> list[LocalPort]:

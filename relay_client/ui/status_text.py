@@ -25,6 +25,9 @@ def status_text(status: Status) -> str:
 def _port(port: Port, status: Status) -> str:
     mine = [connection for connection in status.connections if connection.port == port.port]
     waiting = [connection for connection in mine if connection.state == Connection.WAITING]
+    if port.is_all_ranks:
+        reached = [connection for connection in mine if connection.state == Connection.CONNECTED]
+        return f"127.0.0.1:{port.port} to all ranks{f', {len(reached)} attached' if mine else ''}"
     to = "" if port.remote_port == port.port and not port.is_forward else f" to port {port.remote_port}"
     node = f" of node {port.node_rank}" if port.node_rank is not None else ""
     connections = f", {len(mine)} connection{'s' if len(mine) > 1 else ''}" if mine else ""

@@ -42,6 +42,10 @@ COVERED_BY = {
     "tests/integration/test_routing.py": "relay_client/agents/ event_log search tunnels",
     "tests/integration/test_new_role.py": "relay_client/agents/ new_role",
     "tests/unit/relay_client/stacks/test_render.py": "relay_client/stacks/ groups",
+    "tests/unit/relay_client/job_session/test_session.py": (
+        "relay_client/job_session/ breakpoints capabilities commands ids members stepping stops translation wire"
+    ),
+    "tests/integration/test_all_ranks.py": "relay_client/ports/ all_ranks",
     "tests/integration/test_pdb.py": (
         "relay_client/pdb/ debugger execution inspection prompt session child_processes relay_client/dap/ tcp"
     ),

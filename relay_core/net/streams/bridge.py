@@ -1,7 +1,7 @@
 """Bridge between a local connection and a stream to the peer, through layers, with back-pressure in both directions.
 
-    LocalEndpoint --local_*--> Bridge --> layers --> ToPeer  --> PeerStream.send
-    LocalEndpoint <--write---  Bridge <-- layers <-- peer_*  <-- PeerStream
+    LocalSide --local_*--> Bridge --> layers --> ToPeer  --> PeerStream.send
+    LocalSide <--write---  Bridge <-- layers <-- peer_*  <-- PeerStream
 
 All bytes between a local socket and a tunnel take this path within one turn of the event loop. If one side
 accepts less than the other sends, the bridge pauses reading from the other, so memory use is bounded. EOF ends one
@@ -19,7 +19,7 @@ from relay_core.errors import ConnectionLost
 from relay_core.layers.layer import Abort, EndLocal, EndPeer, Layer, Output, ResetLocal, ToLocal, ToPeer
 from relay_core.layers.stack import LayerStack
 from relay_core.net.deadline import DeadlineTimer
-from relay_core.net.streams.endpoint import LocalEndpoint
+from relay_core.net.streams.endpoint import LocalSide
 from relay_core.net.streams.stream import PeerStream
 
 __all__ = ["Bridge", "Traffic", "carry_bytes"]
@@ -40,7 +40,7 @@ class Traffic:
 
 
 async def carry_bytes(
-    local: LocalEndpoint,
+    local: LocalSide,
     peer: PeerStream,
     layers: Iterable[Layer] = (),
     *,
@@ -86,7 +86,7 @@ class Bridge:
 
     def __init__(
         self,
-        local: LocalEndpoint,
+        local: LocalSide,
         peer: PeerStream,
         layers: Iterable[Layer] = (),
         *,

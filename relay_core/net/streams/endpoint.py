@@ -14,7 +14,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol, cast
 
-__all__ = ["READ_SIZE", "UNREAD_LIMIT", "LocalEndpoint", "LocalHandler", "connect_local", "listen_local"]
+__all__ = [
+    "READ_SIZE",
+    "UNREAD_LIMIT",
+    "LocalEndpoint",
+    "LocalHandler",
+    "LocalSide",
+    "connect_local",
+    "listen_local",
+]
 
 READ_SIZE = 64 * 1024
 """Maximum number of bytes passed to the handler at a time: large enough for bulk data, small enough to alternate with
@@ -44,6 +52,41 @@ class LocalHandler(Protocol):
 
     def local_writing_resumed(self) -> None:
         """Continue writing: the local program has caught up."""
+
+
+class LocalSide(Protocol):
+    """The local end of a connection: a socket (`LocalEndpoint`), or a part of this program in place of one."""
+
+    ended: asyncio.Event
+    """Set when the local program has ended its direction, or the connection is closed."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the connection has ended in both directions."""
+
+    def deliver_to(self, handler: LocalHandler) -> None:
+        """Pass the buffered bytes to the handler, and from now on all events as they occur."""
+
+    def detach(self) -> None:
+        """Remove the handler, and buffer received bytes for the next one."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes to the local program, or drop them if the connection is closed."""
+
+    def write_eof(self) -> None:
+        """End this direction after the bytes written so far; the other one stays open."""
+
+    def pause_reading(self) -> None:
+        """Stop reading from the local program."""
+
+    def resume_reading(self) -> None:
+        """Continue to read from the local program."""
+
+    async def close(self) -> None:
+        """Close the connection after sending the last bytes; does nothing if it is closed already."""
+
+    def abort(self) -> None:
+        """Close the connection immediately and discard unsent bytes."""
 
 
 class LocalEndpoint(asyncio.BufferedProtocol):

@@ -1,0 +1,219 @@
+"""The breakpoints of the editor, and what the ranks make of them.
+
+Each rank receives all of them before it runs. The editor receives the union: a breakpoint is verified if any rank has
+it, with the number of ranks in its message if others have not. An event follows when that changes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from relay_client.job_session.conditions import for_rank
+from relay_client.job_session.members import Member, Members, Phase
+from relay_client.job_session.wire import Wire, reason_of
+from relay_core.dap.messages import Body, Request, Response
+from relay_core.dap.prefetch import arguments_of
+
+__all__ = ["BREAKPOINT_PATIENCE", "Breakpoints"]
+
+BREAKPOINT_PATIENCE = 3.0
+"""Seconds for the responses of all ranks; the editor then receives what there is, and events follow."""
+NO_RANK = "no rank has been reached yet"
+_SET = frozenset({"setBreakpoints", "setFunctionBreakpoints"})
+"""Requests that list breakpoints."""
+
+
+@dataclass(eq=False)
+class _BreakpointSet:
+    """The breakpoints of one request: those of a file, or those of functions."""
+
+    request: Request
+    ids: list[int]
+    """The session's ids."""
+    results: dict[int, list[Body]] = field(default_factory=dict)
+    """The ranks' results, by member."""
+    shown: list[Body] = field(default_factory=list)
+    """As the editor knows them."""
+    awaited: set[int] = field(default_factory=set)
+    """Members without a result."""
+    answer_at: float | None = None
+    """When the editor is answered at the latest; None once it is."""
+
+    @property
+    def wanted(self) -> list[Body]:
+        """The breakpoints as the editor has sent them."""
+        found = arguments_of(self.request).get("breakpoints")
+        return [dict(each) for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+    def union(self, members: Members) -> list[Body]:
+        """Return the breakpoints for the editor."""
+        lists = [found for member in members if (found := self.results.get(member.number)) is not None]
+        united: list[Body] = []
+        for index, (number, wanted) in enumerate(zip(self.ids, self.wanted, strict=True)):
+            line = {"line": wanted["line"]} if "line" in wanted else {}
+            results = [found[index] for found in lists if index < len(found)]
+            united.append({"id": number, **line, **_united(results)})
+        return united
+
+
+def _united(results: list[Body]) -> Body:
+    """Return one breakpoint of all ranks."""
+    verified = [result for result in results if result.get("verified") is True]
+    if not verified:
+        first = next(iter(results), {"message": NO_RANK})
+        return {**_without_id(first), "verified": False}
+    united = _without_id(verified[0])
+    if len(verified) < len(results):
+        united["message"] = f"verified in {len(verified)} of {len(results)} ranks"
+    return united
+
+
+def _without_id(result: Body) -> Body:
+    return {name: value for name, value in result.items() if name != "id"}
+
+
+class Breakpoints:
+    """The breakpoints of one session, exception filters included.
+
+    Args:
+        members: The ranks.
+        wire: Sends and receives.
+    """
+
+    def __init__(self, members: Members, wire: Wire) -> None:
+        self._members = members
+        self._wire = wire
+        self._numbers = itertools.count(1)
+        self._sets: dict[str, _BreakpointSet] = {}
+        """By file; those of functions have the key ""."""
+        self._others: dict[str, Request] = {}
+        """Other requests that each rank receives before it runs, such as exception filters, by command."""
+        self._found: dict[tuple[int, int], int] = {}
+        """The session's ids of the ranks' breakpoints."""
+
+    def __repr__(self) -> str:
+        return f"<Breakpoints files={len(self._sets)}>"
+
+    # From the editor:
+
+    def requested(self, request: Request, now: float) -> None:
+        """Handle a request that sets breakpoints, or exception filters."""
+        if request["command"] not in _SET:
+            self._others[request["command"]] = request
+            for member in self._taking:
+                self._wire.ask(member.number, request["command"], arguments_of(request))
+            self._wire.answer(request, {})
+            return
+        key = _key(request)
+        replaced = self._sets.get(key)
+        found = _BreakpointSet(request, [], answer_at=now + BREAKPOINT_PATIENCE)
+        found.ids = [next(self._numbers) for _ in found.wanted]
+        found.awaited = {member.number for member in self._members}
+        self._sets[key] = found
+        if replaced is not None:
+            self._answer(replaced)
+        for member in self._taking:
+            self._send(member, found)
+        self._answer_if_complete(found)
+
+    @property
+    def _taking(self) -> list[Member]:
+        return [member for member in self._members if member.phase is not Phase.CONNECTING]
+
+    # From the ranks:
+
+    def configure(self, member: Member) -> None:
+        """Send a rank everything that is set; its debugger handles requests in order."""
+        for request in self._others.values():
+            self._wire.ask(member.number, request["command"], arguments_of(request))
+        for found in self._sets.values():
+            self._send(member, found)
+
+    def left(self, member: int) -> None:
+        """Forget the results of a rank that has left."""
+        for found in self._sets.values():
+            found.results.pop(member, None)
+            found.awaited.discard(member)
+            self._answer_if_complete(found)
+            self._show_changes(found)
+        self._found = {key: number for key, number in self._found.items() if key[0] != member}
+
+    def changed(self, member: int, body: Body) -> None:
+        """Handle a rank's event `breakpoint`."""
+        changed = body.get("breakpoint")
+        local = changed.get("id") if isinstance(changed, dict) else None
+        number = self._found.get((member, local)) if isinstance(local, int) else None
+        for found in self._sets.values():
+            if number in found.ids and member in found.results and isinstance(changed, dict):
+                found.results[member][found.ids.index(number)] |= changed
+                self._show_changes(found)
+
+    def ids_of(self, member: int, locals_: object) -> list[int]:
+        """Return the session's ids of some of a rank's breakpoints."""
+        wanted = locals_ if isinstance(locals_, list) else []
+        return [self._found[member, local] for local in wanted if (member, local) in self._found]
+
+    def next_deadline(self) -> float | None:
+        """Return when to answer the editor without the ranks that have not answered."""
+        return min((found.answer_at for found in self._sets.values() if found.answer_at is not None), default=None)
+
+    def tick(self, now: float) -> None:
+        """Answer what is due."""
+        for found in self._sets.values():
+            if found.answer_at is not None and now >= found.answer_at:
+                self._answer(found)
+
+    # Between them:
+
+    def _send(self, member: Member, found: _BreakpointSet) -> None:
+        wanted = [for_rank(each, member.name.rank) for each in found.wanted]
+        arguments = {**arguments_of(found.request), "breakpoints": wanted}
+        self._wire.ask(member.number, found.request["command"], arguments, self._recorder(member, found))
+
+    def _recorder(self, member: Member, found: _BreakpointSet) -> Callable[[Response], None]:
+        def record(response: Response) -> None:
+            found.awaited.discard(member.number)
+            if self._members.get(member.number) is member and found in self._sets.values():
+                self._record(member, found, response)
+            self._answer_if_complete(found)
+            self._show_changes(found)
+
+        return record
+
+    def _record(self, member: Member, found: _BreakpointSet, response: Response) -> None:
+        results = (response.get("body") or {}).get("breakpoints") if response.get("success") is True else None
+        if not isinstance(results, list):
+            results = [{"verified": False, "message": reason_of(response)} for _ in found.ids]
+        kept = [dict(each) if isinstance(each, dict) else {"verified": False} for each in results[: len(found.ids)]]
+        found.results[member.number] = kept
+        for number, result in zip(found.ids, kept, strict=False):
+            if isinstance(local := result.get("id"), int):
+                self._found[member.number, local] = number
+
+    def _answer_if_complete(self, found: _BreakpointSet) -> None:
+        if not found.awaited:
+            self._answer(found)
+
+    def _answer(self, found: _BreakpointSet) -> None:
+        if found.answer_at is not None:
+            found.answer_at = None
+            found.shown = found.union(self._members)
+            self._wire.answer(found.request, {"breakpoints": found.shown})
+
+    def _show_changes(self, found: _BreakpointSet) -> None:
+        """Send events for what the editor does not know."""
+        if found.answer_at is not None or found not in self._sets.values():
+            return
+        before, found.shown = found.shown, found.union(self._members)
+        for old, new in zip(before, found.shown, strict=True):
+            if old != new:
+                self._wire.event("breakpoint", {"reason": "changed", "breakpoint": new})
+
+
+def _key(request: Request) -> str:
+    """Return what a request replaces the breakpoints of."""
+    source = arguments_of(request).get("source")
+    path = source.get("path") if isinstance(source, dict) else None
+    return path if isinstance(path, str) else ""

@@ -1,0 +1,11 @@
+"""What the session of all ranks supports: what debugpy does, and the stepping of single threads."""
+
+from __future__ import annotations
+
+from relay_client.prefetch.capabilities import DEBUGPY_CAPABILITIES
+from relay_core.dap.messages import Body
+
+__all__ = ["CAPABILITIES"]
+
+CAPABILITIES: Body = {**DEBUGPY_CAPABILITIES, "supportsSingleThreadExecutionRequests": True}
+"""The body of the response to `initialize`."""

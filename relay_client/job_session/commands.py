@@ -1,0 +1,62 @@
+"""Commands that a user types into the debug console: `@group 0,3-5`, `@expand 0-7`, `@collapse`, `@ranks`."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from relay_client.job_session.groups import Group
+from relay_client.job_session.thread_list import ThreadList
+from relay_client.job_session.wire import Wire
+from relay_core.dap.messages import Request
+from relay_core.dap.prefetch import arguments_of
+from relay_core.errors import UsageError
+
+__all__ = ["GroupChoice", "run_command"]
+
+HELP = "use @group all, @group here, @group 0,3-5, @expand 0-7, @expand, @collapse or @ranks"
+
+
+class GroupChoice(Protocol):
+    """What these commands use of a session."""
+
+    @property
+    def group(self) -> str:
+        """The group that moves together."""
+
+    @property
+    def where(self) -> str:
+        """Where all ranks are."""
+
+    def choose(self, group: Group) -> str:
+        """Let another group move together; return it as text."""
+
+
+def run_command(request: Request, session: GroupChoice, threads: ThreadList, wire: Wire) -> bool:
+    """Answer an `evaluate` of the debug console that is a command; False if it is an expression."""
+    text = arguments_of(request).get("expression")
+    if not isinstance(text, str) or not text.strip().startswith("@"):
+        return False
+    name, _, rest = text.strip()[1:].partition(" ")
+    try:
+        result = _run(name, rest.strip(), session, threads)
+    except UsageError as error:
+        wire.fail(request, f"{error.sentence}; {error.hint}")
+    else:
+        wire.answer(request, {"result": result, "variablesReference": 0})
+    return True
+
+
+def _run(name: str, rest: str, session: GroupChoice, threads: ThreadList) -> str:
+    match name:
+        case "group":
+            return session.choose(Group.parse(rest)) if rest else session.group
+        case "expand":
+            threads.expanded = Group.parse(rest or "all").ranks
+        case "collapse":
+            threads.expanded = frozenset()
+        case "ranks":
+            return session.where
+        case _:
+            raise UsageError(f"unknown command: '@{name[:40]}'", hint=HELP)
+    threads.note_change()
+    return "listed one by one" if name == "expand" else "ranks at the same place are one entry"

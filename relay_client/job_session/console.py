@@ -1,0 +1,97 @@
+"""What the debug console shows of the ranks: their output, and relay-client's lines about their connections.
+
+Output of a job is shown with the rank in front of each line. A line about one connection, such as how its rank has
+ended, is shown once for all ranks that it is about: `ranks 0-63 ended with status 0`.
+"""
+
+from __future__ import annotations
+
+from relay_client.editor.messages import CONSOLE, IMPORTANT, PREFIX
+from relay_client.job_session.members import Member
+from relay_client.job_session.summary import names_of
+from relay_client.job_session.wire import Wire
+from relay_core.dap.messages import Body
+
+__all__ = ["LINE_DELAY", "ConsoleLines"]
+
+LINE_DELAY = 0.3
+"""Seconds for the same line about other ranks."""
+_WAITING = "waiting for "
+_SUBJECT = "\0"
+"""Stands for the rank in a line."""
+
+
+class ConsoleLines:
+    """The lines of one session.
+
+    Args:
+        wire: Sends them.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._due: dict[tuple[str, str], list[Member]] = {}
+        """Members by line, without their names, and category."""
+        self._due_at: float | None = None
+        self._shown: set[str] = set()
+        """Lines that name no rank: each is shown once."""
+        self._waiting: set[int] = set()
+        """Members that have waited for their debugger, by number."""
+        self._unfinished: Member | None = None
+        """The member whose last output has not ended its line."""
+
+    def __repr__(self) -> str:
+        return f"<ConsoleLines due={len(self._due)}>"
+
+    def received(self, member: Member, body: Body, now: float) -> None:
+        """Handle a rank's event `output`, with the session's ids."""
+        match body:
+            case {"category": "telemetry"}:
+                return
+            case {"category": str(category), "output": str(text)} if category in {CONSOLE, IMPORTANT}:
+                if text.startswith(PREFIX):
+                    self.about(member, text.removeprefix(PREFIX).rstrip("\n"), category, now)
+                    return
+        self._show_output(member, body)
+
+    def about(self, member: Member, text: str, category: str, now: float) -> None:
+        """Show a line about the connection to a rank."""
+        if text.startswith(_WAITING) and member.number not in self._waiting:
+            self._waiting.add(member.number)  # its debugger starts within a second or two
+            return
+        where = member.name.where
+        if not where or where not in text:
+            if text not in self._shown:
+                self._shown.add(text)
+                self._wire.line(text, category)
+            return
+        self._due.setdefault((text.replace(where, _SUBJECT), category), []).append(member)
+        self._due_at = now + LINE_DELAY if self._due_at is None else self._due_at
+
+    def next_deadline(self) -> float | None:
+        """Return when lines are due."""
+        return self._due_at
+
+    def tick(self, now: float) -> None:
+        """Show the lines that are due."""
+        if self._due_at is not None and now >= self._due_at:
+            self.flush()
+
+    def flush(self) -> None:
+        """Show all lines now."""
+        due, self._due, self._due_at = self._due, {}, None
+        for (text, category), members in due.items():
+            name = members[0].name.where if len(members) == 1 else names_of(members)
+            self._wire.line(text.replace(_SUBJECT, name), category)
+
+    def _show_output(self, member: Member, body: Body) -> None:
+        text = body.get("output")
+        if not isinstance(text, str) or not text:
+            self._wire.event("output", body)
+            return
+        before = "" if self._unfinished is member else f"{member.name.label} | "
+        broken = "\n" if self._unfinished not in {None, member} else ""
+        self._unfinished = None if text.endswith("\n") else member
+        rest = text.removesuffix("\n")
+        lines = rest.replace("\n", f"\n{member.name.label} | ")
+        self._wire.event("output", {**body, "output": f"{broken}{before}{lines}{text[len(rest) :]}"})

@@ -1,0 +1,161 @@
+"""The ranks of a session as its parts see them. A rank that is restarted becomes a new member."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from relay_client.job_session.groups import Group
+from relay_core.dap.messages import Body, Request
+
+__all__ = ["Member", "Members", "Phase", "Place", "RankName", "Stop", "numbers_of"]
+
+MAIN_THREAD = "MainThread"
+FIRST_THREAD = 1
+"""The id that debugpy gives to the main thread."""
+
+
+class Phase(enum.Enum):
+    """How far the attaching to a rank has come."""
+
+    CONNECTING = "connecting"
+    CONFIGURING = "configuring"
+    """Its debugger takes breakpoints, and waits for `configurationDone`."""
+    ATTACHED = "attached"
+
+
+@dataclass(frozen=True)
+class RankName:
+    """What a member is called."""
+
+    label: str
+    """`rank 3`; of a child process `rank 3 / worker 1`."""
+    rank: int | None = None
+    where: str = ""
+    """With its node, as in `rank 3 on node-1`; relay-client's lines about its connection contain it."""
+
+    @property
+    def is_rank(self) -> bool:
+        """True if this is the process of a rank itself, and not a child of it."""
+        return self.label == f"rank {self.rank}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a thread is stopped."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        name = self.file.replace("\\", "/").rpartition("/")[2]
+        return f"{name}:{self.line}"
+
+
+@dataclass
+class Stop:
+    """A stop of a rank; debugpy stops all threads of a process together."""
+
+    thread: int
+    """The rank's id of the thread that has stopped it."""
+    body: Body
+    """Of the rank's `stopped`."""
+    stack: Body | None = None
+    """The rank's response about the call stack of that thread, as `STACK` in `stepping` requests it."""
+    place: Place | None = None
+    is_located: bool = False
+    """True once the place is known, or known to be unknown."""
+    waiting: list[Request] = field(default_factory=list)
+    """Requests of the editor for this stack."""
+
+
+@dataclass(eq=False)
+class Member:
+    """One process, while its connection lasts."""
+
+    number: int
+    name: RankName
+    phase: Phase = Phase.CONNECTING
+    threads: dict[int, str] = field(default_factory=dict)
+    """Names by the rank's ids."""
+    stop: Stop | None = None
+    shown_stopped: set[int] = field(default_factory=set)
+    """The rank's ids of the threads that the editor shows as stopped."""
+
+    @property
+    def order(self) -> tuple[bool, int, str]:
+        """Sort key: ranks first, by number."""
+        return self.name.rank is None, self.name.rank or 0, self.name.label
+
+    @property
+    def main_thread(self) -> int:
+        """The rank's id of its main thread."""
+        return next((thread for thread, name in self.threads.items() if name == MAIN_THREAD), FIRST_THREAD)
+
+    def thread_name(self, thread: int) -> str:
+        """Return the name of a thread: `rank 3 · MainThread`."""
+        unknown = MAIN_THREAD if thread == FIRST_THREAD else f"thread {thread}"
+        return f"{self.name.label} · {self.threads.get(thread, unknown)}"
+
+
+class Members:
+    """The members of a session."""
+
+    def __init__(self) -> None:
+        self.chosen: int | None = None
+        """The number of the one that the editor shows."""
+        self._members: dict[int, Member] = {}
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(list(self._members.values()))
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __repr__(self) -> str:
+        return f"<Members {len(self._members)}>"
+
+    def add(self, number: int, name: RankName) -> Member:
+        """Return a new member."""
+        member = Member(number, name)
+        ordered = sorted([*self._members.values(), member], key=lambda each: each.order)
+        self._members = {each.number: each for each in ordered}
+        return member
+
+    def get(self, number: int | None) -> Member | None:
+        """Return a member by the number of its connection."""
+        return None if number is None else self._members.get(number)
+
+    def remove(self, number: int) -> Member | None:
+        """Remove a member, and return it."""
+        self.chosen = None if self.chosen == number else self.chosen
+        return self._members.pop(number, None)
+
+    @property
+    def attached(self) -> list[Member]:
+        """Those whose debugger is attached."""
+        return [member for member in self if member.phase is Phase.ATTACHED]
+
+    def of(self, group: Group, chosen: Member | None) -> list[Member]:
+        """Return the attached members of a group.
+
+        Args:
+            group: The group.
+            chosen: The one that the editor shows.
+        """
+        if group.is_here:
+            return self._at_place_of(chosen)
+        ranks = group.ranks
+        return [member for member in self.attached if ranks is None or member.name.rank in ranks]
+
+    def _at_place_of(self, chosen: Member | None) -> list[Member]:
+        place = chosen.stop.place if chosen is not None and chosen.stop is not None else None
+        if place is None:
+            return [chosen] if chosen is not None else []
+        return [member for member in self.attached if member.stop is not None and member.stop.place == place]
+
+
+def numbers_of(members: Iterable[Member]) -> set[int]:
+    """Return the numbers of members."""
+    return {member.number for member in members}

@@ -1,0 +1,337 @@
+"""One debug session for all ranks of a job. No I/O.
+
+    editor  ---- receive_editor --->  JobSession  ---- ToRank ------->  the debugger of each rank
+            <------ ToEditor -------              <-- receive_rank ---
+
+Each rank has a debug session of its own beneath, as if an editor had connected to its port. This session is the
+editor there: it initializes, attaches, sets breakpoints and lets the rank run. The owner opens and closes the
+connections (`join`, `lost`), and executes the outputs (`take`) after each call.
+
+    initialize, attach      answered here, at once; `initialized` follows, whether ranks are there or not
+    breakpoints             to all ranks, and to each that comes later: `breakpoints`
+    continue, steps, pause  to the ranks of the group: `stepping`, and what follows: `stops`
+    threads                 answered here: `thread_list`
+    evaluate `@...`         answered here: `commands`
+    anything else           to the rank whose thread, frame or value it names: `translation`
+    disconnect, terminate   detaches from all ranks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from relay_client.editor.messages import CONSOLE, IMPORTANT
+from relay_client.editor.sentences import GUARDED
+from relay_client.job_session.breakpoints import Breakpoints
+from relay_client.job_session.capabilities import CAPABILITIES
+from relay_client.job_session.commands import run_command
+from relay_client.job_session.console import ConsoleLines
+from relay_client.job_session.groups import Group
+from relay_client.job_session.ids import Ids
+from relay_client.job_session.members import Member, Members, Phase, RankName
+from relay_client.job_session.stepping import MOVING, Stepping
+from relay_client.job_session.stops import Stops
+from relay_client.job_session.summary import names_of, summary
+from relay_client.job_session.thread_list import ThreadList
+from relay_client.job_session.translation import StaleId, Translation
+from relay_client.job_session.wire import CloseRank, EndSession, Output, Wire, reason_of
+from relay_core.dap.messages import Arguments, Body, Event, Message, Request, Response
+from relay_core.dap.prefetch import arguments_of, is_message
+
+__all__ = ["JobSession"]
+
+_FOR_ALL = frozenset(
+    {"setBreakpoints", "setFunctionBreakpoints", "setExceptionBreakpoints", "setDebuggerProperty", "setPydevdSourceMap"}
+)
+"""Requests that every rank receives."""
+_CHOOSING = frozenset({"scopes", "evaluate", "completions", "setExpression", "stepInTargets", "gotoTargets"})
+"""Requests about what the editor shows; those for a call stack are sent for every thread that stops."""
+
+
+class JobSession:
+    """The session of one editor.
+
+    Args:
+        allow_terminate: Whether the editor may end the job.
+    """
+
+    def __init__(self, *, allow_terminate: bool = False) -> None:
+        self._allow_terminate = allow_terminate
+        self._wire = Wire()
+        self._ids = Ids()
+        self._translation = Translation(self._ids)
+        self._members = Members()
+        self._breakpoints = Breakpoints(self._members, self._wire)
+        self._threads = ThreadList(self._members, self._ids, self._wire)
+        self._stops = Stops(self._members, self._translation, self._wire)
+        self._stepping = Stepping(self._members, self._ids, self._stops, self._threads, self._wire)
+        self._console = ConsoleLines(self._wire)
+        self._timed = (self._breakpoints, self._stops, self._threads, self._console)
+        self._initialize: Arguments = {}
+        self._attach: Request | None = None
+        self._is_configured = False
+        """True once the editor has sent `configurationDone`."""
+        self._is_over = False
+        self._exit_codes: dict[tuple[bool, int, str], int] = {}
+        """Of the ranks that have ended, by their order."""
+
+    def __repr__(self) -> str:
+        return f"<JobSession members={len(self._members)}{' over' if self._is_over else ''}>"
+
+    @property
+    def wants_ranks(self) -> bool:
+        """True once the editor has attached, until it leaves."""
+        return self._attach is not None and not self._is_over
+
+    @property
+    def has_failed(self) -> bool:
+        """True unless all ranks that have ended have succeeded."""
+        return any(self._exit_codes.values()) or not self._exit_codes
+
+    def take(self) -> list[Output]:
+        """Return what is to be done, in order."""
+        return self._wire.take()
+
+    # Called by the owner:
+
+    def join(self, number: int, name: RankName) -> None:
+        """Begin with a rank to which a connection has been opened."""
+        member = self._members.add(number, name)
+        arguments = {**self._initialize, "supportsRunInTerminalRequest": False, "supportsStartDebuggingRequest": False}
+        self._wire.ask(number, "initialize", arguments, lambda response: self._initialized(member, response))
+
+    def lost(self, number: int, now: float) -> None:
+        """Remove a rank whose connection has ended."""
+        if (member := self._members.get(number)) is None:
+            return
+        self._members.remove(number)
+        self._wire.lost(number)
+        self._breakpoints.left(number)
+        self._stops.left(number)
+        self._threads.left(member)
+        self._ids.left(number)
+        self._after(now)
+
+    def show(self, text: str, *, is_important: bool = False) -> None:
+        """Show a line of relay-client."""
+        self._wire.line(text, IMPORTANT if is_important else CONSOLE)
+
+    def conclude(self, reason: str) -> None:
+        """End the session, with the reason, because there is nothing left to debug."""
+        if self._is_over:
+            return
+        self._console.flush()
+        if self._attach is not None and not self._is_configured:
+            self._wire.fail(self._attach, reason)
+        self.show(reason)
+        if self._exit_codes:
+            codes = [code for _, code in sorted(self._exit_codes.items())]
+            self._wire.event("exited", {"exitCode": next((code for code in codes if code), 0)})
+        self._is_over = True
+        self._wire.event("terminated")
+
+    def choose(self, group: Group) -> str:
+        """Let another group move together; return it as text."""
+        self._stepping.group = group
+        return self.group
+
+    @property
+    def group(self) -> str:
+        """The group, and the attached ranks that it has now: `all ranks: ranks 0-3`."""
+        chosen = self._members.get(self._members.chosen)
+        found = self._members.of(self._stepping.group, chosen)
+        return f"{self._stepping.group}: {names_of(found) or 'none is attached'}"
+
+    @property
+    def where(self) -> str:
+        """Where all ranks are, in one line."""
+        return summary(self._members, {}) or "no rank is attached"
+
+    def places_found(self, places: Mapping[int, str]) -> None:
+        """Take what running ranks are doing, by number: the response to `FindPlaces`."""
+        self._stops.places_found(places)
+
+    def next_deadline(self) -> float | None:
+        """Return when to call `tick`, or None."""
+        deadlines = [part.next_deadline() for part in self._timed]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        for part in self._timed:
+            part.tick(now)
+
+    # From the editor:
+
+    def receive_editor(self, message: Message, now: float) -> None:
+        """Handle a message of the editor."""
+        if not is_message(message, "request"):
+            return
+        try:
+            if not self._answer(message, now):
+                self._relay(message)
+        except StaleId as error:
+            self._wire.fail(message, str(error))
+        self._after(now)
+
+    def _answer(self, request: Request, now: float) -> bool:
+        """Answer a request here; False if it is for one rank."""
+        arguments = arguments_of(request)
+        match request["command"]:
+            case "initialize":
+                self._initialize = arguments
+                self._wire.answer(request, CAPABILITIES)
+            case "attach":
+                self._attach = request
+                self._wire.event("initialized")
+            case "configurationDone":
+                self._configured(request)
+            case "threads":
+                self._wire.answer(request, self._threads.answer())
+            case "disconnect" | "terminate":
+                self._leave(request)
+            case "evaluate" if arguments.get("context") == "repl":
+                return run_command(request, self, self._threads, self._wire)
+            case command if command in _FOR_ALL and not _source_reference(arguments):
+                self._breakpoints.requested(request, now)
+            case _:
+                return False
+        return True
+
+    def _configured(self, request: Request) -> None:
+        self._wire.answer(request)
+        if self._attach is not None and not self._is_configured:
+            self._wire.answer(self._attach)
+        self._is_configured = True
+        for member in self._members:
+            if member.phase is Phase.CONFIGURING:
+                self._let_run(member)
+
+    def _leave(self, request: Request) -> None:
+        """Detach from all ranks; they continue, unless the user allows otherwise."""
+        is_end = request["command"] == "terminate" or arguments_of(request).get("terminateDebuggee") is True
+        ends = is_end and self._allow_terminate
+        for member in self._members:
+            self._wire.ask(member.number, "disconnect", {"terminateDebuggee": ends})
+            self._wire.put(CloseRank(member.number))
+        if is_end and not ends:
+            self._wire.line(GUARDED)
+        self._wire.answer(request)
+        if request["command"] == "terminate":
+            self._wire.event("terminated")
+        else:
+            self._wire.put(EndSession())
+        self._is_over = True
+
+    def _relay(self, request: Request) -> None:
+        """Pass a request on to the rank that it is about."""
+        command = request["command"]
+        number, arguments = self._translation.to_rank(command, arguments_of(request))
+        member = self._members.get(number if number is not None else self._default())
+        if member is None:
+            self._wire.fail(request, "no rank is attached")
+            return
+        if command in MOVING:
+            self._stepping.requested(request, member, arguments)
+            return
+        if command in _CHOOSING:
+            self._members.chosen = member.number
+        if command == "stackTrace" and self._stops.answer_stack(member, request, arguments):
+            return
+        self._wire.ask(member.number, command, arguments, lambda response: self._pass(request, member, response))
+
+    def _default(self) -> int | None:
+        """Return the rank for a request that names none: the one that the editor shows, or else the first one."""
+        if self._members.get(self._members.chosen) is not None:
+            return self._members.chosen
+        return next((member.number for member in self._members.attached), None)
+
+    def _pass(self, request: Request, member: Member, response: Response) -> None:
+        """Answer a request with a rank's response."""
+        body = response.get("body")
+        changed = (
+            self._translation.to_editor(request["command"], member.number, body) if isinstance(body, dict) else None
+        )
+        if response.get("success") is True:
+            self._wire.answer(request, changed)
+        else:
+            self._wire.fail(request, reason_of(response), changed)
+
+    # From the ranks:
+
+    def receive_rank(self, number: int, message: Message, now: float) -> None:
+        """Handle a message of the debugger of a rank."""
+        member = self._members.get(number)
+        if is_message(message, "response"):
+            self._wire.answered(number, message)
+        elif is_message(message, "request"):
+            self._wire.refuse(number, message)
+        elif is_message(message, "event") and member is not None:
+            self._happened(member, message, now)
+        self._after(now)
+
+    def _happened(self, member: Member, event: Event, now: float) -> None:
+        body: Body = event.get("body") or {}
+        match event["event"]:
+            case "initialized":
+                self._configure(member)
+            case "stopped":
+                hit = self._breakpoints.ids_of(member.number, body.get("hitBreakpointIds"))
+                takes_focus = self._stops.stopped(member, body, now, hit)
+                self._threads.show_stopped(member, takes_focus=takes_focus)
+            case "continued":
+                self._stepping.runs(member)
+            case "thread":
+                self._threads.happened(member, event)
+            case "breakpoint":
+                self._breakpoints.changed(member.number, body)
+            case "output":
+                self._console.received(member, self._translation.to_editor("output", member.number, body), now)
+            case "exited":
+                self._exit_codes[member.order] = body.get("exitCode", 0)
+            case "terminated":
+                self._wire.put(CloseRank(member.number))
+
+    def _after(self, now: float) -> None:
+        """Show what the last message has changed."""
+        self._stops.sum_up_if_complete()
+        self._threads.schedule(now)
+
+    # Attaching to a rank:
+
+    def _initialized(self, member: Member, response: Response) -> None:
+        if not self._may_continue(member, response):
+            return
+        arguments = {**arguments_of(self._attach or {}), "subProcess": False}
+        self._wire.ask(member.number, "attach", arguments, lambda attached: self._attached(member, attached))
+
+    def _configure(self, member: Member) -> None:
+        if member.phase is Phase.CONNECTING:
+            member.phase = Phase.CONFIGURING
+            self._breakpoints.configure(member)
+            if self._is_configured:
+                self._let_run(member)
+
+    def _let_run(self, member: Member) -> None:
+        self._wire.ask(member.number, "configurationDone")
+
+    def _attached(self, member: Member, response: Response) -> None:
+        if self._may_continue(member, response):
+            member.phase = Phase.ATTACHED
+            self._threads.ask(member)
+
+    def _may_continue(self, member: Member, response: Response) -> bool:
+        """Return whether a step of attaching has succeeded; otherwise show why not, and leave the rank out."""
+        if self._members.get(member.number) is not member or self._is_over:
+            return False
+        if response.get("success") is True:
+            return True
+        self._wire.line(reason_of(response))
+        self._wire.put(CloseRank(member.number))
+        return False
+
+
+def _source_reference(arguments: Arguments) -> bool:
+    """True if a request is about a source that only one rank has."""
+    source = arguments.get("source")
+    return isinstance(source, dict) and bool(source.get("sourceReference"))

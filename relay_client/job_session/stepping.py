@@ -1,0 +1,115 @@
+"""Continues, steps and pauses the ranks of a group together.
+
+A request of the editor names one thread. It is sent to every stopped rank of the group (`pause`: to every running one),
+with the thread that each of them has stopped at. Ranks that are in another state are left alone. `singleThread`, and
+requests with a target that one rank has offered, mean only the rank of the thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from relay_client.job_session.groups import Group
+from relay_client.job_session.ids import Ids
+from relay_client.job_session.members import Member, Members
+from relay_client.job_session.stops import Stops
+from relay_client.job_session.thread_list import ThreadList
+from relay_client.job_session.wire import OnResponse, Wire, reason_of
+from relay_core.dap.messages import Arguments, Body, Request, Response
+from relay_core.dap.prefetch import RESUMING
+
+__all__ = ["MOVING", "Stepping"]
+
+MOVING = RESUMING | {"pause"}
+"""Requests for a group."""
+
+
+class Stepping:
+    """The movements of one session's ranks.
+
+    Args:
+        members: The ranks.
+        ids: The ids of the session.
+        stops: Shows the stops.
+        threads: Shows the threads.
+        wire: Sends and receives.
+    """
+
+    def __init__(self, members: Members, ids: Ids, stops: Stops, threads: ThreadList, wire: Wire) -> None:
+        self.group = Group()
+        """The ranks that move together."""
+        self._members = members
+        self._ids = ids
+        self._stops = stops
+        self._threads = threads
+        self._wire = wire
+
+    def __repr__(self) -> str:
+        return f"<Stepping {self.group}>"
+
+    def requested(self, request: Request, member: Member, arguments: Arguments) -> None:
+        """Handle a request of the editor.
+
+        Args:
+            request: The request.
+            member: The rank of its thread.
+            arguments: Its arguments with the rank's ids.
+        """
+        is_alone = arguments.get("singleThread") is True or bool(arguments.get("targetId"))
+        self._members.chosen = member.number
+        group = [member] if is_alone else self._members.of(self.group, member)
+        if request["command"] == "pause":
+            self._pause(request, group)
+        else:
+            self._resume(request, member, group, arguments)
+
+    def _pause(self, request: Request, group: list[Member]) -> None:
+        for member in group:
+            if member.stop is None:
+                self._wire.ask(member.number, "pause", {"threadId": member.main_thread}, self._reporter(member))
+        self._wire.answer(request)
+
+    def _resume(self, request: Request, chosen: Member, group: list[Member], arguments: Arguments) -> None:
+        stopped = [member for member in group if member.stop is not None]
+        if not stopped:
+            self._wire.fail(request, f"no rank of the group is stopped: the group is {self.group}")
+            return
+        lead = chosen if chosen in stopped else stopped[0]
+        self._stops.resumed_by_editor(stopped, lead)
+        for member in stopped:
+            thread = arguments.get("threadId") if member is chosen else member.stop.thread if member.stop else None
+            own = {**arguments, "threadId": thread}
+            respond = self._responder(request, member) if member is lead else self._reporter(member)
+            self._wire.ask(member.number, request["command"], own, respond)
+        for member in stopped:
+            self.runs(member, but=arguments.get("threadId") if member is chosen else None)
+        if chosen not in stopped:
+            self._threads.show_stopped_again(chosen)
+
+    def runs(self, member: Member, *, but: object = None) -> None:
+        """Note that a rank runs again, and show it.
+
+        Args:
+            member: The rank.
+            but: The rank's id of a thread that the editor knows to run.
+        """
+        member.stop = None
+        self._ids.resumed(member.number)
+        self._threads.show_running(member, but=but)
+
+    def _responder(self, request: Request, member: Member) -> OnResponse:
+        def respond(response: Response) -> None:
+            if response.get("success") is True:
+                body: Body | None = {"allThreadsContinued": False} if request["command"] == "continue" else None
+                self._wire.answer(request, body)
+            else:
+                self._wire.fail(request, f"{member.name.label}: {reason_of(response)}")
+
+        return respond
+
+    def _reporter(self, member: Member) -> Callable[[Response], None]:
+        def report(response: Response) -> None:
+            if response.get("success") is not True and self._members.get(member.number) is member:
+                self._wire.line(f"{member.name.label} refused '{response.get('command')}': {reason_of(response)}")
+
+        return report

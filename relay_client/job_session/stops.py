@@ -1,0 +1,179 @@
+"""Which ranks have stopped since they were last resumed together, what the editor is shown of it, and the summary.
+
+The first stop after a `continue` or a step is shown at once and takes the focus. Those of the other ranks follow with
+`preserveFocusHint`, except that of the rank that the user has stepped: it takes the focus back. When all have stopped,
+or `SUMMARY_DELAY` after the first, one line sums up where all ranks are. Nobody waits for a rank that does not stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from relay_client.job_session.members import Member, Members, Place, Stop, numbers_of
+from relay_client.job_session.summary import summary
+from relay_client.job_session.translation import GONE, Translation
+from relay_client.job_session.wire import FindPlaces, OnResponse, Wire, reason_of
+from relay_core.dap.messages import Arguments, Body, Request, Response
+
+__all__ = ["SUMMARY_DELAY", "Stops"]
+
+SUMMARY_DELAY = 1.0
+"""Seconds after the first stop; ranks that do the same work stop within some 50 ms."""
+PLACES_DELAY = 1.5
+"""Seconds to find out where ranks are that have not stopped."""
+STACK: Arguments = {"startFrame": 0, "levels": 20}
+"""As VS Code requests a call stack, so that its own request has the same response."""
+
+
+class Stops:
+    """The stops of one session.
+
+    Args:
+        members: The ranks.
+        translation: Translates them.
+        wire: Sends and receives.
+    """
+
+    def __init__(self, members: Members, translation: Translation, wire: Wire) -> None:
+        self._members = members
+        self._translation = translation
+        self._wire = wire
+        self._awaited: set[int] = set()
+        """Members that were resumed and have not stopped since."""
+        self._was_resumed = False
+        """True once the editor has resumed anything."""
+        self._has_focus = False
+        """True once a stop has taken the focus since ranks were resumed."""
+        self._returns: int | None = None
+        """The member that takes the focus back when it stops."""
+        self._due_at: float | None = None
+        """When the summary is due."""
+        self._places_until: float | None = None
+        """When the summary is shown without the places of running ranks."""
+        self._last_summary = ""
+
+    def __repr__(self) -> str:
+        return f"<Stops awaited={sorted(self._awaited)}>"
+
+    # Called by the session:
+
+    def resumed_by_editor(self, members: list[Member], lead: Member) -> None:
+        """Begin anew: these members run; the stop of `lead` takes the focus back."""
+        self._awaited, self._was_resumed = numbers_of(members), True
+        self._has_focus, self._returns = False, lead.number
+        self._due_at = self._places_until = None
+        self._last_summary = ""
+
+    def stopped(self, member: Member, body: Body, now: float, hit: list[int]) -> bool:
+        """Handle a rank's `stopped`; return whether it takes the focus.
+
+        Args:
+            member: The rank.
+            body: Of the event.
+            now: The time.
+            hit: The session's ids of the breakpoints that it has hit.
+        """
+        thread = body.get("threadId")
+        is_alone = not any(other.stop is not None for other in self._members if other is not member)
+        takes_focus = is_alone or not self._has_focus or member.number == self._returns
+        self._has_focus = True
+        if member.number == self._returns:
+            self._returns = None
+        changed = {**body, **({"hitBreakpointIds": hit} if hit else {})}
+        stop = member.stop = Stop(thread if isinstance(thread, int) else member.main_thread, changed)
+        if takes_focus:
+            self._members.chosen = member.number
+        if self._due_at is None and self._places_until is None:
+            self._due_at = now + SUMMARY_DELAY
+        self._wire.ask(member.number, "stackTrace", {"threadId": stop.thread, **STACK}, self._locator(member, stop))
+        return takes_focus
+
+    def left(self, member: int) -> None:
+        """Stop waiting for a member."""
+        self._awaited.discard(member)
+
+    def answer_stack(self, member: Member, request: Request, arguments: Arguments) -> bool:
+        """Answer a request for the call stack of a stopped thread with the response that the session has, or awaits."""
+        stop = member.stop
+        if stop is None or {"threadId": stop.thread, **STACK} != dict(arguments):
+            return False
+        if not stop.is_located:
+            stop.waiting.append(request)
+        elif stop.stack is None:
+            return False
+        else:
+            self._wire.answer(request, self._translation.to_editor("stackTrace", member.number, stop.stack))
+        return True
+
+    def places_found(self, places: Mapping[int, str]) -> None:
+        """Show the summary with what running ranks are doing."""
+        if self._places_until is not None:
+            self._places_until = None
+            self._show(places)
+
+    def next_deadline(self) -> float | None:
+        """Return when the summary is due."""
+        return min((each for each in (self._due_at, self._places_until) if each is not None), default=None)
+
+    def tick(self, now: float) -> None:
+        """Show the summary if it is due."""
+        if self._places_until is not None and now >= self._places_until:
+            self.places_found({})
+        if self._due_at is not None and now >= self._due_at:
+            self._due_at = None
+            if running := self._awaited & {member.number for member in self._members if member.stop is None}:
+                self._places_until = now + PLACES_DELAY
+                self._wire.put(FindPlaces(frozenset(running)))
+            else:
+                self._show({})
+
+    def sum_up_if_complete(self) -> None:
+        """Show the summary if nobody is waited for any more."""
+        is_due = self._due_at is not None or self._places_until is not None
+        if not is_due or self._awaited:
+            return
+        stops = [member.stop for member in self._members]
+        # Nobody knows how many ranks a breakpoint stops that they reach on their own: that summary waits.
+        is_complete = self._was_resumed or all(stop is not None for stop in stops)
+        if is_complete and all(stop.is_located for stop in stops if stop is not None):
+            self._due_at = self._places_until = None
+            self._show({})
+
+    # Stacks:
+
+    def _locator(self, member: Member, stop: Stop) -> OnResponse:
+        def located(response: Response) -> None:
+            body = response.get("body")
+            stop.is_located = True
+            if response.get("success") is True and isinstance(body, dict):
+                stop.stack, stop.place = body, _place(body)
+            is_current = member.stop is stop
+            waiting, stop.waiting = stop.waiting, []
+            for request in waiting:
+                if not is_current:
+                    self._wire.fail(request, GONE)
+                elif stop.stack is None:
+                    self._wire.fail(request, reason_of(response))
+                else:
+                    self._wire.answer(request, self._translation.to_editor("stackTrace", member.number, stop.stack))
+            if is_current:
+                self._awaited.discard(member.number)
+
+        return located
+
+    # The summary:
+
+    def _show(self, places: Mapping[int, str]) -> None:
+        if len(self._members) < 2:
+            return
+        text = summary(self._members, places)
+        if text != self._last_summary:
+            self._last_summary = text
+            self._wire.line(text)
+
+
+def _place(body: Body) -> Place | None:
+    match body:
+        case {"stackFrames": [{"line": int(line), "source": {"path": str(file)}}, *_]}:
+            return Place(file, line)
+    return None

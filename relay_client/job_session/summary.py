@@ -1,0 +1,43 @@
+"""Where all ranks are, in one line: `ranks 0-2, 5-7 at train.py:41; rank 3 in all_reduce; rank 4 running`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from relay_client.job_session.members import Member
+from relay_core.ranges import format_ranges
+
+__all__ = ["names_of", "summary"]
+
+UNKNOWN = "an unknown place"
+
+
+def summary(members: Iterable[Member], running_in: Mapping[int, str]) -> str:
+    """Return the line.
+
+    Args:
+        members: The ranks.
+        running_in: What running ones are doing, by member: `in all_reduce`.
+    """
+    groups: dict[str, list[Member]] = {}
+    for member in members:
+        groups.setdefault(_where(member, running_in), []).append(member)
+    return "; ".join(f"{names_of(found)} {where}" for where, found in groups.items())
+
+
+def _where(member: Member, running_in: Mapping[int, str]) -> str:
+    stop = member.stop
+    if stop is None:
+        return running_in.get(member.number) or "running"
+    what = f" ({stop.body.get('text') or 'exception'})" if stop.body.get("reason") == "exception" else ""
+    return f"at {stop.place or UNKNOWN}{what}"
+
+
+def names_of(members: Iterable[Member]) -> str:
+    """Return the names of members: `rank 3`, `ranks 0-2, 5`; of child processes, each name."""
+    found = list(members)
+    ranks = sorted(member.name.rank for member in found if member.name.is_rank and member.name.rank is not None)
+    texts = [member.name.label for member in found if not member.name.is_rank or member.name.rank is None]
+    if ranks:
+        texts.insert(0, f"rank{'s' if len(ranks) > 1 else ''} {format_ranges(ranks).replace(',', ', ')}")
+    return ", ".join(texts)

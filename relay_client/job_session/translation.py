@@ -1,0 +1,104 @@
+"""Replaces the ids in requests of the editor by those of a rank, and those in a rank's messages by the session's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relay_client.job_session.ids import Ids, IdTable
+from relay_core.dap.messages import Arguments, Body
+
+__all__ = ["GONE", "StaleId", "Translation"]
+
+GONE = "this belongs to a rank that has continued or ended since"
+
+
+class StaleId(Exception):
+    """A request has an id that is not in use, or ids of two ranks."""
+
+
+class Translation:
+    """The translation in both directions.
+
+    Args:
+        ids: The ids of the session.
+    """
+
+    def __init__(self, ids: Ids) -> None:
+        self._arguments: dict[str, IdTable] = {
+            "threadId": ids.threads,
+            "frameId": ids.frames,
+            "variablesReference": ids.values,
+            "sourceReference": ids.sources,
+        }
+        self._fields: dict[str, IdTable] = {**self._arguments, "moduleId": ids.modules}
+        self._targets: dict[str, IdTable] = {
+            "goto": ids.goto_targets,
+            "gotoTargets": ids.goto_targets,
+            "stepIn": ids.step_targets,
+            "stepInTargets": ids.step_targets,
+        }
+        self._lists: dict[str, IdTable] = {"stackFrames": ids.frames, "threads": ids.threads, "modules": ids.modules}
+        """Fields with lists of objects that have an id of their own."""
+
+    def __repr__(self) -> str:
+        return f"<Translation of {len(self._fields)} fields>"
+
+    def to_rank(self, command: str, arguments: Arguments) -> tuple[int | None, dict[str, object]]:
+        """Return the rank's connection that a request is about, None without any id, and the rank's arguments.
+
+        Raises:
+            StaleId: an id is not in use, or two ids are of different ranks.
+        """
+        members: set[int] = set()
+        changed = dict(arguments)
+        tables = {**self._arguments, **({"targetId": self._targets[command]} if command in self._targets else {})}
+        for name, table in tables.items():
+            if changed.get(name):
+                member, changed[name] = _found(table, changed[name])
+                members.add(member)
+        source = changed.get("source")
+        if isinstance(source, Mapping) and source.get("sourceReference"):
+            member, local = _found(self._arguments["sourceReference"], source["sourceReference"])
+            members.add(member)
+            changed["source"] = {**source, "sourceReference": local}
+        if len(members) > 1:
+            raise StaleId(GONE)
+        return (members.pop() if members else None), changed
+
+    def to_editor(self, command: str, member: int, body: Body) -> Body:
+        """Return the body of a response, or of an event, with the session's ids."""
+        lists = {**self._lists, **({"targets": self._targets[command]} if command in self._targets else {})}
+        translated: Body = self._translated(body, member, lists)
+        return translated
+
+    def _translated(self, found: Any, member: int, lists: Mapping[str, IdTable]) -> Any:
+        if isinstance(found, list):
+            return [self._translated(each, member, lists) for each in found]
+        if not isinstance(found, dict):
+            return found
+        return {name: self._field(name, value, member, lists) for name, value in found.items()}
+
+    def _field(self, name: str, value: Any, member: int, lists: Mapping[str, IdTable]) -> Any:
+        if isinstance(value, dict):
+            return self._translated(value, member, lists)
+        if isinstance(value, list):
+            table = lists.get(name)
+            changed = self._translated(value, member, lists)
+            return changed if table is None else [_with_id(each, member, table) for each in changed]
+        if value and isinstance(value, (int, str)) and name in self._fields:  # 0 stands for none
+            return self._fields[name].give(member, value)
+        return value
+
+
+def _found(table: IdTable, number: object) -> tuple[int, object]:
+    if (found := table.find(number)) is None:
+        raise StaleId(GONE)
+    return found
+
+
+def _with_id(found: Any, member: int, table: IdTable) -> Any:
+    match found:
+        case {"id": int(local) | str(local)}:
+            return {**found, "id": table.give(member, local)}
+    return found

@@ -1,0 +1,347 @@
+"""The local port of all ranks: the connection of one editor, and a connection to each rank of the job.
+
+Ranks are taken from the roster: those that are there when the editor attaches, those that register later, and those
+that are restarted. A rank that somebody else debugs is left out until it is free. `relay_client.job_session` decides
+what is sent to whom; each connection to a rank is carried as that of an editor to the rank's own port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+from typing import NoReturn
+
+from relay_client.agents.requests import send_request
+from relay_client.agents.roster import Claim, Destination
+from relay_client.agents.tunnels import Tunnels
+from relay_client.editor.job import JobView
+from relay_client.editor.lines import WaitingLines
+from relay_client.job_session.members import RankName
+from relay_client.job_session.session import JobSession
+from relay_client.job_session.wire import CloseRank, EndSession, FindPlaces, ToEditor, ToRank
+from relay_client.ports.connection import carry
+from relay_client.ports.connections import Connections
+from relay_client.ports.local_port import LocalPort
+from relay_client.ports.rank_link import RankLink
+from relay_client.stacks.groups import Reply
+from relay_client.stacks.places import places
+from relay_client.ui.text import clock
+from relay_core.agent_api.announcement import AgentId
+from relay_core.agent_api.requests import Stacks
+from relay_core.dap.framing import MessageDecoder, encode
+from relay_core.errors import ProtocolError, RelayDebugError
+from relay_core.net.deadline import DeadlineTimer
+from relay_core.net.streams.endpoint import LocalSide
+from relay_core.net.tasks import TaskSet, first_completed
+
+__all__ = ["JobConnection"]
+
+CHECK_INTERVAL = 1.0
+"""Seconds between two looks at the roster, besides those at each change."""
+RETRY_DELAY = 5.0
+"""Seconds before another attempt to debug a process whose connection has failed."""
+HELD_DELAY = 1.0
+"""Seconds after which a rank that is held is named: one that was just released is announced as held for a moment."""
+END_PATIENCE = 2.0
+"""Seconds without any rank after which a job that has succeeded is over."""
+RESTART_PATIENCE = 30.0
+"""The same for one that has failed: a launcher may restart it, which begins with importing everything again."""
+RELEASE_TIMEOUT = 3.0
+"""Seconds for the debuggers to take the end of the session."""
+PLACES_TIMEOUT = 1.2
+"""Seconds for an agent to read the stacks of its processes; the summary is shown without them then."""
+STOPPED = "relay-client was stopped; the job continues without a debugger"
+
+ProcessKey = tuple[AgentId, int, int | None]
+"""Agent, logical port and process id: a restarted rank is another one."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class _Link:
+    """The connection to one rank."""
+
+    key: ProcessKey
+    end: RankLink
+    decoder: MessageDecoder
+
+
+class JobConnection:
+    """One editor's connection to the port of all ranks.
+
+    Args:
+        tunnels: The tunnels to the agents.
+        local: The local port.
+        connections: Lists the connections to the ranks.
+        endpoint: The editor's connection; closed at the end.
+        allow_terminate: Whether the editor may end the job.
+    """
+
+    def __init__(
+        self,
+        tunnels: Tunnels,
+        local: LocalPort,
+        connections: Connections,
+        endpoint: LocalSide,
+        *,
+        allow_terminate: bool = False,
+    ) -> None:
+        self.session = JobSession(allow_terminate=allow_terminate)
+        self._tunnels = tunnels
+        self._local = local
+        self._connections = connections
+        self._endpoint = endpoint
+        self._allow_terminate = allow_terminate
+        self._loop = asyncio.get_running_loop()
+        self._decoder = MessageDecoder()
+        self._timer = DeadlineTimer(self._tick)
+        self._links: dict[int, _Link] = {}
+        self._tasks = TaskSet()
+        self._over = asyncio.Event()
+        self._changed = asyncio.Event()
+        """Set when the session may need other ranks."""
+        self._numbers = 0
+        self._ended: dict[ProcessKey, float] = {}
+        """When the last connection to a process ended."""
+        self._held: dict[ProcessKey, float] = {}
+        """Since when somebody else debugs a process, by our clock; infinite once that is shown."""
+        self._empty_since: float | None = None
+        self._waiting: WaitingLines | None = None
+        """The lines until the first rank is there."""
+
+    def __repr__(self) -> str:
+        return f"<JobConnection {self.session!r} links={len(self._links)}>"
+
+    async def run(self) -> None:
+        """Carry the connection until the editor leaves, or the job has ended."""
+        logger.info("port %d: an editor has connected to all ranks", self._local.port)
+        try:
+            self._endpoint.deliver_to(self)
+            await first_completed(self._over.wait(), self._follow_ranks())
+        except RelayDebugError as error:
+            self._conclude(str(error))
+        except asyncio.CancelledError:
+            self._conclude(STOPPED)
+            raise
+        finally:
+            self._endpoint.detach()
+            self._timer.cancel()
+            await self._release()
+            self._endpoint.write_eof()
+            await first_completed(self._endpoint.close(), timeout=RELEASE_TIMEOUT)
+            self._endpoint.abort()
+            logger.info("port %d: the session of all ranks has ended", self._local.port)
+
+    def _conclude(self, reason: str) -> None:
+        self.session.conclude(reason)
+        self.flush()
+
+    async def _release(self) -> None:
+        """End the connections to all ranks: their debuggers let them run."""
+        for link in self._links.values():
+            link.end.end()
+        deadline = self._loop.time() + RELEASE_TIMEOUT
+        while self._links and (left := deadline - self._loop.time()) > 0:
+            self._changed.clear()
+            await first_completed(self._changed.wait(), timeout=left)
+        await self._tasks.cancel_all()
+
+    # As the handler of the editor's connection:
+
+    def local_data(self, data: bytes) -> None:
+        """Handle bytes of the editor."""
+        try:
+            messages = self._decoder.receive_data(data)
+        except ProtocolError as error:
+            logger.warning("port %d: %s", self._local.port, error)
+            self._over.set()
+            return
+        for message in messages:
+            self.session.receive_editor(message, self._loop.time())
+        self._changed.set()
+        self.flush()
+
+    def local_eof(self) -> None:
+        """End the session."""
+        self._over.set()
+
+    def local_lost(self, _error: Exception | None) -> None:
+        """End the session."""
+        self._over.set()
+
+    def local_writing_paused(self) -> None:
+        """Let the ranks' debuggers wait until the editor catches up."""
+        for link in self._links.values():
+            link.end.pause()
+
+    def local_writing_resumed(self) -> None:
+        """Let the ranks' debuggers continue."""
+        for link in self._links.values():
+            link.end.resume()
+
+    # Outputs:
+
+    def flush(self) -> None:
+        """Execute the outputs of the session."""
+        for output in self.session.take():
+            match output:
+                case ToEditor(message):
+                    self._endpoint.write(encode(message))
+                case ToRank(number, message):
+                    if link := self._links.get(number):
+                        link.end.send(encode(message))
+                case CloseRank(number):
+                    if link := self._links.get(number):
+                        link.end.end()
+                case FindPlaces(members):
+                    self._tasks.spawn(self._find_places(members), name="find out where ranks are")
+                case EndSession():
+                    self._over.set()
+        self._timer.set(self.session.next_deadline())
+
+    def _tick(self) -> None:
+        self.session.tick(self._loop.time())
+        self.flush()
+
+    async def _find_places(self, members: frozenset[int]) -> None:
+        keys = {number: self._links[number].key for number in members if number in self._links}
+        agents = {agent for agent, _, _ in keys.values()}
+        found = dict(zip(agents, await asyncio.gather(*map(self._places_on, agents)), strict=True))
+        wanted = {number: found[agent].get(port) for number, (agent, port, _) in keys.items()}
+        self.session.places_found({number: place for number, place in wanted.items() if place})
+        self.flush()
+
+    async def _places_on(self, agent_id: AgentId) -> dict[int, str]:
+        try:
+            response = await send_request(self._tunnels, agent_id, Stacks(), within=PLACES_TIMEOUT)
+        except RelayDebugError as error:
+            logger.debug("no stacks: %s", error)
+            return {}
+        return dict(places(Reply.parse("", response)))
+
+    # Ranks:
+
+    async def _follow_ranks(self) -> NoReturn:
+        """Connect to the ranks of the job as they come, and end the session when none will come any more."""
+        async with TaskSet() as searching:
+            while True:
+                self._changed.clear()
+                roster_changed = self._tunnels.search.changed
+                if self.session.wants_ranks:
+                    if self._waiting is None:
+                        self._waiting = WaitingLines(self._loop.time())
+                        searching.spawn(self._search(), name="look for the ranks of the job")
+                    self._look()
+                await first_completed(self._changed.wait(), roster_changed.wait(), timeout=CHECK_INTERVAL)
+
+    async def _search(self) -> None:
+        """Search for agents until there is a rank."""
+
+        def reason(error: RelayDebugError) -> None:
+            if self._waiting is not None:
+                self._waiting.set_reason(error.sentence.partition(";")[0], self._loop.time(), must_act=False)
+
+        try:
+            await self._tunnels.search.wait_for(lambda: self._claims() or None, reason)
+        except RelayDebugError as error:
+            self._conclude(str(error))
+
+    def _claims(self) -> list[Claim]:
+        """Return the ranks of the job that can be reached; ports that `relay-agent serve` offers are not."""
+        return [
+            claim
+            for claim in self._tunnels.reachable_targets()
+            if claim.target.rank is not None or claim.target.pid is not None
+        ]
+
+    def _look(self) -> None:
+        """Connect to ranks that are new, or free now."""
+        now = self._loop.time()
+        for claim in self._claims():
+            key = _key(claim)
+            if any(link.key == key for link in self._links.values()):
+                self._held.pop(key, None)
+            elif claim.target.attachment is not None:
+                self._note_holder(key, claim, now)
+            elif now - self._ended.get(key, -RETRY_DELAY) >= RETRY_DELAY or key in self._held:
+                self._held.pop(key, None)
+                self._connect(key, claim)
+        self._show_waiting(now)
+        self._end_if_empty(now)
+        self.flush()
+
+    def _note_holder(self, key: ProcessKey, claim: Claim, now: float) -> None:
+        since = self._held.setdefault(key, now)
+        attachment = claim.target.attachment
+        if attachment is not None and now - since >= HELD_DELAY:
+            self._held[key] = float("inf")
+            at = f" since {clock(attachment.since)}" if attachment.since is not None else ""
+            self.session.show(f"{claim.target.label} is held by {attachment.user}{at}; it is left out until it is free")
+
+    def _connect(self, key: ProcessKey, claim: Claim) -> None:
+        self._numbers += 1
+        number, target = self._numbers, claim.target
+        end = RankLink(lambda data: self._received(number, data), lambda: self._rank_ended(number))
+        self._links[number] = _Link(key, end, MessageDecoder())
+        self._tasks.spawn(self._carry(number, end, target.port), name=f"{target.label} for all ranks")
+        self.session.join(number, RankName(target.label, target.rank, f"{target.label} on {claim.agent.host}"))
+
+    async def _carry(self, number: int, end: RankLink, port: int) -> None:
+        record = self._connections.add(self._local.port, port)
+        try:
+            local = LocalPort(self._local.port, Destination(port))
+            await carry(self._tunnels, local, record, end, allow_terminate=self._allow_terminate)
+        finally:
+            self._connections.remove(record)
+            end.deliver()
+            link = self._links.pop(number)
+            self._ended[link.key] = self._loop.time()
+            self.session.lost(number, self._loop.time())
+            self._changed.set()
+            self.flush()
+
+    def _received(self, number: int, data: bytes) -> None:
+        link = self._links.get(number)
+        if link is None:
+            return
+        try:
+            messages = link.decoder.receive_data(data)
+        except ProtocolError as error:
+            logger.warning("port %d: %s", self._local.port, error)
+            link.end.end()
+            return
+        for message in messages:
+            self.session.receive_rank(number, message, self._loop.time())
+        self.flush()
+
+    def _rank_ended(self, number: int) -> None:
+        if link := self._links.get(number):
+            link.end.end()
+
+    # Waiting, and the end:
+
+    def _show_waiting(self, now: float) -> None:
+        if self._waiting is None or self._numbers:
+            return
+        view = JobView(self._local.port, self._tunnels.endpoint.path, label="the ranks of the job")
+        for text, _category in self._waiting.due(view, now):
+            self.session.show(text)
+
+    def _end_if_empty(self, now: float) -> None:
+        is_empty = bool(self._numbers) and not self._links and not self._tunnels.roster.targets(time.time())
+        if not is_empty:
+            self._empty_since = None
+            return
+        if self._empty_since is None:
+            self._empty_since = now
+            if self.session.has_failed:
+                self.session.show(f"all ranks have ended; waiting {RESTART_PATIENCE:g} s for a restart of the job")
+        if now - self._empty_since >= (RESTART_PATIENCE if self.session.has_failed else END_PATIENCE):
+            self._conclude("all ranks have ended")
+
+
+def _key(claim: Claim) -> ProcessKey:
+    return claim.agent.id, claim.target.port, claim.target.pid

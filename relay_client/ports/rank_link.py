@@ -1,0 +1,135 @@
+"""The editor's end of a connection to one rank, when the editor is the session of all ranks in this program."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from relay_core.net.streams.endpoint import LocalHandler
+
+__all__ = ["RankLink"]
+
+
+class RankLink:
+    """A `LocalSide` without a socket: `ports.connection` carries it to the rank as it carries that of an editor.
+
+    Args:
+        on_data: Called with bytes of the rank's debugger, in a later turn of the event loop than their arrival: the
+            session may send at once, and layers must not be entered again while they return outputs.
+        on_end: Called when the debugger has ended its direction, in order with the bytes.
+    """
+
+    def __init__(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self.ended = asyncio.Event()
+        self._on_data = on_data
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._handler: LocalHandler | None = None
+        self._unsent: deque[bytes] = deque()
+        """Bytes of the session that nobody has taken."""
+        self._received: list[bytes] = []
+        self._is_scheduled = self._has_end = False
+        self._is_held = self._is_slow = False
+        """Whether the stream takes no more at the moment, and whether the editor reads too slowly."""
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        state = "gone" if self._is_closed else "ended" if self.ended.is_set() else "open"
+        return f"<RankLink {state} unsent={len(self._unsent)}>"
+
+    # Called by the session:
+
+    def send(self, data: bytes) -> None:
+        """Send bytes to the rank's debugger."""
+        if not self.ended.is_set():
+            self._unsent.append(data)
+            self._push()
+
+    def end(self) -> None:
+        """End this direction after the bytes sent so far."""
+        if not self.ended.is_set():
+            self.ended.set()
+            if self._handler is not None:
+                self._handler.local_eof()
+
+    def pause(self) -> None:
+        """Let the debugger wait until `resume`: the editor reads too slowly."""
+        self._is_slow = True
+        if self._handler is not None:
+            self._handler.local_writing_paused()
+
+    def resume(self) -> None:
+        """Continue to receive."""
+        self._is_slow = False
+        if self._handler is not None:
+            self._handler.local_writing_resumed()
+
+    # As a LocalSide:
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the connection is closed."""
+        return self._is_closed
+
+    def deliver_to(self, handler: LocalHandler) -> None:
+        """Pass the unsent bytes to the handler, and from now on all events as they occur."""
+        self._handler = handler
+        self._is_held = False
+        if self._is_slow:
+            handler.local_writing_paused()
+        self._push()
+        if self.ended.is_set() and self._handler is handler:
+            handler.local_eof()
+
+    def detach(self) -> None:
+        """Remove the handler, and keep bytes for the next one."""
+        self._handler, self._is_held = None, False
+
+    def write(self, data: bytes) -> None:
+        """Pass bytes to the session, in a moment."""
+        if not self._is_closed:
+            self._received.append(data)
+            self._schedule()
+
+    def write_eof(self) -> None:
+        """Pass the end to the session, after the bytes."""
+        self._has_end = True
+        self._schedule()
+
+    def pause_reading(self) -> None:
+        """Keep what the session sends."""
+        self._is_held = True
+
+    def resume_reading(self) -> None:
+        """Pass on what was kept."""
+        self._is_held = False
+        self._push()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self.abort()
+
+    def abort(self) -> None:
+        """Close the connection; the session still receives what has arrived."""
+        self._is_closed = True
+        self.ended.set()
+
+    def _push(self) -> None:
+        while self._unsent and self._handler is not None and not self._is_held:
+            self._handler.local_data(self._unsent.popleft())
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self.deliver)
+
+    def deliver(self) -> None:
+        """Pass what has arrived to the session now."""
+        self._is_scheduled = False
+        received, self._received = self._received, []
+        if received:
+            self._on_data(b"".join(received))
+        if self._has_end:
+            self._has_end = False
+            self._on_end()

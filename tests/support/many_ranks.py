@@ -1,0 +1,164 @@
+"""A job of several ranks on one node, each a real process under `relay-agent run`, and an editor of all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from relay_client.agents.tunnels import Tunnels
+from relay_client.dap.client import Body, DapClient
+from relay_client.ports.forwarder import Forwarder
+from relay_client.ports.local_port import all_ranks_port
+from relay_core.compat import timeout
+from tests.support.ports import free_port
+from tests.support.programs import Program
+from tests.support.relay import LocalRelay
+from tests.support.run_job import running_job
+from tests.support.tunnel import QUICK
+
+PATIENCE = 120.0
+"""Seconds; many processes start on cores that other tests share."""
+
+
+def ports_in_a_row(count: int) -> int:
+    """Return the first of several ports in a row that nobody listens on."""
+    while True:
+        ports = [free_port() for _ in range(count)]
+        if ports == list(range(ports[0], ports[0] + count)):
+            return ports[0]
+
+
+class Ranks:
+    """The processes of a job, all on one node.
+
+    Args:
+        relay: To listen on.
+        script: What each rank runs.
+        world: Number of ranks.
+        options: Of `relay-agent run`.
+    """
+
+    def __init__(self, relay: LocalRelay, script: Path, world: int, *options: str) -> None:
+        self.script = script
+        self.jobs: dict[int, Program] = {}
+        self._relay = relay
+        self._world = world
+        self._options = options
+        self._first_port = ports_in_a_row(world)
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Ranks:
+        try:
+            for rank in range(self._world):
+                await self.start(rank)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_exc_info: object) -> None:
+        for rank in self.jobs:  # before waiting for any: the agent has the stderr of the one that started it
+            self.kill(rank)
+        await self._stack.aclose()
+
+    async def start(self, rank: int) -> Program:
+        """Start the process of a rank, or start it again."""
+        options = ["--port", str(self._first_port), "--debug-ranks", "none", *self._options]
+        variables = {"RELAY_RANK": str(rank), "RELAY_WORLD_SIZE": str(self._world)}
+        job = await self._stack.enter_async_context(running_job(self._relay, self.script, *options, **variables))
+        if not self.jobs:  # the others find its agent
+            await job.line("listening on")
+        self.jobs[rank] = job
+        return job
+
+    def kill(self, rank: int) -> None:
+        """Kill the process of a rank."""
+        with contextlib.suppress(ProcessLookupError):
+            self.jobs[rank].process.kill()
+
+
+class AllRanksEditor:
+    """An editor at the port of all ranks."""
+
+    def __init__(self, dap: DapClient, forwarder: Forwarder) -> None:
+        self.dap = dap
+        self.forwarder = forwarder
+        self.names: dict[int, str] = {}
+        """Threads by id, as last requested."""
+
+    async def threads(self) -> dict[int, str]:
+        """Request the threads, and return their names by id."""
+        found = (await self.dap.request("threads", within=PATIENCE))["threads"]
+        self.names = {each["id"]: each["name"] for each in found}
+        return self.names
+
+    async def until_listed(self, count: int) -> dict[int, str]:
+        """Wait until so many main threads are listed."""
+        while len([name for name in (await self.threads()).values() if "MainThread" in name]) != count:
+            await self.dap.wait_for_event("thread", within=PATIENCE)
+        return self.names
+
+    async def stops(self, count: int) -> dict[str, Body]:
+        """Wait for the stops of so many main threads; return the bodies of the events by name of the thread."""
+        found: dict[str, Body] = {}
+        while len(found) < count:
+            body = (await self.dap.wait_for_event("stopped", within=PATIENCE))["body"]
+            name = (await self.threads())[body["threadId"]]
+            if "MainThread" in name:
+                found[name.partition(" ·")[0]] = body
+        return found
+
+    async def line(self, part: str) -> str:
+        """Return the next output of relay-client that contains a text, without the program's name."""
+
+        def matches(body: Body) -> bool:
+            return body.get("output", "").startswith("relay-client: ") and part in body["output"]
+
+        event = await self.dap.wait_for_event("output", matching=matches, within=PATIENCE)
+        return event["body"]["output"].removeprefix("relay-client: ").rstrip()
+
+    async def move(self, command: str, thread: int, **arguments: Any) -> None:
+        """Send `next`, `continue` or another request for a thread."""
+        await self.dap.request(command, {"threadId": thread, **arguments}, within=PATIENCE)
+
+    async def top(self, thread: int) -> Body:
+        """Return the top frame of a thread."""
+        arguments = {"threadId": thread, "startFrame": 0, "levels": 20}
+        stack = await self.dap.request("stackTrace", arguments, within=PATIENCE)
+        return stack["stackFrames"][0]
+
+    async def evaluate(self, expression: str, thread: int | None = None, context: str = "repl") -> str:
+        """Evaluate an expression where a thread is stopped, or a command."""
+        frame = {} if thread is None else {"frameId": (await self.top(thread))["id"]}
+        arguments = {"expression": expression, "context": context, **frame}
+        return (await self.dap.request("evaluate", arguments, within=PATIENCE))["result"]
+
+
+@contextlib.asynccontextmanager
+async def all_ranks_editor(relay: LocalRelay, **options: Any) -> AsyncIterator[AllRanksEditor]:
+    """Run a client with the port of all ranks, and connect an editor to it; `options` are those of Tunnels."""
+    port = free_port()
+    async with contextlib.AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        tunnels = await enter(
+            Tunnels(relay.endpoint, relay.sender, relay.tls, settings=QUICK, tunnel_key=None, **options)
+        )
+        tunnels.keep_searching()
+        forwarder = await enter(Forwarder(tunnels, [all_ranks_port(port)]))
+        dap = await enter(await DapClient.connect("127.0.0.1", port))
+        yield AllRanksEditor(dap, forwarder)
+
+
+def line_of(source: str, code: str) -> int:
+    """Return the number of the line that holds `code`."""
+    return next(number for number, line in enumerate(source.splitlines(), start=1) if code in line)
+
+
+async def until(condition: Any) -> None:
+    """Wait until a condition holds."""
+    async with timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.02)

@@ -1,0 +1,288 @@
+"""Facts about one debug session for all ranks, with scripted ranks."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.scripted_ranks import FILE, MAIN, ScriptedRank, Stage, attached, stopped
+
+
+def no_stop(_rank: ScriptedRank) -> None:
+    """What a rank does that runs on."""
+
+
+def test_an_editor_attaches_before_any_rank_is_there() -> None:
+    """`initialize`, `attach` and `configurationDone` are answered without ranks, and breakpoints are not verified."""
+    stage, _ = attached()
+    found = stage.ask("setBreakpoints", source={"path": FILE}, breakpoints=[{"line": 10}])
+    assert [False] == [each["verified"] for each in found["breakpoints"]]
+    assert "no rank has been reached yet" == found["breakpoints"][0]["message"]
+
+
+def test_threads_are_named_after_their_ranks() -> None:
+    """Each thread of each rank has an id of its own, although the ranks use the same ones."""
+    stage, _ = attached(0, 1)
+    names = ["rank 0 · MainThread", "rank 0 · Thread-1", "rank 1 · MainThread", "rank 1 · Thread-1"]
+    threads = stage.ask("threads")["threads"]
+    assert names == [each["name"] for each in threads]
+    assert 4 == len({each["id"] for each in threads})
+
+
+def test_a_late_rank_receives_everything_before_it_runs() -> None:
+    """Breakpoints and exception filters reach a rank that comes late between `attach` and `configurationDone`."""
+    stage, _ = attached(0)
+    stage.ask("setExceptionBreakpoints", filters=["uncaught"])
+    late = stage.join(1)
+    stage.settle()
+    assert ["initialize", "attach", "setExceptionBreakpoints", "setBreakpoints", "configurationDone"] == late.names()[
+        :5
+    ]
+
+
+def test_the_first_stop_takes_the_focus_and_the_others_follow() -> None:
+    """Only the first `stopped` may move the editor's focus; none concerns other threads than its own."""
+    stage, _ = stopped(0, 1, 2)
+    main = {stage.thread(rank): rank for rank in range(3)}
+    stops = [body for body in stage.events("stopped") if body["threadId"] in main]
+    assert [(0, False), (1, True), (2, True)] == [
+        (main[body["threadId"]], body.get("preserveFocusHint", False)) for body in stops
+    ]
+    assert {False} == {body["allThreadsStopped"] for body in stage.events("stopped")}
+
+
+def test_a_step_moves_all_stopped_ranks_and_leaves_running_ones_alone() -> None:
+    """`next` is sent to every stopped rank with its own thread, and to no other one."""
+    stage, ranks = stopped(0, 1)
+    running = stage.join(2)
+    stage.settle()
+    stage.ask("next", threadId=stage.thread(0))
+    assert [1, 1, 0] == [rank.names().count("next") for rank in (*ranks, running)]
+    assert [MAIN, MAIN] == [rank.log[rank.names().index("next")]["arguments"]["threadId"] for rank in ranks]
+
+
+def test_the_rank_that_is_stepped_takes_the_focus_back() -> None:
+    """After a step of rank 1 its stop moves the focus, also if rank 0 has stopped before."""
+    stage, _ = stopped(0, 1)
+    chosen = stage.thread(1)
+    stage.forget()
+    stage.ask("next", threadId=chosen)
+    taking = [body["threadId"] for body in stage.events("stopped") if "preserveFocusHint" not in body]
+    assert chosen == taking[-1]
+
+
+def test_one_line_sums_up_a_step() -> None:
+    """When all ranks have stopped, one line names where they are, the ranks as ranges."""
+    stage, ranks = stopped(0, 1, 2, 3)
+    ranks[2].line = 40
+    stage.forget()
+    stage.ask("next", threadId=stage.thread(0))
+    assert ["ranks 0-1, 3 at train.py:11; rank 2 at train.py:41"] == stage.lines()
+
+
+def test_a_rank_that_does_not_arrive_is_named() -> None:
+    """After a moment the line names the ranks that have not stopped, with what they are doing."""
+    stage, ranks = stopped(0, 1, 2, 3)
+    ranks[2].moves = ranks[3].moves = no_stop
+    stage.forget()
+    stage.ask("next", threadId=stage.thread(0))
+    assert [] == stage.lines()
+    stage.wait(1)
+    [wanted] = stage.wanted_places
+    assert {2, 3} == {stage.ranks[number].rank for number in wanted}
+    stage.session.places_found({next(n for n, rank in stage.ranks.items() if rank.rank == 2): "in all_reduce"})
+    stage.flush()
+    assert ["ranks 0-1 at train.py:11; rank 2 in all_reduce; rank 3 running"] == stage.lines()
+
+
+def test_a_rank_that_never_answers_a_step_holds_nobody_up() -> None:
+    """The step of the chosen rank is answered although another one is silent."""
+    stage, ranks = stopped(0, 1)
+    ranks[1].answers_steps = False
+    stage.ask("next", threadId=stage.thread(0))
+    stage.wait(3)
+    assert "rank 0 at train.py:11; rank 1 running" == stage.lines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("group", "moved"),
+    [("all", [0, 1, 2, 3]), ("0,2-3", [0, 2, 3]), ("1", [1]), ("here", [0, 1, 3])],
+)
+def test_a_group_moves_alone(group: str, moved: list[int]) -> None:
+    """`@group` in the debug console chooses the ranks that a step moves."""
+    stage, ranks = stopped(0, 1, 2, 3)
+    ranks[2].line = 70
+    stage.ask("next", threadId=stage.thread(0))
+    stage.ask("evaluate", expression=f"@group {group}", context="repl")
+    stage.ask("next", threadId=stage.thread(0))
+    assert moved == [rank.rank for rank in ranks if rank.names().count("next") == 2]
+
+
+def test_single_thread_means_one_rank() -> None:
+    """A request with `singleThread` moves the rank of its thread only."""
+    stage, ranks = stopped(0, 1)
+    stage.ask("next", threadId=stage.thread(1), singleThread=True)
+    assert [0, 1] == [rank.names().count("next") for rank in ranks]
+
+
+def test_a_chosen_rank_outside_of_the_group_stays_stopped() -> None:
+    """The editor takes the thread of its request for running: it is shown as stopped again."""
+    stage, _ = stopped(0, 1)
+    stage.ask("evaluate", expression="@group 1", context="repl")
+    chosen = stage.thread(0)
+    stage.forget()
+    stage.ask("next", threadId=chosen)
+    assert chosen in [body["threadId"] for body in stage.events("stopped")]
+
+
+def test_pause_stops_the_running_ranks_of_the_group() -> None:
+    """`pause` is sent to the ranks that run."""
+    stage, ranks = attached(0, 1)
+    ranks[1].stop()
+    stage.settle()
+    stage.ask("pause", threadId=stage.thread(0))
+    assert [1, 0] == [rank.names().count("pause") for rank in ranks]
+
+
+def test_values_are_those_of_the_rank_of_the_frame() -> None:
+    """Stack, scopes, variables, evaluation and exception come from the rank whose id is given."""
+    stage, _ = stopped(0, 1)
+    for rank in (0, 1):
+        thread = stage.thread(rank)
+        frame = stage.ask("stackTrace", threadId=thread, startFrame=0, levels=20)["stackFrames"][0]
+        assert f"train{rank}" == frame["name"]
+        scope = stage.ask("scopes", frameId=frame["id"])["scopes"][0]
+        assert f"Locals {rank}" == scope["name"]
+        assert (
+            f"of {rank}"
+            == stage.ask("variables", variablesReference=scope["variablesReference"])["variables"][0]["value"]
+        )
+        assert f"of {rank}" == stage.ask("evaluate", expression="x", frameId=frame["id"], context="hover")["result"]
+        assert f"Error{rank}" == stage.ask("exceptionInfo", threadId=thread)["exceptionId"]
+
+
+def test_the_stack_of_a_stop_is_requested_once() -> None:
+    """The editor's request for the stack has the response that the session has used for the place."""
+    stage, ranks = stopped(0, 1)
+    stage.ask("stackTrace", threadId=stage.thread(0), startFrame=0, levels=20)
+    assert 1 == ranks[0].names().count("stackTrace")
+
+
+def test_ids_of_a_rank_that_has_continued_are_refused() -> None:
+    """A frame of an earlier stop is not taken for one of the next stop."""
+    stage, _ = stopped(0, 1)
+    frame = stage.ask("stackTrace", threadId=stage.thread(1))["stackFrames"][0]["id"]
+    stage.ask("next", threadId=stage.thread(0))
+    assert "has continued" in stage.refusal("scopes", frameId=frame)
+
+
+def test_a_rank_that_is_lost_leaves() -> None:
+    """Its threads exit, its open request fails, its place in the group is free, and the others go on."""
+    stage, ranks = stopped(0, 1)
+    thread = stage.thread(1)
+    number = stage.send("exceptionInfo", threadId=thread)
+    stage.leave(ranks[1])
+    assert not stage.response(number)["success"]
+    assert {"reason": "exited", "threadId": thread} in stage.events("thread")
+    stage.ask("next", threadId=stage.thread(0))
+    assert 1 == ranks[0].names().count("next")
+
+
+def test_a_restarted_rank_is_a_new_one() -> None:
+    """It has other thread ids, and the breakpoints."""
+    stage, ranks = stopped(0, 1)
+    before = stage.thread(1)
+    stage.leave(ranks[1])
+    again = stage.join(1)
+    stage.settle()
+    assert before != stage.thread(1)
+    assert again.names().index("setBreakpoints") < again.names().index("configurationDone")
+
+
+def test_breakpoints_are_the_union_of_the_ranks() -> None:
+    """A breakpoint is verified if any rank has it; the message has the number, and an event follows a change."""
+    stage, ranks = attached(0, 1, 2)
+    ranks[1].verified = False
+    [found] = stage.ask("setBreakpoints", source={"path": FILE}, breakpoints=[{"line": 10}])["breakpoints"]
+    assert (True, "verified in 2 of 3 ranks") == (found["verified"], found["message"])
+    ranks[1].breakpoint_changed(0, verified=True)
+    stage.settle()
+    [changed] = stage.events("breakpoint")
+    assert (found["id"], True, False) == (
+        changed["breakpoint"]["id"],
+        changed["breakpoint"]["verified"],
+        "message" in changed["breakpoint"],
+    )
+
+
+def test_a_silent_rank_does_not_hold_breakpoints_up() -> None:
+    """After three seconds the editor is answered with what the other ranks have answered."""
+    stage, ranks = attached(0, 1)
+    number = stage.send("setBreakpoints", source={"path": FILE}, breakpoints=[{"line": 10}])
+    ranks[0].answer()
+    stage.deliver(1)
+    assert [] == [each for each in stage.received if each["type"] == "response"]
+    stage.now += 3
+    stage.session.tick(stage.now)
+    stage.flush()
+    assert stage.response(number)["body"]["breakpoints"][0]["verified"]
+
+
+def test_conditions_have_the_rank() -> None:
+    """Each rank receives its own number in place of `RANK`."""
+    stage, ranks = attached(0, 3)
+    stage.ask("setBreakpoints", source={"path": FILE}, breakpoints=[{"line": 10, "condition": "RANK == 3"}])
+    conditions = [rank.log[-1]["arguments"]["breakpoints"][0]["condition"] for rank in ranks]
+    assert ["0 == 3", "3 == 3"] == conditions
+
+
+def test_a_stop_names_the_breakpoints_of_the_session() -> None:
+    """`hitBreakpointIds` has the ids that the editor has received."""
+    stage, ranks = attached(0, 1)
+    [found] = stage.ask("setBreakpoints", source={"path": FILE}, breakpoints=[{"line": 10}])["breakpoints"]
+    ranks[1].stop(hitBreakpointIds=[0])
+    stage.settle()
+    assert [found["id"]] == stage.events("stopped")[0]["hitBreakpointIds"]
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "allow", "expected"),
+    [
+        ("disconnect", {}, False, False),
+        ("disconnect", {"terminateDebuggee": True}, False, False),
+        ("terminate", {}, False, False),
+        ("terminate", {}, True, True),
+    ],
+)
+def test_the_end_detaches(command: str, arguments: dict[str, Any], allow: bool, expected: bool) -> None:
+    """The editor's end disconnects every rank, which ends only if the user allows it."""
+    stage, ranks = stopped(0, 1, allow_terminate=allow)
+    stage.ask(command, **arguments)
+    assert [expected] * 2 == [rank.log[-1]["arguments"]["terminateDebuggee"] for rank in ranks]
+
+
+def test_the_session_ends_with_the_exit_code_of_the_job() -> None:
+    """The first status that is not 0, in the order of ranks, is that of the job."""
+    stage, ranks = attached(0, 1, 2)
+    for rank, status in zip(ranks, (0, 7, 9), strict=True):
+        rank._event("exited", exitCode=status)
+        rank._event("terminated")
+    stage.settle()
+    assert stage.session.has_failed
+    stage.session.conclude("all ranks have ended")
+    stage.flush()
+    assert [{"exitCode": 7}] == stage.events("exited")
+    assert 1 == len(stage.events("terminated"))
+
+
+def test_a_rank_that_cannot_be_debugged_is_left_out() -> None:
+    """The reason of its debugger is shown, and the session continues."""
+    stage = Stage()
+    stage.ask("initialize")
+    stage.send("attach")
+    refused = stage.join(0)
+    request = refused.received.popleft()
+    failure = {"type": "response", "request_seq": request["seq"], "success": False, "command": "initialize"}
+    refused.sent.append({"seq": 1, **failure, "message": "cannot debug rank 0: held by bob@laptop"})
+    stage.settle()
+    assert ["cannot debug rank 0: held by bob@laptop"] == stage.lines()
+    assert {} == stage.ranks
