@@ -77,7 +77,7 @@ class Event:
     file: str | None = None
     line: int | None = None
     level: str | None = None
-    """Of a log line: `debug`, `info`, `warning` or `error`."""
+    """Level of a log line: `debug`, `info`, `warning` or `error`."""
 
 
 @dataclass(frozen=True)
@@ -127,9 +127,9 @@ class StackGroups:
     """Result of `Stacks`."""
 
     text: str
-    """As `relay-client stacks` prints it."""
+    """The text that `relay-client stacks` prints."""
     groups: object
-    """As `relay-client stacks --json` prints it."""
+    """The data that `relay-client stacks --json` prints."""
 
 
 @dataclass(frozen=True)

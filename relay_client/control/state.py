@@ -89,7 +89,7 @@ class Ended:
     port: int
     """Its logical port."""
     how: str
-    """As in `ended with status 1`."""
+    """How it ended, as in `ended with status 1`."""
     pid: int | None = None
 
 

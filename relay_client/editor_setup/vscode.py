@@ -4,8 +4,8 @@ VS Code matches relay-client's lines `starting`, `ready` and `error: ...`. The f
 the task:
 
 - If the program of a task is not found, VS Code waits without limit for a `process` task but not for a `shell` task.
-- A failed task does not keep VS Code from attaching. An error in the Problems view does, at every F5 until the task
-  starts again. Therefore errors of a single connection, which begin with its port, must not appear there.
+- A failed task does not keep VS Code from attaching. An error in the Problems view prevents it, at every F5 until the
+  task starts again. Therefore errors of a single connection, which begin with its port, must not appear there.
 - When a task exits after its end pattern has matched, VS Code removes its errors from the Problems view. Therefore
   `failed` is not an end pattern. With `reveal: silent` and without `close`, the terminal is shown as well.
 - A problem pattern requires a file. There is none, so the message is also matched as the file.
@@ -36,7 +36,7 @@ def launch_json(text: str, entries: Sequence[Entry], name: str) -> str:
     Args:
         text: The file; "" if there is none.
         entries: At least one.
-        name: Of the file, for errors.
+        name: Name of the file, for errors.
 
     Raises:
         ConfigurationError: the file is not valid.
@@ -107,7 +107,7 @@ def tasks_json(text: str, command: str, arguments: Sequence[str], environ: Mappi
         command: The program.
         arguments: Its arguments.
         environ: Variables to set for it.
-        name: Of the file, for errors.
+        name: Name of the file, for errors.
 
     Raises:
         ConfigurationError: the file is not valid.

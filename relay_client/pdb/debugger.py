@@ -29,7 +29,7 @@ _IS_IN_AGENT_CODE = (
     "any('/relay_agent/' in file and '/pydevd_patches/' not in file and '/prefetch/' not in file for file in"
     " (frame.f_code.co_filename for frame, _ in __import__('traceback').walk_stack(None)))"
 )
-"""Ignores frames of relay_agent's pydevd patches and of prefetching, because these may evaluate the expression."""
+"""Ignores frames of relay_agent's pydevd patches and of prefetching, because one of them may be evaluating it."""
 _FIND_MODULE = (
     "next((m.__file__ for m in list(__import__('sys').modules.values())"
     " if (getattr(m, '__file__', None) or '').endswith({suffix!r})), '')"

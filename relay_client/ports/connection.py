@@ -8,7 +8,7 @@
 Bytes from the local side are kept until the target sends its first byte (`relay_core.layers.early_bytes`). They can
 then be sent again if the target has just exited, for example because the job was restarted.
 
-In all states, an editor is informed about what happens (`relay_client.editor`). While it has no stream, its bytes take
+An editor is informed about each state (`relay_client.editor`). While it has no stream, its bytes take
 the same path to a stream that discards them.
 """
 

@@ -19,7 +19,7 @@ def unified_diff(before: str, after: str, name: str, *, colour: bool) -> Iterato
     Args:
         before: The current text; "" if the file does not exist.
         after: The new text.
-        name: Of the file.
+        name: Name of the file.
         colour: Whether to add the colours of a terminal.
     """
     lines = difflib.unified_diff(

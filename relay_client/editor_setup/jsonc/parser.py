@@ -71,7 +71,7 @@ class Entry:
 
 class _Token(NamedTuple):
     kind: str
-    """`string`, `scalar`, `end`, or the mark."""
+    """Kind of the token: `string`, `scalar`, `end`, or the mark."""
     text: str
     start: int
     before: int

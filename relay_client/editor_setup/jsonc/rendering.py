@@ -39,7 +39,7 @@ def indentation_at(text: str, position: int, *, own_line: bool = False) -> str |
 
     Args:
         text: The document.
-        position: Of an entry.
+        position: Position of an entry.
         own_line: Return None if other text precedes the position on its line.
     """
     start = max(text.rfind("\n", 0, position), text.rfind("\r", 0, position)) + 1
@@ -54,7 +54,7 @@ def render(value: Any, indent: str, style: Style, *, expand: bool = False) -> st
     Args:
         value: The value.
         indent: Indentation of the line on which it begins.
-        style: Of the file.
+        style: Style of the file.
         expand: Put each entry on a separate line even if all fit on one line.
     """
     one_line = _inline(value)
