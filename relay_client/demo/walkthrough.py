@@ -69,7 +69,7 @@ class Context:
         return line
 
     async def wait_for_stop(self, reason: str, code: str, function: str) -> str:
-        """Wait until the job stops, check the reason and the place of the stop, and return the place as text."""
+        """Wait until the job stops, check why and where it stopped, and return the place as text."""
         event = await self.client.wait_for_event("stopped", "terminated", within=STOP_TIMEOUT)
         line = self.sample.line_of(code)
         if event["event"] == "terminated":

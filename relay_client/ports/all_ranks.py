@@ -43,7 +43,7 @@ CHECK_INTERVAL = 1.0
 RETRY_DELAY = 5.0
 """Seconds before another attempt to debug a process whose connection has failed."""
 HELD_DELAY = 1.0
-"""Seconds after which a rank that is held is named: one that was just released is announced as held for a moment."""
+"""Seconds before a held rank is reported; a rank that was just released is still announced as held for a moment."""
 END_PATIENCE = 2.0
 """Seconds without any rank after which a job that has succeeded is over."""
 RESTART_PATIENCE = 30.0

@@ -16,7 +16,7 @@ __all__ = ["COLUMNS", "as_json", "by_node", "plain_table", "rich_table", "rows"]
 
 COLUMNS = ("node", "rank", "port", "pid", "script", "state", "since", "held by")
 LEAST_IMPORTANT = ("pid", "script", "since", "port")
-"""Columns that a narrow terminal does without, in this order."""
+"""Columns that are omitted on a narrow terminal, in this order."""
 ATTACHED = "attached"
 """Shown instead of the state while a debugger is attached to a process that has not crashed."""
 

@@ -92,7 +92,7 @@ def parse(text: str, name: str) -> Node | None:
 
 
 def line_of(text: str, position: int) -> int:
-    """Return the number of the line of a position, from 1."""
+    """Return the line number of a position, counted from 1."""
     return len(_LINE_END.findall(text, 0, position)) + 1
 
 
