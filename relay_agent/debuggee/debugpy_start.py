@@ -55,21 +55,19 @@ def load(*, follow_children: bool, values: bool = True) -> ModuleType:
 
 
 def _resume_threads() -> None:
-    """Mark threads as running that were stopped when an adapter was killed.
+    """Mark all threads as running: some may have been stopped, or in a step, when an adapter was killed.
 
-    pydevd lets them continue but leaves them marked as stopped, so they would immediately stop for the next debugger,
-    without an event.
+    pydevd lets them run on, but leaves them marked. So they would stop for the next debugger at once, at any line, and
+    before that has attached and can be sent an event.
     """
     if not STOPPED_THREADS.is_available():
         return
     from _pydevd_bundle.pydevd_additional_thread_info import set_additional_thread_info  # noqa: PLC0415 - as above
-    from _pydevd_bundle.pydevd_constants import STATE_SUSPEND  # noqa: PLC0415
     from _pydevd_bundle.pydevd_thread_lifecycle import internal_run_thread  # noqa: PLC0415
 
     with STOPPED_THREADS.guarded():
         for thread in threading.enumerate():
-            info = getattr(thread, "additional_info", None)
-            if info is not None and info.pydev_state == STATE_SUSPEND:
+            if getattr(thread, "additional_info", None) is not None:
                 internal_run_thread(thread, set_additional_thread_info)  # what pydevd does when a debugger detaches
 
 

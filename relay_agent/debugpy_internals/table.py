@@ -126,15 +126,8 @@ RESTART = Feature(
     Internal("pydevd:SetupHolder.setup", "set", "removes the settings of the previous debugger"),
 )
 STOPPED_THREADS = Feature(
-    "threads that were at a breakpoint when debugpy's adapter was killed stop for the next debugger without an event",
+    "threads that stood or stepped when debugpy's adapter was killed stop for the next debugger without an event",
     Internal("_pydevd_bundle.pydevd_additional_thread_info:set_additional_thread_info", "called", "state of a thread"),
-    Internal(
-        "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.pydev_state",
-        "read",
-        "whether it is stopped",
-        True,
-    ),
-    Internal("_pydevd_bundle.pydevd_constants:STATE_SUSPEND", "read", "the value for a stopped thread"),
     Internal("_pydevd_bundle.pydevd_thread_lifecycle:internal_run_thread", "called", "marks it as running"),
 )
 DIALLING = Feature(

@@ -1,6 +1,7 @@
 """Facts about the debugger in a job: the real debugpy, in processes of its own."""
 
 import asyncio
+import os
 import sys
 import textwrap
 
@@ -53,32 +54,63 @@ def adapter_ports(port: int) -> list[int]:
     return [found.laddr.port for found in psutil.Process(adapter(port)).net_connections("tcp") if not found.raddr]
 
 
+KILLED = """\
+    import runpy
+    def control():
+        for _line in sys.stdin:
+            debugger.release()
+            print(debugger.arm(), flush=True)
+    helper = threading.Thread(target=control, daemon=True)
+    helper.pydev_do_not_trace = helper.is_pydev_daemon_thread = True
+    helper.start()
+    print(port, flush=True)
+    runpy.run_path(sys.argv[1])
+"""
+
+
 async def test_adapter_that_is_killed_at_a_breakpoint(tmp_path):
     """The process runs on, and each further debugger stops at the breakpoint and gets the event."""
     script = tmp_path / "loop.py"
     script.write_text("import time\nnumber = 0\nwhile True:\n    number += 1\n    time.sleep(0.005)\n")
-    code = """
-        import runpy
-        def control():
-            for _line in sys.stdin:
-                debugger.release()
-                print(debugger.arm(), flush=True)
-        helper = threading.Thread(target=control, daemon=True)
-        helper.pydev_do_not_trace = helper.is_pydev_daemon_thread = True
-        helper.start()
-        print(port, flush=True)
-        runpy.run_path(sys.argv[1])
-    """
-    async with job(armed(code), str(script)) as running:
+    async with job(armed(KILLED), str(script)) as running:
         for _ in range(3):
             port = int(await running.line())
             async with await DapClient.connect("127.0.0.1", port) as client:
                 await client.attach({str(script): [{"line": 4}]}, within=30)
                 assert "breakpoint" == (await client.wait_for_event("stopped", within=30))["body"]["reason"]
-                psutil.Process(adapter(port)).kill()
-                with pytest.raises(ConnectionLost):
-                    await client.wait_for_event("never", within=30)
+                await kill_adapter(port, client)
             running.process.stdin.write(b"\n")
+
+
+async def test_adapter_that_is_killed_during_a_step(tmp_path):
+    """The process runs on, does not stop before the next debugger attaches, and then stops at its breakpoint."""
+    script, pipe = tmp_path / "loop.py", tmp_path / "pipe"
+    loop = "while True:\n    with open(sys.argv[2]) as pipe: pipe.read()\n    print('after', flush=True)\n"
+    script.write_text(f"import sys\n{loop}")
+    os.mkfifo(pipe)
+    async with job(armed(KILLED), str(script), str(pipe)) as running:
+        port = int(await running.line())
+        async with await DapClient.connect("127.0.0.1", port) as client:
+            await client.attach({str(script): [{"line": 3}]}, within=30)
+            await asyncio.to_thread(pipe.write_text, "")
+            assert "after" == await running.line()
+            stopped = await client.wait_for_event("stopped", within=30)
+            await client.request("next", {"threadId": stopped["body"]["threadId"]}, within=30)
+            await kill_adapter(port, client)
+        running.process.stdin.write(b"\n")
+        port = int(await running.line())
+        await asyncio.to_thread(pipe.write_text, "")
+        assert "after" == await running.line()
+        async with await DapClient.connect("127.0.0.1", port) as client:
+            await client.attach({str(script): [{"line": 4}]}, within=30)
+            await asyncio.to_thread(pipe.write_text, "")
+            assert "breakpoint" == (await client.wait_for_event("stopped", within=30))["body"]["reason"]
+
+
+async def kill_adapter(port: int, client: DapClient) -> None:
+    psutil.Process(adapter(port)).kill()
+    with pytest.raises(ConnectionLost):
+        await client.wait_for_event("never", within=30)
 
 
 @needs_second_user

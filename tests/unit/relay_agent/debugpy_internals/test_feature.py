@@ -68,7 +68,6 @@ NOT_MISSED = {
     (table.REACHING, "trace_dispatch"),  # not read where pydevd reaches all threads by itself
     (table.UNCAUGHT, "trace_dispatch"),  # read when a program begins under `relay-agent run`
     (table.FORKING, "additional_info"),  # set in any case
-    (table.STOPPED_THREADS, "pydev_state"),  # read if an adapter was killed
     (table.CHILD_WAIT, "pydb_disposed"),  # read while it waits
 }
 """What this job does not use of features that it uses."""
