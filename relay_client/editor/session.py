@@ -31,6 +31,7 @@ from relay_client.editor.messages import (
 )
 from relay_client.editor.outbox import Outbox
 from relay_client.editor.sentences import GUARDED, debugger_ended_text, different_text, ended_text, exit_code
+from relay_core.agent_api.ending import Ending
 from relay_core.dap.framing import encode
 from relay_core.dap.messages import Request
 from relay_core.dap.prefetch import arguments_of, parse
@@ -154,8 +155,7 @@ class EditorSession(Layer):
         if self._state is State.WAITING:
             self._refuse(self._initialize, reason)
         elif not self._is_leaving:
-            self._show_end(reason)
-            self._terminate(may_return=may_return and self._view.ending is None)
+            self._show_end(reason, may_return=may_return and self._view.ending is None)
         if self._farewell is not None:
             self._outbox.succeed(self._farewell)
         self._state = State.CONCLUDED
@@ -342,9 +342,8 @@ class EditorSession(Layer):
         if self._is_open:
             has_terminated = any(isinstance(output, ToLocal) for output in self._end)
             goes_on = self._view.is_running and self._view.ending is None and not has_terminated
-            self._show_end(debugger_ended_text(self._view, goes_on=goes_on))
-            if not has_terminated:
-                self._terminate(may_return=goes_on)
+            reason = debugger_ended_text(self._view, goes_on=goes_on)
+            self._show_end(reason, may_return=goes_on, is_terminated=has_terminated)
         self._state = State.CONCLUDED
         return [*self._flush(), *self._released()]
 
@@ -352,23 +351,23 @@ class EditorSession(Layer):
         end, self._end = self._end, []
         return end
 
-    def _show_end(self, reason: str) -> None:
-        """Show how the job has ended, or another reason."""
-        ending = self._view.ending
-        if ending is None:
-            self._outbox.show(reason, IMPORTANT)
-            return
+    def _show_end(self, reason: str, *, may_return: bool, is_terminated: bool = False) -> None:
+        """Show how the job has ended, or else a reason; then add `terminated` unless the debugger has sent it."""
+        client = arguments_of(self._initialize or {}).get("clientID")
+        restarts = may_return and not self._attach.is_child and client in RESTARTING_CLIENTS
+        if self._view.ending is not None:
+            self._show_ending(self._view.ending)
+        else:
+            self._outbox.show(f"{reason}; attaching again" if restarts else reason, IMPORTANT)
+        if not is_terminated:
+            self._outbox.report("terminated", {"restart": {"relay-client": "attach again"}} if restarts else {})
+            self._state = State.CONCLUDED
+
+    def _show_ending(self, ending: Ending) -> None:
         code = exit_code(ending)
         self._outbox.show(ended_text(self._view, ending), IMPORTANT if code else CONSOLE)
         if code is not None:
             self._outbox.report("exited", {"exitCode": code})
-
-    def _terminate(self, *, may_return: bool) -> None:
-        client = arguments_of(self._initialize or {}).get("clientID")
-        restarts = may_return and not self._attach.is_child and client in RESTARTING_CLIENTS
-        body = {"restart": {"relay-client": "attach again"}} if restarts else {}
-        self._outbox.report("terminated", body)
-        self._state = State.CONCLUDED
 
     # To the editor:
 

@@ -84,7 +84,8 @@ async def test_the_agent_is_killed_at_a_breakpoint(editor: Editor, relay: LocalR
     async with stopped_at_a_breakpoint(editor, relay, tmp_path) as (window, *_):
         (agent,) = agents_on(tmp_path / "job" / "node")
         agent.kill()
-        await window.until_shown(window.console, "relay-client: the agent was lost: ")
+        shown = await window.until_shown(window.console, "relay-client: the agent was lost: ")
+        assert shown[-1].endswith("; attaching again")
         while 2 > sum(is_attach(report.message) for report in window.control.reports):
             await asyncio.sleep(0.05)
         await window.until_shown(window.call_stack, f"step train.py {BREAKPOINT}:1")

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -28,6 +29,8 @@ pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode"), pytest.mark
 
 EXTENSION = ROOT / "build" / "relay-debug.vsix"
 GPU = "terminal.integrated.gpuAcceleration"
+SOON = 10.0
+"""Seconds within which agent and relay-client try again, and a margin."""
 MAX_SIZE = 60_000
 """Bytes of the package."""
 
@@ -54,18 +57,20 @@ async def relay(tls_directory: Path) -> AsyncIterator[LocalRelay]:
 
 
 @contextlib.asynccontextmanager
-async def job_and_client(editor: Editor, relay: LocalRelay, directory: Path) -> AsyncIterator[tuple[Window, Program]]:
+async def job_and_client(
+    editor: Editor, relay: LocalRelay, directory: Path
+) -> AsyncIterator[tuple[Window, Program, Program]]:
     """Run a job whose rank 0 waits, and a relay-client whose own port leads elsewhere; the window shows the rank."""
-    client = (HC, "--ports", str(free_port()))
+    options = ("--hc", HC, "--ports", str(free_port()))
     env = {**access(relay, directory, "send"), "RELAY_CLIENT_DIR": str(editor.client_directory)}
     async with (
         waiting_job(editor.workspace, relay, directory, free_port()) as job,
-        program("relay_client", "--hc", *client, env=env),
+        program("relay_client", *options, env=env) as client,
         editor.window() as window,
     ):
         await window.until_shown(status_bar(window), "1 rank")
         await status_bar(window).click()  # shows the view, which VS Code leaves closed at first
-        yield window, job
+        yield window, job, client
 
 
 def status_bar(window: Window):
@@ -99,7 +104,7 @@ async def test_the_package_is_small() -> None:
 
 async def test_ranks_are_in_the_run_drop_down(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """Without any launch.json a rank is offered by its name, and choosing it stops at the breakpoint."""
-    async with job_and_client(editor, relay, tmp_path) as (window, _):
+    async with job_and_client(editor, relay, tmp_path) as (window, *_):
         await window.breakpoint(BREAKPOINT)
         choosing = await run_command(window, "workbench.action.debug.selectandstart")
         await choose(window, "Python Debugger...")
@@ -112,7 +117,7 @@ async def test_ranks_are_in_the_run_drop_down(editor: Editor, relay: LocalRelay,
 
 async def test_the_tree_and_release(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """The tree shows node and rank, where it is stopped and who holds it; a released rank runs."""
-    async with job_and_client(editor, relay, tmp_path) as (window, job):
+    async with job_and_client(editor, relay, tmp_path) as (window, job, _):
         rows = await window.until_shown(ranks(window), "rank 0waiting")
         assert await ranks(window).locator('.action-label[aria-label="Attach to Rank"]').count()
         assert re.fullmatch(r"node 0 \(.+\)([0-9]+ ms|connected|connecting)", rows[0]), rows
@@ -131,9 +136,44 @@ async def test_the_tree_and_release(editor: Editor, relay: LocalRelay, tmp_path:
         assert job.process.returncode is None
 
 
+async def test_relay_client_is_killed(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """When relay-client is killed, a notification shows why the debug session has ended."""
+    async with job_and_client(editor, relay, tmp_path) as (window, job, client):
+        await window.breakpoint(BREAKPOINT)
+        await window.command("relayDebug.attach", {"rank": 0})
+        await window.until_stopped()
+        await window.until_shown(ranks(window), "held by ")
+        client.process.kill()
+        await window.until_shown(window.notifications, "relay-client was killed: its debug sessions have ended")
+        await window.until_ended()
+        assert job.process.returncode is None
+
+
+async def test_the_relay_is_away_for_twenty_seconds(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """The tree, the status bar and the Debug Console show it; a step pressed meanwhile is taken soon after."""
+    async with job_and_client(editor, relay, tmp_path) as (window, *_):
+        await window.breakpoint(BREAKPOINT)
+        await window.command("relayDebug.attach", {"rank": 0})
+        await window.until_shown(window.variables, "number = 0")
+        await relay.server.stop()
+        back = time.monotonic() + 20
+        await window.press("F10")
+        await window.until_shown(ranks(window), "reconnecting: cannot connect to ")
+        await status_bar(window).locator(".codicon-warning").wait_for()
+        await window.until_shown(
+            window.console, "it is restored automatically, and what you do meanwhile is carried out then"
+        )
+        await asyncio.sleep(back - time.monotonic())
+        await relay.server.start()
+        await window.until_shown(window.variables, "square = 0")
+        assert time.monotonic() < back + SOON
+        await window.until_shown(window.console, " is back after 2")
+        await status_bar(window).locator(".codicon-debug-alt").wait_for()
+
+
 async def test_stacks_of_a_rank(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """They open as a text in the editor."""
-    async with job_and_client(editor, relay, tmp_path) as (window, _):
+    async with job_and_client(editor, relay, tmp_path) as (window, *_):
         row = ranks(window).filter(has_text="rank 0")
         await row.hover()
         await row.locator('.action-label[aria-label="Show Stacks"]').click()
@@ -143,7 +183,7 @@ async def test_stacks_of_a_rank(editor: Editor, relay: LocalRelay, tmp_path: Pat
 
 async def test_a_link_attaches(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """A vscode:// link attaches after VS Code has asked; one to a rank that is not there is an error that names it."""
-    async with job_and_client(editor, relay, tmp_path) as (window, _):
+    async with job_and_client(editor, relay, tmp_path) as (window, *_):
         await window.breakpoint(BREAKPOINT)
         await open_url(window, f"vscode://relay-debug.relay-debug/attach?rank=7&hc={HC}")
         await window.until_shown(window.notifications, "rank 7 is not registered.")
@@ -163,7 +203,7 @@ async def open_url(window: Window, url: str) -> None:
 
 async def test_a_line_in_a_terminal_attaches(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """The words "attach to rank 0" in the output of any program are a link."""
-    async with job_and_client(editor, relay, tmp_path) as (window, _):
+    async with job_and_client(editor, relay, tmp_path) as (window, *_):
         await write_settings(window, {GPU: "off"})  # lines of a terminal are then elements of the page
         await window.breakpoint(BREAKPOINT)
         await window.command("workbench.action.terminal.new")

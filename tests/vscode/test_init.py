@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -68,6 +70,30 @@ async def test_f5_uses_a_relay_client_that_is_running(editor: Editor, relay: Loc
         await window.until_shown(window.variables, "number = 0")
         while [client.process.pid] != clients_of([port]):  # the one that F5 has started exits
             await asyncio.sleep(0.05)
+        await window.press("Shift+F5")
+        await window.until_ended()
+
+
+async def test_relay_client_is_killed(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """When relay-client is killed at a breakpoint, the session ends, and F5 starts another one and stops again."""
+    port = free_port()
+    async with (
+        editor.window() as window,
+        waiting_job(editor.workspace, relay, tmp_path, port) as job,
+        ended_task(window, port),
+    ):
+        await init(editor, relay, [port], relay.connection_file(tmp_path, "send"))
+        await window.clear()
+        await window.breakpoint(BREAKPOINT)
+        await window.press("F5")
+        await window.until_stopped()
+        (killed,) = clients_of([port])
+        os.kill(killed, signal.SIGKILL)
+        await window.until_ended()
+        await window.press("F5")
+        await window.until_stopped()
+        assert [killed] != clients_of([port])
+        assert job.process.returncode is None
         await window.press("Shift+F5")
         await window.until_ended()
 

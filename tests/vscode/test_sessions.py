@@ -1,5 +1,7 @@
 """Facts about debug sessions in a real VS Code, through a real relay: what a user sees from F5 on."""
 
+import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -8,10 +10,43 @@ from relay_client.demo.chaos import ChaosProxy
 from tests.support.ports import consecutive_ports
 from tests.support.relay import LocalRelay
 from tests.support.run_job import running_client
+from tests.support.vscode.control import WITHIN
 from tests.support.vscode.editor import Editor
 from tests.support.vscode.jobs import waiting_job
-from tests.support.vscode.sessions import stopped_at_a_breakpoint
-from tests.support.vscode.workspace import BREAKPOINT, SCRIPT, attach
+from tests.support.vscode.sessions import ready_for_f5, stopped_at_a_breakpoint
+from tests.support.vscode.workspace import BREAKPOINT, PROGRAM, SCRIPT, attach
+
+SLOW = """\
+import threading
+
+
+class Slow:
+    def __repr__(self):
+        threading.Event().wait()
+
+
+value = Slow()
+number = 7
+number = 8
+"""
+PARENT = """\
+import multiprocessing
+
+
+def work():
+    number = 7
+    return number
+
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=work)
+    process.start()
+    process.join()
+"""
+FAILS = """\
+number = 7
+raise ValueError("no data")
+"""
 
 pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode"), pytest.mark.asyncio(loop_scope="package")]
 
@@ -72,3 +107,46 @@ async def test_a_complete_call_stack(editor: Editor, relay: LocalRelay, tmp_path
             await window.until_shown(window.call_stack, f"step {SCRIPT} {line}:1 <module>")
             assert 2 == len(await window.lines(window.call_stack))
             await window.press("F10")
+
+
+async def test_a_slow_value(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """Beside a value whose `__repr__` does not return, the others are shown, and a step is taken."""
+    editor.workspace.write_script("slow.py", SLOW)
+    line = SLOW.splitlines().index("number = 7") + 1
+    async with stopped_at_a_breakpoint(editor, relay, tmp_path, script="slow.py", line=line) as (window, *_):
+        await window.until_shown(window.variables, "value = <Slow: repr takes longer than ")
+        await window.press("F10")
+        await window.until_shown(window.variables, "number = 7")
+
+
+async def test_a_child_process(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """With "subProcess" a child stops at its breakpoint, and the call stack shows both processes."""
+    editor.workspace.write_script("parent.py", PARENT)
+    line = PARENT.splitlines().index("    number = 7") + 1
+    session = stopped_at_a_breakpoint(editor, relay, tmp_path, script="parent.py", line=line, subProcess=True)
+    async with session as (window, job, *_):
+        await window.until_shown(window.call_stack, f"work parent.py {line}:1")
+        rows = await window.lines(window.call_stack)
+        assert "rank 0 Running" == rows[0]
+        assert any(re.fullmatch("Subprocess [0-9]+ Paused On Breakpoint", row) for row in rows), rows
+        await window.press("F5")
+        assert 0 == await asyncio.wait_for(job.process.wait(), WITHIN)
+
+
+async def test_another_version_of_the_file(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """If the file was changed after the job was started, a notification says so."""
+    async with ready_for_f5(editor, relay, tmp_path) as (window, *_):
+        (tmp_path / "job" / SCRIPT).write_text("# another version\n" + PROGRAM)
+        await window.press("F5")
+        await window.until_shown(window.notifications, f"{SCRIPT} differs from the job's file on ")
+
+
+async def test_the_job_fails(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """When the job ends with an exception, the Debug Console shows it with the status, and the session ends."""
+    editor.workspace.write_script("fails.py", FAILS)
+    async with stopped_at_a_breakpoint(editor, relay, tmp_path, script="fails.py", line=1) as (window, *_):
+        await window.press("F5")
+        await window.until_shown(window.page.locator(".exception-widget"), "ValueError")
+        await window.press("F5")
+        await window.until_shown(window.console, "ended with status 1: ValueError: no data")
+        await window.until_ended()

@@ -8,6 +8,7 @@ import type { Attached, ClientId, Rank, RelayEvent, Status } from './state';
 const LOOK_INTERVAL = 1000; // milliseconds; reading a directory costs nothing, and file events are unreliable in /tmp
 const REFRESH_DELAY = 50; // milliseconds: several events in a row cause one request
 const RETRY_DELAY = 10_000; // milliseconds, for a relay-client that was killed or is suspended
+const FAREWELL = 500; // milliseconds in which a relay-client that exits removes its file
 const POLL_INTERVAL = 5000; // milliseconds between requests for round trips, which have no event
 
 interface Client {
@@ -19,10 +20,12 @@ interface Client {
 export class Clients implements vscode.Disposable {
   private readonly changed = new vscode.EventEmitter<void>();
   private readonly happened = new vscode.EventEmitter<RelayEvent>();
+  private readonly killed = new vscode.EventEmitter<Status>();
   private readonly clients = new Map<string, Client | null>(); // null while connecting, and for a relay-client that cannot be used
   private readonly timers: NodeJS.Timeout[];
   readonly onDidChange = this.changed.event;
   readonly onEvent = this.happened.event;
+  readonly onKilled = this.killed.event;
 
   constructor(private readonly directory: string) {
     const look = () => void this.look();
@@ -53,9 +56,13 @@ export class Clients implements vscode.Disposable {
 
   dispose(): void {
     this.timers.forEach(clearInterval);
-    this.clients.forEach((client) => client?.connection.close());
+    this.clients.forEach((client) => {
+      if (client) client.connection.onClosed = () => {};
+      client?.connection.close();
+    });
     this.changed.dispose();
     this.happened.dispose();
+    this.killed.dispose();
   }
 
   // Connects to new relay-clients; the file of a killed one remains until a relay-client removes it.
@@ -79,6 +86,7 @@ export class Clients implements vscode.Disposable {
       clearTimeout(client.timer);
       this.forget(id);
       this.changed.fire();
+      if (client.status) void this.reportKilled(client.status);
     };
     connection.onEvent = (event) => {
       this.happened.fire(event);
@@ -87,6 +95,18 @@ export class Clients implements vscode.Disposable {
     client.status = await connection.request<Status>('subscribe');
     await connection.request('logs', { lines: 0, follow: true });
     this.changed.fire();
+  }
+
+  // A killed relay-client sends no reason and leaves its file behind.
+  private async reportKilled(status: Status): Promise<void> {
+    await new Promise((resolve) => setTimeout(resolve, FAREWELL));
+    const address = (await addresses(this.directory)).get(status.client.id);
+    if (!address) return;
+    try {
+      (await Connection.open(address)).close(); // it has closed only this connection
+    } catch {
+      this.killed.fire(status);
+    }
   }
 
   // Delays the next attempt to connect.

@@ -27,6 +27,7 @@ export function activate(context: vscode.ExtensionContext): void {
     vscode.window.registerUriHandler(new RankUris(clients)),
     vscode.workspace.registerTextDocumentContentProvider(STACKS, stacks),
     clients.onEvent((event) => void notify(clients, event)),
+    clients.onKilled(notifyKilled),
     command('start', () => launcher.start()),
     command('stop', (item?: Item) => stop(clients, launcher, item)),
     command('showLog', () => showLog(clients, launcher, stacks)),
@@ -114,6 +115,13 @@ async function notify(clients: Clients, event: RelayEvent): Promise<void> {
   if ((await vscode.window.showWarningMessage(event.text, attachHere)) === attachHere) {
     await attachTo(clients, { port: event.port });
   }
+}
+
+// The debugger of the editor has just lost its connection, without any reason that it could show.
+function notifyKilled({ client, nodes }: Status): void {
+  if (!nodes.some(({ targets }) => targets.some((target) => target.attached_here))) return;
+  const text = `relay-client was killed: its debug sessions have ended, and the jobs continue. It was process ${client.pid} on '${client.hc}'.`;
+  void vscode.window.showErrorMessage(text);
 }
 
 // Read-only texts that are shown in an editor.

@@ -1,7 +1,7 @@
 """What a test of a debug session starts with: a window, a job that waits for a debugger, and a relay-client."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +37,7 @@ async def ready_for_f5(
     script: str = SCRIPT,
     line: int = BREAKPOINT,
     through: ChaosProxy | None = None,
+    variables: Mapping[str, str] | None = None,
     **configuration: Any,
 ) -> AsyncIterator[Session]:
     """Run a job that waits and a relay-client, and show a window with a breakpoint and a launch configuration "rank 0".
@@ -50,15 +51,17 @@ async def ready_for_f5(
         script: Of the project, which the job runs.
         line: Of the breakpoint in it.
         through: A bad network between client and relay.
+        variables: More of the environment of job and client.
         configuration: Members of the launch configuration; None removes one.
     """
     port = free_port()
     members = {**attach("rank 0", port), **configuration}
-    environment = access(relay, directory, "send")
+    more = variables or {}
+    environment = access(relay, directory, "send", **more)
     if through is not None:
         lead_through(through, relay, Path(environment["RELAY_CONNECTION_STRING_FILE"]))
     async with (
-        waiting_job(editor.workspace, relay, directory, port, name=script) as job,
+        waiting_job(editor.workspace, relay, directory, port, name=script, **more) as job,
         program("relay_client", "--hc", HC, "--ports", str(port), env=environment) as client,
         editor.window({name: value for name, value in members.items() if value is not None}) as window,
     ):

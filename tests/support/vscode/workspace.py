@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BREAKPOINT", "SCRIPT", "Workspace", "attach"]
+__all__ = ["BREAKPOINT", "PROGRAM", "SCRIPT", "Workspace", "attach"]
 
 SCRIPT = "train.py"
 PROGRAM = """\

@@ -100,9 +100,8 @@ def test_a_debugger_that_ends_without_its_process_is_reported() -> None:
     editor.take(editor.session.receive_peer_eof(0))
     editor.wait(END_PATIENCE)
     assert ["output", "terminated"] == [message["event"] for message in editor.received]
-    assert [
-        "important: the debugger exited unexpectedly; rank 0 on node continues without a debugger"
-    ] == editor.lines()
+    sentence = "the debugger exited unexpectedly; rank 0 on node continues without a debugger; attaching again"
+    assert [f"important: {sentence}"] == editor.lines()
 
 
 @pytest.mark.parametrize("view", [RANK, replace(RANK, announces_endings=False)])
@@ -120,7 +119,7 @@ def test_an_editor_that_disconnects_is_not_told_why(view: JobView) -> None:
 
 @pytest.mark.parametrize(("client", "restarts"), [("vscode", True), ("neovim", True), ("emacs", False), (None, False)])
 def test_a_lost_agent_is_reported_and_the_editor_attaches_again(client: str | None, restarts: bool) -> None:
-    """`terminated` has `restart` for editors that honour it."""
+    """`terminated` has `restart` for editors that honour it, and the line before it announces that."""
     editor = Editor(RANK)
     editor.session.has_stream = True
     editor.send({**INITIALIZE, "arguments": {"clientID": client}})
@@ -131,6 +130,7 @@ def test_a_lost_agent_is_reported_and_the_editor_attaches_again(client: str | No
     editor.take([ToLocal(editor.session.conclude("the agent is gone", may_return=True))])
     assert ["output", "terminated"] == [message["event"] for message in editor.received]
     assert restarts == ("restart" in editor.received[1]["body"])
+    assert restarts == editor.received[0]["body"]["output"].endswith("the agent is gone; attaching again\n")
     editor.send({"seq": 9, "type": "request", "command": "disconnect", "arguments": {"restart": True}})
     assert (True, 9) == (editor.received[2]["success"], editor.received[2]["request_seq"])
 

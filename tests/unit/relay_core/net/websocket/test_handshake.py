@@ -113,6 +113,18 @@ async def test_nobody_there(trusted: ssl.SSLContext) -> None:
         await open_websocket(f"wss://localhost:{free_port()}/x?y", tls=trusted)
 
 
+async def test_a_server_that_hangs_up(trusted: ssl.SSLContext) -> None:
+    """A connection that is closed before TLS has begun is an error with that reason, not with the name of a class."""
+
+    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(65536)  # what is not read would make the system reset the connection
+        writer.close()
+
+    async with local_server(close) as (port, _):
+        with pytest.raises(RelayUnreachable, match=f"cannot connect to localhost:{port}: the connection was closed"):
+            await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
+
+
 async def test_a_name_that_does_not_resolve(trusted: ssl.SSLContext) -> None:
     """A misspelt namespace is a name problem, not a network problem."""
     with pytest.raises(RelayUnreachable, match="name no-such-namespace.invalid cannot be resolved.*spelling"):
