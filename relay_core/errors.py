@@ -20,6 +20,7 @@ connection strings.
     ├── TimedOut                   14   an awaited event did not happen in time
     └── NoClient                   15   no matching relay-client is running
 
+Exit code 16 of `relay-client hang` is its verdict that ranks wait; it is not an error.
 Exit code 0 means success or a stop on request (Ctrl-C, SIGTERM); 130 means a second Ctrl-C.
 """
 

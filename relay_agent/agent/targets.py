@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
+from relay_core.agent_api.collectives import NodeCollectives
 from relay_core.agent_api.metadata import ClientStatus
-from relay_core.agent_api.requests import Digest, FileDigest, Ready, Stacks, Wake
+from relay_core.agent_api.requests import Collectives, Digest, FileDigest, Ready, Stacks, Wake
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import ConnectionLost
 
@@ -86,7 +87,9 @@ class TargetProvider(Protocol):
     def targets(self) -> Iterable[Target]:
         """Return the targets to announce."""
 
-    async def answer(self, request: Wake | Stacks | Digest) -> Ready | NodeStacks | FileDigest:
+    async def answer(
+        self, request: Wake | Stacks | Collectives | Digest
+    ) -> Ready | NodeStacks | NodeCollectives | FileDigest:
         """Return the response to a request.
 
         Raises:

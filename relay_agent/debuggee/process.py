@@ -108,6 +108,7 @@ class DebuggedProcess:
                 "arm": self._arm,
                 "release": self._release,
                 "stacks": self._stacks,
+                "collectives": self._collectives,
                 "connect": self._connect,
                 "check": self._check,
             },
@@ -261,6 +262,11 @@ class DebuggedProcess:
         from relay_agent.stacks.in_process import collect  # noqa: PLC0415 - needed for this request only
 
         return {"threads": [thread.encode() for thread in collect(locals=ask.get("locals", False))]}
+
+    def _collectives(self, _ask: Ask) -> AnswerFields:
+        from relay_agent.collectives.in_process import collect  # noqa: PLC0415 - needed for this request only
+
+        return {"collectives": collect().encode()}
 
     def _check(self, _ask: Ask) -> AnswerFields:
         return {"busy": waking.is_executing()}

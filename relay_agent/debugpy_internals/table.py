@@ -30,6 +30,7 @@ __all__ = [
     "SHOWING",
     "STATE",
     "STOPPED_THREADS",
+    "THREAD_STATE",
     "UNATTACHED_AGENT",
     "UNCAUGHT",
     "WAKING",
@@ -129,6 +130,16 @@ STOPPED_THREADS = Feature(
     "threads that stood or stepped when debugpy's adapter was killed stop for the next debugger without an event",
     Internal("_pydevd_bundle.pydevd_additional_thread_info:set_additional_thread_info", "called", "state of a thread"),
     Internal("_pydevd_bundle.pydevd_thread_lifecycle:internal_run_thread", "called", "marks it as running"),
+)
+THREAD_STATE = Feature(
+    "`relay-client hang` does not show that a rank is stopped at a breakpoint",
+    Internal(
+        "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.pydev_state",
+        "read",
+        "whether a thread is stopped",
+        True,
+    ),
+    Internal("_pydevd_bundle.pydevd_constants:STATE_SUSPEND", "read", "the value of a stopped thread"),
 )
 DIALLING = Feature(
     "a job that connects to a listening editor reports this only after receiving its breakpoints",
@@ -265,6 +276,7 @@ FEATURES = (
     REACHING,
     RESTART,
     STOPPED_THREADS,
+    THREAD_STATE,
     STATE,
     DIALLING,
     JOB_PORT,

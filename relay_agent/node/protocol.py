@@ -91,14 +91,16 @@ class StateChange(TypedDict):
 
 
 class AnswerFields(TypedDict, total=False):
-    """The fields of an answer: `port` to `arm`, `threads` to `stacks`, `busy` to `check`, or `error` and `hint`."""
+    """The fields of an answer, each to one request, or `error` and `hint`."""
 
     port: int
-    """The port on which debugpy's adapter listens."""
+    """To `arm`: the port on which debugpy's adapter listens."""
     threads: Sequence[object]
-    """As `relay_core.agent_api.stacks.ThreadStack` encodes them."""
+    """To `stacks`: as `relay_core.agent_api.stacks.ThreadStack` encodes them."""
+    collectives: object
+    """To `collectives`: as `relay_core.agent_api.collectives.ProcessCollectives` encodes it."""
     busy: bool
-    """Whether the debugger is executing something in a stopped thread."""
+    """To `check`: whether the debugger is executing something in a stopped thread."""
     error: str
     hint: str
 
@@ -154,7 +156,7 @@ class Ask(AskFields):
     """A request to the process. All but `release` require an answer."""
 
     ask: str
-    """`arm`, `release`, `stacks`, `connect` or `check`."""
+    """`arm`, `release`, `stacks`, `collectives`, `connect` or `check`."""
     id: int
 
 

@@ -13,7 +13,7 @@ from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, Thread
 from relay_core.ranges import format_ranges
 from relay_core.values import escape_controls
 
-__all__ = ["Group", "Process", "Reply", "group", "is_library", "label", "read_replies"]
+__all__ = ["Group", "Process", "Reply", "group", "is_library", "label", "own_frame", "read_replies"]
 
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3.", "/lib64/python3.")
 """Parts of the paths of installed code; every other file is the user's."""
@@ -89,8 +89,7 @@ class Group:
         main = self.processes[0].main
         if main is None or not main.frames:
             return ""
-        inner = main.frames[-1]
-        own = next((frame for frame in reversed(main.frames) if not is_library(frame)), inner)
+        inner, own = main.frames[-1], own_frame(main)
         return _place(inner) if own is inner else f"{_place(inner)}, called in {_place(own)}"
 
     @property
@@ -144,6 +143,11 @@ def label(process: Process) -> str:
 def is_library(frame: Frame) -> bool:
     """Return True if a frame is in installed code or has no file."""
     return frame.file.startswith("<") or any(part in frame.file for part in _LIBRARIES)
+
+
+def own_frame(thread: ThreadStack) -> Frame:
+    """Return the innermost frame of the user's own code in a stack that is not empty; without any, the innermost."""
+    return next((frame for frame in reversed(thread.frames) if not is_library(frame)), thread.frames[-1])
 
 
 def _place(frame: Frame) -> str:

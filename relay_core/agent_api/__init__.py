@@ -6,6 +6,7 @@
                    `StreamMetadata`: the user of a stream          both ways         metadata of OPEN
     requests       `Wake`, `Stacks`, `Listen`, and their responses client -> agent   name in OPEN, then DATA
     stacks         `NodeStacks`: the response to `Stacks`          agent -> client   DATA
+    collectives    `NodeCollectives`: that to `Collectives`        agent -> client   DATA
 
 Each class has `encode()` and `parse()` and is used by both sides. The package performs no I/O.
 

@@ -7,6 +7,7 @@ to `Listen` is sent when the debugger has connected, and its stream stays open u
     wake/5678        `Wake(5678)`         `Ready`: debugpy is listening
     stacks           `Stacks()`           `relay_core.agent_api.stacks.NodeStacks`
     stacks/locals    `Stacks(True)`       the same, with variables
+    collectives      `Collectives()`      `relay_core.agent_api.collectives.NodeCollectives`
     digest/5678/a.py `Digest(5678, "a.py")`
                                            `FileDigest` of a file in the directory in which the target was started
     listen/5678      `Listen(5678)`       `Ready`, then streams that the agent opens to port 5678 of the client
@@ -23,7 +24,18 @@ from typing import ClassVar
 from relay_core.agent_api.values import Clean, as_is, mapping, text
 from relay_core.values import is_port_text
 
-__all__ = ["Digest", "Failure", "FileDigest", "Listen", "Ready", "Request", "Stacks", "Wake", "parse_request"]
+__all__ = [
+    "Collectives",
+    "Digest",
+    "Failure",
+    "FileDigest",
+    "Listen",
+    "Ready",
+    "Request",
+    "Stacks",
+    "Wake",
+    "parse_request",
+]
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,22 @@ class Stacks:
         """Read the name of a stream; None if it is another request. An unknown suffix is ignored."""
         name, _, detail = target.partition("/")
         return cls(locals=detail == "locals") if name == cls.name else None
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """Return the process groups of all processes of the node, and what their main threads are doing."""
+
+    name: ClassVar[str] = "collectives"
+
+    def encode(self) -> str:
+        """Return the name of the stream."""
+        return self.name
+
+    @classmethod
+    def parse(cls, target: str) -> Collectives | None:
+        """Read the name of a stream; None if it is another request. An unknown suffix is ignored."""
+        return cls() if target.partition("/")[0] == cls.name else None
 
 
 @dataclass(frozen=True)
@@ -102,12 +130,13 @@ class Digest:
         return cls(int(port), path) if name == cls.name and is_port_text(port) and path else None
 
 
-Request = Wake | Stacks | Digest | Listen
+Request = Wake | Stacks | Collectives | Digest | Listen
 
 
 def parse_request(target: str) -> Request | None:
     """Read the name of a stream; None if this version does not support the request."""
-    return Wake.parse(target) or Stacks.parse(target) or Digest.parse(target) or Listen.parse(target)
+    kinds: tuple[type[Request], ...] = (Wake, Stacks, Collectives, Digest, Listen)
+    return next((request for kind in kinds if (request := kind.parse(target))), None)
 
 
 def _port_after(target: str, name: str) -> int | None:

@@ -10,8 +10,9 @@ from typing import Any
 from relay_agent.agent.agent import Agent
 from relay_client.agents.tunnels import Tunnels
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
+from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives
 from relay_core.agent_api.metadata import ClientStatus
-from relay_core.agent_api.requests import Listen, Ready, Stacks, Wake
+from relay_core.agent_api.requests import Collectives, Listen, Ready, Stacks, Wake
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import RelayDebugError
 from relay_core.net.session.driver import SessionDriver
@@ -64,6 +65,10 @@ class Node:
         self.fields: dict[str, Any] = fields
         self.heard: list[ClientStatus] = []
         """What clients said about their view."""
+        self.collectives: list[ProcessCollectives] = []
+        """What the processes report about their process groups."""
+        self.is_silent = False
+        """Whether requests are never answered."""
         self.publish: Callable[[], None] = lambda: None
 
     def find(self, port: int) -> Process | None:
@@ -75,7 +80,11 @@ class Node:
     def targets(self) -> list[Process]:
         return [process for _, process in sorted(self.processes.items())]
 
-    async def answer(self, request: Wake | Stacks) -> Ready | NodeStacks:
+    async def answer(self, request: Wake | Stacks | Collectives) -> Ready | NodeStacks | NodeCollectives:
+        if self.is_silent:
+            await asyncio.Event().wait()
+        if isinstance(request, Collectives):
+            return NodeCollectives(tuple(self.collectives))
         if not isinstance(request, Wake) or request.port not in self.processes:
             raise RelayDebugError(f"cannot {request.encode()}", hint="ask for something else")
         await self.processes[request.port].locate()

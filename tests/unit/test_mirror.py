@@ -23,6 +23,7 @@ COVERED_BY = {
     "tests/integration/relay_server/test_lifecycle.py": "relay_server/ metrics server service gateway",
     "tests/unit/relay_core/dap/test_framing.py": "relay_core/dap/ messages",
     "tests/unit/relay_core/layers/test_stack.py": "relay_core/layers/ layer",
+    "tests/unit/relay_core/agent_api/test_collectives.py": "relay_core/agent_api/ ras",
     # Drivers around sans-IO cores: real sockets, real peers.
     "tests/unit/relay_core/auth/test_entra.py": "relay_core/auth/ azure_sdk identity on_behalf_of",
     "tests/integration/test_hybrid_connection.py": "relay_core/net/hybrid/ connector listener offer relay_core/ compat",
@@ -69,6 +70,9 @@ COVERED_BY = {
         "relay_agent/node/in_agent/ server relay_agent/cli/ node_agent"
     ),
     "tests/unit/relay_agent/stacks/test_in_process.py": "relay_agent/stacks/ local_values",
+    "tests/e2e/test_hang.py": (
+        "relay_client/cli/ hang relay_client/hang/ collect look output relay_agent/collectives/ in_process"
+    ),
     "tests/e2e/test_live_table.py": "relay_client/ui/ live_table",
     "tests/e2e/test_demo.py": (
         "relay_client/demo/ checks environment process run sample walkthrough relay_client/cli/ demo"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from relay_agent.agent.port_targets import PortTarget
 from relay_agent.agent.targets import TargetGone
+from relay_agent.collectives.ras_client import ask_ras
 from relay_agent.node.protocol import (
     Access,
     Answer,
@@ -25,9 +26,10 @@ from relay_agent.node.protocol import (
 )
 from relay_agent.stacks.out_of_process import Dump, stacks_of
 from relay_core.agent_api.announcement import AgentInfo, State, TargetInfo
+from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives
 from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.metadata import ClientStatus
-from relay_core.agent_api.requests import Digest, FileDigest, Ready, Stacks, Wake
+from relay_core.agent_api.requests import Collectives, Digest, FileDigest, Ready, Stacks, Wake
 from relay_core.agent_api.stacks import NodeStacks, ProcessStacks, ThreadStack
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, RelayDebugError
@@ -49,6 +51,8 @@ CHECK_TIMEOUT = 5.0
 """Timeout in seconds for the answer of a process that runs Python code."""
 STACKS_TIMEOUT = 10.0
 """Timeout in seconds; `stacks_of` stops waiting earlier."""
+COLLECTIVES_TIMEOUT = 1.5
+"""Timeout in seconds; a process needs 60 ms to read its recorders unless C code holds the GIL."""
 
 logger = logging.getLogger(__name__)
 
@@ -145,6 +149,26 @@ class RegisteredProcess:
 
         found = await stacks_of(self.pid, ask, self.dump, locals=with_locals)
         return found._replace(port=self.logical_port, rank=self.info.rank)
+
+    async def collectives(self) -> ProcessCollectives:
+        """Return the process groups of the process, and the stack of its main thread whatever it is doing."""
+
+        async def not_asked_again() -> list[ThreadStack]:
+            raise RelayDebugError("its helper thread did not answer")
+
+        try:
+            answer = await self.ask("collectives", within=COLLECTIVES_TIMEOUT)
+            found = ProcessCollectives.parse(answer["collectives"])
+        except RelayDebugError as error:
+            timed_out = isinstance(error, ConnectionLost) and not isinstance(error, TargetGone)
+            stacks = await stacks_of(self.pid, not_asked_again, self.dump)
+            main = tuple(thread for thread in stacks.threads if thread.main)
+            found = ProcessCollectives(
+                stacks=stacks._replace(threads=main),
+                error=f"has not answered for {COLLECTIVES_TIMEOUT:g} s" if timed_out else f"failed: {error.sentence}",
+            )
+        stacks = found.stacks._replace(port=self.logical_port, rank=self.info.rank, pid=self.pid)
+        return found._replace(port=self.logical_port, stacks=stacks)
 
     async def is_running(self) -> bool:
         """Return whether the process answers and its debugger executes nothing in it."""
@@ -263,8 +287,15 @@ class ProcessTable:
     def _forwards(self) -> set[int]:
         return {port for process in self._processes.values() for port in process.forwards}
 
-    async def answer(self, request: Wake | Stacks | Digest) -> Ready | NodeStacks | FileDigest:
-        """Start debugpy in a process, collect the stacks of all processes, or return the digest of a file."""
+    async def answer(
+        self, request: Wake | Stacks | Collectives | Digest
+    ) -> Ready | NodeStacks | NodeCollectives | FileDigest:
+        """Start debugpy in a process, collect facts about all processes, or return the digest of a file."""
+        if isinstance(request, Collectives):
+            reports, ras = await asyncio.gather(
+                asyncio.gather(*(process.collectives() for process in self.targets())), ask_ras(os.environ)
+            )
+            return NodeCollectives(tuple(reports), ras)
         if isinstance(request, Stacks):
             responses = (process.stacks(with_locals=request.locals) for process in self.targets())
             return NodeStacks(tuple(await asyncio.gather(*responses)))

@@ -60,6 +60,7 @@ NOT_USED = {
     table.JOB_PORT,
     table.POST_MORTEM,
     table.RECOVERY,
+    table.THREAD_STATE,
 }
 """Features that this job does not need."""
 NOT_NOTICED = {table.OUTPUT, table.HIDDEN_THREADS}

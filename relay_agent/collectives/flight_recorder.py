@@ -1,0 +1,204 @@
+"""Process groups of this process, from torch's flight recorder.
+
+torch records every collective operation of a process, without any setting, in one of two recorders: one for NCCL, and
+one for all other backends (gloo). Both are read as JSON, which takes half a millisecond and stops nobody. This module
+imports nothing of torch: what the job has not imported, it does not use.
+
+    recorder   read by                    since torch   an operation is complete if
+    other      _dump_fr_trace_json        2.8           it is retired; its state stays "scheduled"
+    nccl       _dump_nccl_trace_json      2.5           its state is "completed"; retired without that, it has timed out
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from relay_core.agent_api.collectives import MAX_GROUPS, MAX_OPERATIONS, GroupRecord, Operation
+from relay_core.agent_api.values import count, items, mapping, text
+
+__all__ = ["Recorded", "parse_dump", "read_recorders"]
+
+READERS = {"other": "_dump_fr_trace_json", "nccl": "_dump_nccl_trace_json"}
+"""Functions of `torch._C._distributed_c10d`, by recorder."""
+SIZE_VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+"""Number of operations that a recorder keeps: the newer and the older name."""
+MAX_ENTRIES = 20_000
+"""Operations of a recorder that is read. The job stands still while they are parsed: 10 ms for the default of 2000."""
+MAX_TENSORS = 4
+"""Tensors of an operation that are described."""
+MAX_DIMENSIONS = 8
+MAX_NAME = 80
+"""Characters; the name of a group may be a SHA-1."""
+FIRST_INCOMPLETE = 3
+"""Operations that are reported from the first incomplete one on, beside the last ones."""
+
+_TYPES = {
+    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Int": "int32", "Long": "int64",
+    "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool",
+}  # fmt: skip
+"""Names of types in the recorder, and in Python."""
+
+
+class Recorded(NamedTuple):
+    """What this process knows about its groups."""
+
+    torch: str = ""
+    """Version of torch; "" if it is not imported."""
+    rank: int | None = None
+    """Global rank; None without a process group."""
+    world: int | None = None
+    groups: tuple[GroupRecord, ...] = ()
+    problem: str = ""
+    """Why groups are not known, or not all of them."""
+
+
+def read_recorders() -> Recorded:
+    """Return the groups of this process as its recorders have them now."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return Recorded(problem="torch is not imported")
+    version = str(getattr(torch, "__version__", "")) or "unknown version"
+    found = Recorded(version[:MAX_NAME])
+    c10d = sys.modules.get("torch.distributed.distributed_c10d")
+    members = _members(c10d)
+    if not members:
+        return found._replace(problem="torch.distributed has no process group")
+    rank, world = _position(c10d)
+    groups: list[GroupRecord] = []
+    problems = []
+    bindings = getattr(getattr(torch, "_C", None), "_distributed_c10d", None)
+    readers = {kind: reader for kind, name in READERS.items() if (reader := getattr(bindings, name, None))}
+    complete = True
+    for kind, reader in readers.items():
+        dump, problem = _dump(kind, reader)
+        problems += [problem] if problem else []
+        records, is_whole = parse_dump(dump, kind, time.time())
+        complete = complete and is_whole
+        groups += [record._replace(ranks=members.get(record.name, ())) for record in records]
+    if not readers:
+        problems.append(f"torch {version} has no flight recorder that can be read: 2.8 has, for NCCL 2.5")
+    elif complete:  # otherwise the operations of a group may just be too old
+        recorded = {group.name for group in groups}
+        groups += [GroupRecord(name, ranks=ranks) for name, ranks in members.items() if name not in recorded]
+    return found._replace(rank=rank, world=world, groups=_first(groups), problem="; ".join(problems))
+
+
+def _first(groups: list[GroupRecord]) -> tuple[GroupRecord, ...]:
+    """Return at most `MAX_GROUPS`, those with an incomplete operation first."""
+    return tuple(sorted(groups, key=lambda group: group.enqueued <= group.completed)[:MAX_GROUPS])
+
+
+def _members(c10d: Any) -> dict[str, tuple[int, ...]]:
+    """Return the global ranks of each group that this process is a member of, by its name."""
+    world = getattr(c10d, "_world", None)
+    ranks: Mapping[Any, Mapping[int, int]] = getattr(world, "pg_group_ranks", {})
+    found = {}
+    for group, name in list(getattr(world, "pg_names", {}).items()):
+        by_group_rank = sorted(ranks.get(group, {}).items(), key=lambda pair: pair[1])
+        found[str(name)[:MAX_NAME]] = tuple(rank for rank, _ in by_group_rank)
+    return found
+
+
+def _position(c10d: Any) -> tuple[int | None, int | None]:
+    """Return the global rank of this process and the number of ranks."""
+    group = getattr(getattr(c10d, "_world", None), "default_pg", None)
+    return (None, None) if group is None else (int(group.rank()), int(group.size()))
+
+
+def _dump(kind: str, reader: Callable[..., object]) -> tuple[object, str]:
+    """Return the dump of a recorder, and why there is none."""
+    size = next((int(text) for name in SIZE_VARIABLES if (text := os.environ.get(name, "")).isdecimal()), 0)
+    if size > MAX_ENTRIES and kind != "nccl":
+        return None, f"its flight recorder keeps up to {size} operations, too many to read"
+    try:
+        # Incomplete operations only, if there are many; the other recorder regards all of its operations as incomplete.
+        found: Any = reader(True, True) if size > MAX_ENTRIES else reader()
+        return json.loads(found), ""
+    except (TypeError, ValueError, RuntimeError, RecursionError) as error:
+        return None, f"its flight recorder cannot be read: {type(error).__name__}: {error}"[:200]
+
+
+def parse_dump(dump: object, kind: str, now: float) -> tuple[list[GroupRecord], bool]:
+    """Return the groups in a dump, and whether it has all operations since the start; ranks of members are left out.
+
+    Args:
+        dump: Parsed JSON; fields of another type than expected are ignored.
+        kind: The recorder, a key of `READERS`.
+        now: Unix time.
+    """
+    entries = [mapping(entry) for entry in items(mapping(dump).get("entries"))]
+    by_group: dict[str, list[Mapping[str, object]]] = {}
+    for entry in entries:
+        by_group.setdefault(_group_name(entry, 0), []).append(entry)
+    is_whole = not entries or entries[0].get("record_id") == 0
+    return [_group(name, kind, found, now) for name, found in by_group.items() if name], is_whole
+
+
+def _group_name(entry: Mapping[str, object], index: int) -> str:
+    """Return the name of an entry's group, or its description for index 1."""
+    names = items(entry.get("process_group"))
+    return text(names[index])[:MAX_NAME] if len(names) > index else ""
+
+
+def _group(name: str, kind: str, entries: list[Mapping[str, object]], now: float) -> GroupRecord:
+    operations: dict[int, Operation] = {}
+    incomplete: list[int] = []
+    for entry in entries:
+        number = count(entry.get("collective_seq_id"))
+        if not number or entry.get("is_p2p") is True:  # those have numbers of their own
+            continue
+        operations.setdefault(number, _operation(entry, number, now))
+        if not _is_complete(entry, kind):
+            incomplete.append(number)
+    enqueued = max(operations, default=0)
+    completed = min(incomplete, default=enqueued + 1) - 1
+    return GroupRecord(
+        name,
+        _group_name(entries[-1], 1),
+        kind,
+        enqueued=enqueued,
+        completed=completed,
+        operations=tuple(operations[number] for number in _reported(sorted(operations), completed)),
+    )
+
+
+def _reported(numbers: list[int], completed: int) -> list[int]:
+    """Choose the numbers of the operations to report."""
+    first = [number for number in numbers if number > completed][:FIRST_INCOMPLETE]
+    return sorted({*first, *numbers[-(MAX_OPERATIONS - FIRST_INCOMPLETE) :]})
+
+
+def _is_complete(entry: Mapping[str, object], kind: str) -> bool:
+    return entry.get("state") == "completed" or (kind != "nccl" and entry.get("retired") is True)
+
+
+def _operation(entry: Mapping[str, object], number: int, now: float) -> Operation:
+    created = count(entry.get("time_created_ns"))
+    return Operation(
+        number,
+        text(entry.get("profiling_name")).rpartition(":")[2][:MAX_NAME] or "an operation",
+        _tensors(entry.get("input_sizes"), entry.get("input_dtypes")),
+        _tensors(entry.get("output_sizes"), entry.get("output_dtypes")),
+        None if created is None else max(0.0, now - created / 1e9),
+    )
+
+
+def _tensors(sizes: object, types: object) -> str:
+    """Describe tensors: `[16] float32, [2, 3] int64`."""
+    shapes, names = items(sizes), items(types)
+    described = list(_described(shapes[:MAX_TENSORS], names))
+    if len(shapes) > MAX_TENSORS:
+        described.append(f"{len(shapes) - MAX_TENSORS} more")
+    return ", ".join(described)
+
+
+def _described(shapes: list[object], names: list[object]) -> Iterator[str]:
+    for index, shape in enumerate(shapes):
+        dimensions = [str(count(size)) for size in items(shape)[:MAX_DIMENSIONS]]
+        name = text(names[index])[:MAX_NAME] if index < len(names) else ""
+        yield f"[{', '.join(dimensions)}] {_TYPES.get(name, name.lower())}".rstrip()

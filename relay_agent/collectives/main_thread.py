@@ -1,0 +1,63 @@
+"""What the main thread of this process is doing: runs, waits in a call, or was stopped by a debugger."""
+
+from __future__ import annotations
+
+import opcode
+import sys
+import threading
+import time
+from types import FrameType
+
+from relay_agent.debugpy_internals.table import THREAD_STATE
+
+__all__ = ["activity"]
+
+SAMPLES = 10
+INTERVAL = 0.005
+"""Seconds between samples. A waiting thread has the same instruction in all of them, and uses no processor time."""
+MIN_SHARE = 0.05
+"""Part of the time for which a running thread has a processor at least; it shares that with others."""
+
+
+def activity() -> str:
+    """Return "stopped", "running Python", "running" (in a call) or "blocked" (in a call).
+
+    The call takes up to `SAMPLES` times `INTERVAL`.
+    """
+    if _is_stopped():
+        return "stopped"
+    ident = threading.main_thread().ident
+    places, started, used = set(), time.monotonic(), _processor_time(ident)
+    for _ in range(SAMPLES):
+        frame = sys._current_frames().get(ident or 0)  # noqa: SLF001 - its documented name
+        places.add(None if frame is None else (id(frame), frame.f_lasti))
+        if len(places) > 1 or (frame is not None and _is_between_calls(frame)):
+            return "running Python"
+        del frame  # the job's objects must not live longer
+        time.sleep(INTERVAL)
+    share = (_processor_time(ident) - used) / (time.monotonic() - started)
+    return "running" if share > MIN_SHARE else "blocked"
+
+
+def _is_between_calls(frame: FrameType) -> bool:
+    """Return whether a frame is at a jump or at its start: only there does a loop without calls release the GIL."""
+    name = opcode.opname[frame.f_code.co_code[frame.f_lasti]] if frame.f_lasti >= 0 else ""
+    return "JUMP" in name or name == "RESUME"
+
+
+def _processor_time(ident: int | None) -> float:
+    """Return the processor time of a thread in seconds; 0 where the system does not report it."""
+    if ident is None or not hasattr(time, "pthread_getcpuclockid"):
+        return 0.0
+    return time.clock_gettime(time.pthread_getcpuclockid(ident))
+
+
+def _is_stopped() -> bool:
+    """Return whether a debugger has stopped the main thread."""
+    constants = sys.modules.get("_pydevd_bundle.pydevd_constants")
+    info = getattr(threading.main_thread(), "additional_info", None)
+    if constants is None or info is None or not THREAD_STATE.is_available():
+        return False
+    with THREAD_STATE.guarded():
+        return bool(info.pydev_state == constants.STATE_SUSPEND)
+    return False

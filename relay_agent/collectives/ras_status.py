@@ -1,0 +1,123 @@
+"""Answers of NCCL's RAS subsystem to `VERBOSE STATUS`, as JSON (NCCL 2.28.7 and later) and as text (2.24 and later).
+
+Formats: NCCL user guide, "RAS"; its client/server protocol is plain text. The text answer differs between versions: of
+it, only the paragraphs of communicators under "Errors" and "Warnings" are read. A communicator whose ranks have all
+launched the same operations is not reported. Counts may differ for a moment in a job that runs well.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+from relay_core.agent_api.ras import MAX_COMMUNICATORS, MAX_REMARKS, RasCommunicator, RasStatus
+from relay_core.agent_api.values import count, items, mapping, text
+from relay_core.ranges import format_ranges
+
+__all__ = ["parse_status"]
+
+MAX_REMARK = 200
+"""Characters of one remark."""
+MAX_LISTED = 1024
+"""Ranks that one remark lists."""
+INITIALIZING = 7
+"""`init_state` of a rank that is still in ncclCommInitRank; 0 is success, and any other value an error."""
+
+_COMMUNICATOR = re.compile(r"#\d+-\d+ \(([0-9a-f]{1,16})\) (.*)", re.ASCII)
+"""The first line of a communicator's paragraph: `#0-0 (27a079b828ff1a75) MISMATCH`."""
+_VERSION = re.compile(r".*NCCL version (\S{1,40}) .*", re.ASCII)
+
+
+def parse_status(answer: str) -> RasStatus:
+    """Parse an answer to `VERBOSE STATUS`, JSON or text; `error` is set if it is neither."""
+    if answer.lstrip().startswith("{"):
+        try:
+            return _parse_json(mapping(json.loads(answer)))
+        except (ValueError, RecursionError):
+            return RasStatus(error="NCCL RAS answered with JSON that cannot be parsed")
+    return _parse_text(answer)
+
+
+# JSON
+
+
+def _parse_json(status: Mapping[str, object]) -> RasStatus:
+    found = []
+    for communicator in map(mapping, items(status.get("communicators"))):
+        remarks = tuple(_remarks(communicator))
+        if remarks:
+            name = text(communicator.get("hash"))[:MAX_REMARK].removeprefix("0x")
+            found.append(RasCommunicator(name, count(communicator.get("size")) or 0, remarks[:MAX_REMARKS]))
+    return RasStatus(text(status.get("nccl_version"))[:MAX_REMARK], tuple(found[:MAX_COMMUNICATORS]))
+
+
+def _remarks(communicator: Mapping[str, object]) -> Iterator[str]:
+    for missing in map(mapping, items(communicator.get("missing_ranks"))):
+        yield _missing(missing)
+    ranks = [mapping(rank) for rank in items(communicator.get("ranks"))]
+    for flag, words in (("abort_flag", "aborted"), ("finalize_called", "called ncclCommFinalize")):
+        if flagged := [number for number, status in _status(ranks) if status.get(flag) is True]:
+            yield f"{_ranks(flagged)} {words}"
+    if starting := [number for number, status in _status(ranks) if status.get("init_state") == INITIALIZING]:
+        yield f"{_ranks(starting)} still initializing"
+    if failed := [number for number, status in _status(ranks) if count(status.get("async_error")) not in {0, 7, None}]:
+        yield f"{_ranks(failed)} reported an asynchronous error"
+    yield from _different_counts(ranks)
+
+
+def _status(ranks: list[Mapping[str, object]]) -> Iterator[tuple[int, Mapping[str, object]]]:
+    for rank in ranks:
+        if (number := count(rank.get("rank"))) is not None:
+            yield number, mapping(rank.get("status"))
+
+
+def _missing(rank: Mapping[str, object]) -> str:
+    status = mapping(rank.get("status"))
+    why = "not a member at the moment"
+    if status.get("considered_dead") is True:
+        why = "considered dead"
+    elif status.get("unresponsive") is True:
+        why = "not responding"
+    process, host = count(rank.get("pid")), text(rank.get("host"))
+    where = f" (pid {process} on {host})" if process is not None and host else ""
+    return f"rank {count(rank.get('rank'))}{where} is {why}"[:MAX_REMARK]
+
+
+def _different_counts(ranks: list[Mapping[str, object]]) -> Iterator[str]:
+    """Yield, for each kind of operation of which ranks have launched different numbers, who has launched how many."""
+    by_kind: dict[str, dict[int, list[int]]] = {}
+    for rank in ranks:
+        number = count(rank.get("rank"))
+        for kind, launched in mapping(rank.get("collective_counts")).items():
+            if number is not None and (times := count(launched)) is not None:
+                by_kind.setdefault(str(kind), {}).setdefault(times, []).append(number)
+    for kind, by_count in by_kind.items():
+        if len(by_count) > 1:
+            each = (f"{_ranks(found)} {times}" for times, found in sorted(by_count.items(), reverse=True))
+            yield f"{kind[:40]} launched: {', '.join(each)}"[:MAX_REMARK]
+
+
+def _ranks(numbers: list[int]) -> str:
+    return f"rank{'s' if len(numbers) > 1 else ''} {format_ranges(sorted(numbers)[:MAX_LISTED])}"
+
+
+# Text
+
+
+def _parse_text(answer: str) -> RasStatus:
+    lines = answer.splitlines()
+    version = next((match[1] for line in lines if (match := _VERSION.fullmatch(line[:MAX_REMARK]))), "")
+    found: list[RasCommunicator] = []
+    is_paragraph = False
+    for line in lines:
+        if match := _COMMUNICATOR.fullmatch(line.strip()[:MAX_REMARK]):
+            is_paragraph = True
+            found.append(RasCommunicator(match[1], remarks=(match[2],)))
+        elif not line.startswith("  ") or not line.strip():
+            is_paragraph = False
+        elif is_paragraph and len(found[-1].remarks) < MAX_REMARKS:
+            found[-1] = found[-1]._replace(remarks=(*found[-1].remarks, line.strip()[:MAX_REMARK]))
+    if not version and not found and "Communicators" not in answer:
+        return RasStatus(error="what listens on the port of NCCL RAS gave another answer")
+    return RasStatus(version, tuple(found[:MAX_COMMUNICATORS]))

@@ -1,0 +1,88 @@
+"""`relay-client hang`: which collective operation a job waits in, and for which ranks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from relay_client.cli.common import Commands, add_command, add_json, quiet_logging, run_with_tunnels
+from relay_client.cli.port_ranges import parse_ports
+from relay_core.errors import NoListener, UsageError
+from relay_core.program.options import argument_type
+from relay_core.ranges import format_ranges
+from relay_core.values import named, parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from relay_client.agents.tunnels import Tunnels
+    from relay_client.hang.verdict import JobVerdict
+
+__all__ = ["HANG_FOUND", "add_parser"]
+
+HANG_FOUND = 16
+"""Exit status if ranks wait in a collective; above those of errors."""
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "hang",
+        run,
+        summary="show which collective the ranks wait in, who is missing, and where those are",
+        description="Shows for each process group which collective operation waits, which ranks have entered it, and "
+        "where those are that have not. Exits with status 16 if ranks wait in one, and with 0 otherwise.",
+    )
+    parser.add_argument(
+        "--ports", default="", metavar="RANGE", help="only jobs with a rank on these logical ports, as in 5678-5685"
+    )
+    parser.add_argument(
+        "--watch",
+        type=argument_type(_parse_patience),
+        default=None,
+        metavar="TIME",
+        help="keep looking, and print the verdict whenever nothing has moved for this time, as in 120 or 2m",
+    )
+    add_json(parser)
+
+
+def _parse_patience(text: str) -> float:
+    seconds = parse_duration(text)
+    if not seconds:
+        raise UsageError(f"invalid duration: '{text}'", hint="use more than 0, such as 2m")
+    return seconds
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the verdict."""
+    with named("--ports"):
+        ports = parse_ports(arguments.ports) if arguments.ports else None
+    status = 0
+
+    async def show(tunnels: Tunnels) -> None:
+        nonlocal status
+        from relay_client.hang.look import look
+        from relay_client.hang.watch import watch
+
+        async with tunnels:
+            await tunnels.discover_all()
+            if arguments.watch is not None:
+                await watch(tunnels, ports, arguments.watch, lambda found: _show(found, as_json=arguments.json))
+                return
+            verdicts = await look(tunnels, ports)
+        if not verdicts:
+            wanted = f" with port {format_ranges(ports)}" if ports else ""
+            raise NoListener(f"no process found{wanted}", hint="relay-client targets lists what is there")
+        _show(verdicts, as_json=arguments.json)
+        status = HANG_FOUND if any(verdict.groups for verdict in verdicts) else 0
+
+    quiet_logging(arguments)
+    return run_with_tunnels(arguments, show) or status
+
+
+def _show(verdicts: Sequence[JobVerdict], *, as_json: bool) -> None:
+    from relay_client.hang.output import verdict_as_object, verdict_as_text
+
+    print(json.dumps(verdict_as_object(verdicts), indent=2) if as_json else verdict_as_text(verdicts), flush=True)

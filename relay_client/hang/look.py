@@ -1,0 +1,36 @@
+"""One look at all jobs, and a second one where a job may just be running well."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+from relay_client.agents.tunnels import Tunnels
+from relay_client.hang.collect import collect_replies
+from relay_client.hang.reports import read_jobs
+from relay_client.hang.verdict import MIN_AGE, JobVerdict
+
+__all__ = ["look", "look_once"]
+
+
+async def look_once(tunnels: Tunnels, ports: Collection[int] | None) -> list[JobVerdict]:
+    """Return the verdict on each job as it is now.
+
+    Args:
+        tunnels: The client's tunnels, which know all agents.
+        ports: Logical ports of the jobs; None for all.
+    """
+    return [JobVerdict.of(job) for job in read_jobs(await collect_replies(tunnels), ports)]
+
+
+async def look(tunnels: Tunnels, ports: Collection[int] | None) -> list[JobVerdict]:
+    """Return the verdict on each job; what waits only for a moment, in a job that runs well, is left out."""
+    first = await look_once(tunnels, ports)
+    if not any(verdict.is_young for verdict in first):
+        return first
+    await asyncio.sleep(MIN_AGE)
+    before = {verdict.job.base_port: verdict for verdict in first}
+    return [
+        verdict.that_still_wait(earlier) if (earlier := before.get(verdict.job.base_port)) is not None else verdict
+        for verdict in await look_once(tunnels, ports)
+    ]

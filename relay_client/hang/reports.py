@@ -1,0 +1,160 @@
+"""What is known about each rank of each job, from the responses of all agents; sans-IO."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from relay_client.stacks.groups import own_frame
+from relay_core.agent_api.announcement import AgentInfo, State, TargetInfo
+from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives
+from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.ras import RasStatus
+from relay_core.agent_api.stacks import ThreadStack
+from relay_core.values import escape_controls
+
+__all__ = ["Job", "NodeReply", "RankReport", "read_jobs"]
+
+
+@dataclass(frozen=True)
+class NodeReply:
+    """The response of one agent."""
+
+    agent: AgentInfo
+    """Its announcement."""
+    collectives: NodeCollectives = field(default_factory=NodeCollectives)
+    error: str = ""
+    """Why the response is missing, as the end of a sentence: "has not answered for 5 s"."""
+
+    @classmethod
+    def parse(cls, agent: AgentInfo, response: Mapping[str, object]) -> NodeReply:
+        """Parse an agent's response; its text comes from a job, so control characters are escaped."""
+        return cls(agent, NodeCollectives.parse(response, escape_controls))
+
+
+@dataclass(frozen=True)
+class RankReport:
+    """One rank of a job."""
+
+    rank: int
+    """Its global rank: in `torch.distributed` if it has one there, else as its launcher has set it."""
+    target: TargetInfo | None = None
+    """Its announcement; None if it has ended."""
+    collectives: ProcessCollectives | None = None
+    """Its answer; None without one."""
+    silence: str = ""
+    """Why its groups are unknown, as the end of a sentence."""
+    has_ended: bool = False
+
+    @property
+    def main(self) -> ThreadStack | None:
+        """Its main thread; None if no method could read it."""
+        threads = self.collectives.stacks.threads if self.collectives is not None else ()
+        return next((thread for thread in threads if thread.frames), None)
+
+    @property
+    def place(self) -> str:
+        """The innermost frame of the user's own code: `train.py:88 in load_batch`; "" if unknown."""
+        if self.main is None:
+            return ""
+        frame = own_frame(self.main)
+        return f"{frame.file.replace(chr(92), '/').rpartition('/')[2]}:{frame.line} in {frame.function}"
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a debugger has stopped it, or it waits for one."""
+        if self.target is not None and self.target.state in {State.WAITING, State.CRASHED}:
+            return True
+        return self.collectives is not None and self.collectives.activity == "stopped"
+
+
+@dataclass(frozen=True)
+class Job:
+    """The ranks of one job. Jobs on one hybrid connection have different base ports."""
+
+    base_port: int
+    """Logical port of rank 0."""
+    ranks: Mapping[int, RankReport] = field(default_factory=dict)
+    """By global rank, in ascending order."""
+    ras: tuple[RasStatus, ...] = ()
+    """What NCCL RAS reports on its nodes, each different answer once."""
+
+    @property
+    def script(self) -> str:
+        """The name of its script; "" if unknown."""
+        return next((report.target.script for report in self.ranks.values() if report.target is not None), "")
+
+    @property
+    def ports(self) -> list[int]:
+        """The logical ports of its ranks."""
+        return [self.base_port + rank for rank in self.ranks]
+
+
+def read_jobs(replies: Iterable[NodeReply], ports: Collection[int] | None = None) -> list[Job]:
+    """Return the jobs in the agents' responses, by base port.
+
+    Args:
+        replies: One for each agent.
+        ports: Logical ports; jobs without a rank on one of them are left out. None for all.
+    """
+    found: dict[int, dict[int, RankReport]] = {}
+    ras: dict[int, list[RasStatus]] = {}
+    replies = list(replies)
+    for reply in replies:
+        bases = set()
+        for base, report in _reports(reply):
+            found.setdefault(base, {})[report.rank] = report
+            bases.add(base)
+        if (status := reply.collectives.ras) is not None:
+            for base in bases:
+                ras.setdefault(base, []).append(status)
+    for reply in replies:
+        _add_endings(found, reply.agent.endings or ())
+    jobs = [
+        Job(base, dict(sorted(ranks.items())), tuple(dict.fromkeys(ras.get(base, ()))))
+        for base, ranks in sorted(found.items())
+    ]
+    return [job for job in jobs if ports is None or not set(ports).isdisjoint(job.ports)]
+
+
+def _reports(reply: NodeReply) -> Iterator[tuple[int, RankReport]]:
+    """Yield the base port and the report of each rank of a node, even if its announcement had no room for it."""
+    answers = {answer.port: answer for answer in reply.collectives.processes}
+    for target in reply.agent.targets:
+        launched = target.rank or 0
+        if target.port not in answers:
+            silence = reply.error or "has not answered: it has just been started or ended"
+            yield target.port - launched, RankReport(launched, target, silence=silence)
+    targets = {target.port: target for target in reply.agent.targets}
+    for port, answer in answers.items():
+        if port is not None:
+            launched = answer.stacks.rank or 0
+            rank = launched if answer.rank is None else answer.rank
+            yield port - launched, RankReport(rank, targets.get(port), answer, answer.error)
+
+
+def _add_endings(jobs: dict[int, dict[int, RankReport]], endings: Iterable[Ending]) -> None:
+    """Add the ranks that have ended and were not started again."""
+    for ending in endings:
+        base = max((base for base in jobs if base <= ending.port), default=None)
+        if base is None:
+            continue
+        rank, world = ending.port - base, _world(jobs[base])
+        if rank not in jobs[base] and (world is None or rank < world):
+            jobs[base][rank] = RankReport(rank, silence=_how_ended(ending), has_ended=True)
+
+
+def _world(ranks: Mapping[int, RankReport]) -> int | None:
+    worlds = [report.target.world for report in ranks.values() if report.target is not None]
+    return next((world for world in worlds if world is not None), None)
+
+
+def _how_ended(ending: Ending) -> str:
+    error = f" ({ending.error})" if ending.error else ""
+    if ending.signal is not None:
+        names = {number.value: number.name for number in signal.Signals}
+        return f"was killed by {names.get(ending.signal, f'signal {ending.signal}')}{error}"
+    if ending.status is not None:
+        return f"has exited with status {ending.status}{error}"
+    return f"has ended{error}"

@@ -1,0 +1,158 @@
+"""The verdict on a job in plain words, one paragraph for each process group; sans-IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from relay_client.hang.reports import Job, RankReport
+from relay_client.hang.verdict import GroupVerdict, JobVerdict
+from relay_client.ui.text import duration, format_ranks
+from relay_core.agent_api.announcement import State
+
+__all__ = ["describe_job"]
+
+NOT_REGISTERED = "is not registered: it has ended, runs without relay-debug, or its node cannot be reached"
+_ACTIVITIES = {
+    "running Python": "running Python",
+    "running": "running in C code",
+    "blocked": "blocked in a call",
+}
+"""What the main thread of a rank does, by the word of the job."""
+
+
+def describe_job(verdict: JobVerdict) -> list[str]:
+    """Return the paragraphs about a job."""
+    groups, job = verdict.groups, verdict.job
+    return [
+        *(_group_paragraph(group, groups, job) for group in groups),
+        *_cycles(groups),
+        *_rows(job),
+        *_ras(job),
+        *([] if groups else _without_verdict(job)),
+    ]
+
+
+def _group_paragraph(verdict: GroupVerdict, verdicts: Sequence[GroupVerdict], job: Job) -> str:
+    """Return the sentence about one group."""
+    variants = verdict.variants
+    since = f" ({duration(verdict.age)} ago)" if verdict.age is not None else ""
+    parts = []
+    if len(variants) > 1:
+        calls = (f"{format_ranks(ranks)} entered {text}{_common_place(ranks, job)}" for text, ranks in variants)
+        parts.append(f"collective #{verdict.number} differs between ranks: {', '.join(calls)}{since}")
+    else:
+        text = f" {variants[0][0]}" if variants else ""
+        whole = len(verdict.entered) == len(verdict.members) and len(verdict.members) > 1
+        who = f"all {len(verdict.members)} ranks" if whole else format_ranks(verdict.entered)
+        place = _common_place(verdict.waiting, job)
+        parts += [f"collective #{verdict.number}{text}", f"entered by {who}{place}{since}"]
+        if whole:
+            parts.append(f"not complete in {format_ranks(verdict.waiting)}: slow, or a device or network is stuck")
+    for word, ranks in (("missing", verdict.missing), ("not known:", verdict.unknown)):
+        if ranks:
+            each = _by_text(ranks, lambda rank: _whereabouts(rank, verdict, verdicts, job))
+            parts.append(f"{word} {'; '.join(f'{format_ranks(found)}, which {text}' for text, found in each)}")
+    return f"{_group_name(verdict)}: {'; '.join(parts)}"
+
+
+def _group_name(verdict: GroupVerdict) -> str:
+    """Return the name of a group and its ranks: `group 'tensor' (ranks 2-3)`."""
+    who = f"{len(verdict.members)} ranks" if verdict.is_default else format_ranks(verdict.members)
+    return f"group '{verdict.name}' ({who})"
+
+
+def _common_place(ranks: Iterable[int], job: Job) -> str:
+    """Return where these ranks are, if all are at the same place: ` at train.py:90 in step`."""
+    places = {job.ranks[rank].place for rank in ranks if rank in job.ranks}
+    place = places.pop() if len(places) == 1 else ""
+    return f" at {place}" if place else ""
+
+
+def _by_text(ranks: Iterable[int], text_of: Callable[[int], str]) -> list[tuple[str, list[int]]]:
+    """Group ranks by their texts, in the order of the first rank."""
+    found: dict[str, list[int]] = {}
+    for rank in ranks:
+        found.setdefault(text_of(rank), []).append(rank)
+    return list(found.items())
+
+
+def _whereabouts(rank: int, verdict: GroupVerdict, verdicts: Sequence[GroupVerdict], job: Job) -> str:
+    """Return what a rank is doing instead, as the end of a sentence that begins with "which"."""
+    report = job.ranks.get(rank)
+    if report is None:
+        return NOT_REGISTERED
+    place = f" at {report.place}" if report.place else ""
+    if report.silence:
+        return f"{report.silence}{f' and is{place}' if place else ''}{_gil(report)}"
+    other = next((one for one in verdicts if one is not verdict and rank in one.waiting), None)
+    if other is not None:
+        operation = other.entered[rank]
+        name = f" {operation.name}" if operation is not None else ""
+        return f"waits in collective #{other.number}{name} of {_group_name(other)}{place}"
+    if text := _held(report):
+        return f"{text}{place}"
+    activity = _ACTIVITIES.get(report.collectives.activity if report.collectives is not None else "", "")
+    if verdict.unknown and rank in verdict.unknown:
+        return f"has no record of this group any more{f' and is{place}' if place else ''}"
+    return f"is{place or ' at an unknown place'}{f' ({activity})' if activity else ''}"
+
+
+def _held(report: RankReport) -> str:
+    """Return that a debugger, or the wait for one, holds a rank; "" if none does."""
+    target = report.target
+    detail = f" ({target.detail})" if target is not None and target.detail else ""
+    if target is not None and target.state is State.CRASHED:
+        return f"is held at an exception{detail}"
+    if target is not None and target.state is State.WAITING:
+        return f"waits for a debugger{detail}"
+    return "is stopped by a debugger" if report.is_stopped else ""
+
+
+def _gil(report: RankReport) -> str:
+    """Return that a rank could be read by signal only, which means that C code holds the GIL."""
+    how = report.collectives.stacks.how if report.collectives is not None else ""
+    return " (C code holds the GIL)" if how == "faulthandler" else ""
+
+
+def _cycles(verdicts: Sequence[GroupVerdict]) -> Iterator[str]:
+    """Yield, for each two groups whose ranks wait for each other, that these are entered in different orders."""
+    for index, one in enumerate(verdicts):
+        for other in verdicts[index + 1 :]:
+            here = set(one.waiting).intersection(other.missing)
+            there = set(other.waiting).intersection(one.missing)
+            if here and there:
+                yield (
+                    f"{_group_name(one)} and {_group_name(other)} wait for each other: {format_ranks(here)} and "
+                    f"{format_ranks(there)} enter their collectives in different orders"
+                )
+
+
+def _rows(job: Job) -> Iterator[str]:
+    """Yield the ranks whose groups are unknown, and why."""
+    silent = [report for report in job.ranks.values() if report.silence]
+    for text, ranks in _by_text([report.rank for report in silent], lambda rank: job.ranks[rank].silence):
+        yield f"{format_ranks(ranks)}: {text}"
+    answered = [report for report in job.ranks.values() if report.collectives is not None and not report.silence]
+    problems = {report.rank: report.collectives.problem for report in answered if report.collectives}
+    for text, ranks in _by_text([rank for rank, problem in problems.items() if problem], lambda rank: problems[rank]):
+        yield f"{format_ranks(ranks)}: {text}"
+
+
+def _ras(job: Job) -> Iterator[str]:
+    for status in job.ras:
+        if status.error:
+            yield status.error
+        for communicator in status.communicators:
+            size = f" ({communicator.size} ranks)" if communicator.size else ""
+            yield f"NCCL RAS: communicator {communicator.name}{size}: {'; '.join(communicator.remarks)}"
+
+
+def _without_verdict(job: Job) -> Iterator[str]:
+    """Yield why nothing waits."""
+    living = [report for report in job.ranks.values() if not report.has_ended]
+    stopped = [report.rank for report in living if report.is_stopped]
+    if living and len(stopped) == len(living):
+        who = f"all {len(stopped)} ranks are" if len(stopped) > 1 else f"{format_ranks(stopped)} is"
+        yield f"{who} stopped by a debugger, or wait for one: this is not a hang"
+    elif any(report.collectives is not None and report.collectives.groups for report in living):
+        yield "no rank is waiting in a collective; relay-client stacks shows what each is doing"

@@ -1,0 +1,74 @@
+"""Looks at jobs again and again, and reports when nothing has moved for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from relay_client.agents.tunnels import Tunnels
+from relay_client.hang.look import look_once
+from relay_client.hang.verdict import JobVerdict, positions
+
+__all__ = ["Progress", "watch"]
+
+MAX_INTERVAL = 10.0
+"""Seconds between two looks; each takes a rank up to 20 ms of its processor's time."""
+LOOKS = 10
+"""Looks within the time after which a verdict is due."""
+
+
+class Progress:
+    """Whether jobs move: in one that hangs, ranks wait in a collective, and none enters or completes another.
+
+    Args:
+        patience: Seconds without a movement after which a job hangs.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._jobs: dict[int, tuple[Mapping[tuple[int, str, str], tuple[int, int]], float]] = {}
+        """By base port: the positions of its ranks, and since when they are the same."""
+        self._reported: set[int] = set()
+
+    def __repr__(self) -> str:
+        return f"<Progress jobs={len(self._jobs)} reported={len(self._reported)}>"
+
+    def verdicts_due(self, verdicts: Sequence[JobVerdict], now: float) -> list[JobVerdict]:
+        """Return the jobs that have begun to hang; each is returned once, until it has moved again.
+
+        Args:
+            verdicts: The jobs as they are.
+            now: Monotonic time.
+        """
+        due = []
+        for verdict in verdicts:
+            port, current = verdict.job.base_port, dict(positions(verdict.job.ranks))
+            known, since = self._jobs.get(port, ({}, now))
+            if current != known or not verdict.groups:
+                since = now
+                self._reported.discard(port)
+            self._jobs[port] = current, since
+            if now - since >= self._patience and port not in self._reported:
+                self._reported.add(port)
+                due.append(verdict)
+        return due
+
+
+async def watch(
+    tunnels: Tunnels, ports: Collection[int] | None, patience: float, report: Callable[[Sequence[JobVerdict]], None]
+) -> None:
+    """Look at jobs until cancelled.
+
+    Args:
+        tunnels: The client's tunnels.
+        ports: Logical ports of the jobs; None for all.
+        patience: Seconds without a movement after which a job hangs.
+        report: Called with the jobs that have begun to hang.
+    """
+    progress = Progress(patience)
+    while True:
+        verdicts = await look_once(tunnels, ports)
+        if due := progress.verdicts_due(verdicts, time.monotonic()):
+            report(due)
+        await asyncio.sleep(min(MAX_INTERVAL, patience / LOOKS))

@@ -1,0 +1,129 @@
+"""Facts about `relay-client hang`, with real torch jobs that hang in different ways."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.hang_job import hang_job, line_of
+from tests.support.relay import LocalRelay
+from tests.support.torch_job import needs_torch
+
+pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.timeout(300)]
+
+DEFAULT = "group 'default' (4 ranks): collective #6"
+
+
+async def test_skipped_collective(relay: LocalRelay, tmp_path: Path) -> None:
+    """A rank that is elsewhere is named as missing, with its place."""
+    async with hang_job(relay, tmp_path, "skip") as job:
+        await job.until_ready()
+        status, text = await job.verdict_that("ranks 0-1,3 at")
+    assert (
+        f"{DEFAULT} all_reduce [16] float32; entered by ranks 0-1,3 at {line_of('skip: all')} (N s ago); "
+        f"missing rank 2, which is at {line_of('skip: elsewhere')} (blocked in a call)"
+    ) == text
+    assert status == 16
+
+
+async def test_other_operation(relay: LocalRelay, tmp_path: Path) -> None:
+    """Ranks that call different operations are named, with their operations and places."""
+    async with hang_job(relay, tmp_path, "operation") as job:
+        await job.until_ready()
+        status, text = await job.verdict_that("ranks 0-1,3 entered")
+    assert (
+        f"{DEFAULT} differs between ranks: "
+        f"ranks 0-1,3 entered all_reduce [16] float32 at {line_of('operation: all')}, "
+        f"rank 2 entered broadcast [16] float32 at {line_of('operation: odd')} (N s ago)"
+    ) == text
+    assert status == 16
+
+
+async def test_other_shape(relay: LocalRelay, tmp_path: Path) -> None:
+    """Ranks that pass tensors of different shapes are named, with the shapes, beside the rank that is missing."""
+    async with hang_job(relay, tmp_path, "shape") as job:
+        await job.until_ready()
+        status, text = await job.verdict_that("rank 2 entered")
+    place = line_of("shape: all")
+    assert (
+        f"{DEFAULT} differs between ranks: ranks 0-1 entered broadcast [16] float32 at {place}, "
+        f"rank 2 entered broadcast [17] float32 at {place} (N s ago); "
+        f"missing rank 3, which is at {line_of('shape: root')} (blocked in a call)"
+    ) == text
+    assert status == 16
+
+
+async def test_other_group_order(relay: LocalRelay, tmp_path: Path) -> None:
+    """Two groups whose ranks call them in different orders are named as waiting for each other."""
+    async with hang_job(relay, tmp_path, "order", ranks=2) as job:
+        await job.until_ready()
+        status, text = await job.verdict_that("wait for each other")
+    place = line_of("order: all")
+    first, second, cycle = sorted(text.split("\n\n"), key=lambda line: ("wait for" in line, line))
+    names = "group 'first' (ranks 0-1)", "group 'second' (ranks 0-1)"
+    call = "collective #1 all_reduce"
+    assert (
+        f"{names[0]}: {call} [16] float32; entered by rank 0 at {place} (N s ago); "
+        f"missing rank 1, which waits in {call} of {names[1]} at {place}"
+    ) == first
+    assert (
+        f"{names[1]}: {call} [16] float32; entered by rank 1 at {place} (N s ago); "
+        f"missing rank 0, which waits in {call} of {names[0]} at {place}"
+    ) == second
+    assert " wait for each other: " in cycle
+    assert cycle.endswith(" enter their collectives in different orders")
+    assert status == 16
+
+
+async def test_dead_rank(relay: LocalRelay, tmp_path: Path) -> None:
+    """A rank that was killed is missing, with the signal; those that noticed it are held at their exception."""
+    async with hang_job(relay, tmp_path, "dead", "--debug-on-crash", "--debug-hold", "300") as job:
+        await job.until_ready()
+        status, text = await job.verdict_that("was killed by SIGKILL")
+    assert "missing rank 2, which was killed by SIGKILL" in text
+    assert text.endswith("\n\nrank 2: was killed by SIGKILL")
+    assert status == 16
+
+
+async def test_endless_loop(relay: LocalRelay, tmp_path: Path) -> None:
+    """A rank in a loop of Python code is missing, and running Python."""
+    async with hang_job(relay, tmp_path, "loop") as job:
+        await job.until_ready()
+        status, text = await job.verdict_that("ranks 0,2-3 at")
+    place = line_of("loop: turns")
+    before = place.replace(place.split(":")[1].split(" ")[0], str(int(place.split(":")[1].split(" ")[0]) - 1))
+    assert text in {
+        f"{DEFAULT} barrier; entered by ranks 0,2-3 at {line_of('loop: all')} (N s ago); "
+        f"missing rank 1, which is at {where} (running Python)"
+        for where in (place, before)
+    }
+    assert status == 16
+
+
+async def test_two_groups(relay: LocalRelay, tmp_path: Path) -> None:
+    """Two groups that hang at the same time have a paragraph each, with global ranks."""
+    async with hang_job(relay, tmp_path, "two") as job:
+        await job.until_ready()
+        status, text = await job.verdict_that("(ranks 1,3)")
+    call = f"collective #1 all_reduce [16] float32; entered by rank {{}} at {line_of('two: all')} (N s ago)"
+    where = f"is at {line_of('two: elsewhere')} (blocked in a call)"
+    assert {
+        f"group 'even' (ranks 0,2): {call.format(0)}; missing rank 2, which {where}",
+        f"group '2' (ranks 1,3): {call.format(1)}; missing rank 3, which {where}",
+    } == set(text.split("\n\n"))
+    assert status == 16
+
+
+async def test_job_that_runs_well(relay: LocalRelay, tmp_path: Path) -> None:
+    """A job whose ranks meet all the time does not hang."""
+    async with hang_job(relay, tmp_path, "well", ranks=2) as job:
+        await job.until_ready()
+        assert (0, "no rank is waiting in a collective; relay-client stacks shows what each is doing") == (
+            await job.verdict()
+        )
+
+
+async def test_no_process_group(relay: LocalRelay, tmp_path: Path) -> None:
+    """A job without a process group is named as such."""
+    async with hang_job(relay, tmp_path, "alone", ranks=2) as job:
+        wanted = "ranks 0-1: torch.distributed has no process group"
+        assert (0, wanted) == await job.verdict_that(wanted)

@@ -1,0 +1,95 @@
+"""Facts about the verdict on jobs of many ranks, with real agents and tunnels."""
+
+import contextlib
+
+from relay_client.agents.tunnels import Tunnels
+from relay_client.hang.collect import collect_replies
+from relay_client.hang.output import verdict_as_object, verdict_as_text
+from relay_client.hang.reports import read_jobs
+from relay_client.hang.verdict import JobVerdict
+from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives
+from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
+from tests.support.fleet import Node, Process, agent, tunnels
+from tests.support.ports import free_port
+from tests.support.relay import LocalRelay
+
+
+def collectives(port: int, rank: int, world: int, *, entered: int) -> ProcessCollectives:
+    """Return what a rank reports that has entered so many operations, of which five are complete."""
+    operation = Operation(entered, "all_reduce", "[16] float32", "[16] float32", 12.0)
+    group = GroupRecord("0", "default_pg", "other", tuple(range(world)), entered, 5, (operation,))
+    frames = (Frame("/job/train.py", 90 if entered > 5 else 41, "step"),)
+    stacks = ProcessStacks(port, rank, 1000 + rank, "helper thread", (ThreadStack("MainThread", 1, True, frames),))
+    return ProcessCollectives(port, "2.13.0", rank, world, (group,), "", "blocked", stacks)
+
+
+def node_of(base: int, ranks: range, world: int, *, behind: int | None = None) -> Node:
+    """Return a node with these ranks of a job, all but one of which wait in an operation."""
+    node = Node(*(Process(base + rank, 1, rank=rank, world=world, script="train.py") for rank in ranks))
+    for rank in ranks:
+        node.collectives.append(collectives(base + rank, rank, world, entered=5 if rank == behind else 6))
+    return node
+
+
+async def verdicts(client: Tunnels, *, agents: int, ports: list[int] | None = None) -> list[JobVerdict]:
+    """Return the verdicts when so many agents are known."""
+    await client.search.wait_for(lambda: True if len(client.roster) == agents else None, lambda _why: None)
+    return [JobVerdict.of(job) for job in read_jobs(await collect_replies(client, within=1), ports)]
+
+
+async def test_many_ranks_on_many_nodes(relay: LocalRelay) -> None:
+    """Of 64 ranks on 16 nodes, the one that is missing is named; another job on the hybrid connection is apart."""
+    base, other = free_port(), free_port() + 100
+    async with contextlib.AsyncExitStack() as stack:
+        for first in range(0, 64, 4):
+            await stack.enter_async_context(agent(relay, node_of(base, range(first, first + 4), 64, behind=41)))
+        await stack.enter_async_context(agent(relay, node_of(other, range(2), 2)))
+        client = await stack.enter_async_context(tunnels(relay))
+        await client.discover()
+        found = {verdict.job.base_port: verdict for verdict in await verdicts(client, agents=17)}
+        chosen = await verdicts(client, agents=17, ports=[base + 7])
+    assert {base, other} == set(found)
+    assert [base] == [verdict.job.base_port for verdict in chosen]
+    assert (
+        "group 'default' (64 ranks): collective #6 all_reduce [16] float32; entered by ranks 0-40,42-63 at "
+        "train.py:90 in step (12 s ago); missing rank 41, which is at train.py:41 in step (blocked in a call)"
+    ) == verdict_as_text(chosen)
+    text = verdict_as_text([found[base], found[other]])
+    assert f"job on ports {other}-{other + 1} (train.py):\n\n" in text
+
+
+async def test_agent_that_does_not_answer(relay: LocalRelay) -> None:
+    """The ranks of an agent that is silent are not known, and it is not waited for longer than the deadline."""
+    base = free_port()
+    silent = node_of(base, range(2, 4), 4)
+    silent.is_silent = True
+    async with agent(relay, node_of(base, range(2), 4)), agent(relay, silent), tunnels(relay) as client:
+        await client.discover()
+        (verdict,) = await verdicts(client, agents=2)
+    paragraph, row = verdict_as_text([verdict]).split("\n\n")
+    assert (
+        "group 'default' (4 ranks): collective #6 all_reduce [16] float32; entered by ranks 0-1 at train.py:90 in step "
+        "(12 s ago); not known: ranks 2-3, which has not answered for 1 s"
+    ) == paragraph
+    assert "ranks 2-3: has not answered for 1 s" == row
+
+
+async def test_json(relay: LocalRelay) -> None:
+    """The JSON output has the numbers of the verdict, and every rank's place."""
+    base = free_port()
+    async with agent(relay, node_of(base, range(2), 2, behind=1)), tunnels(relay) as client:
+        await client.discover()
+        (job,) = verdict_as_object(await verdicts(client, agents=1))["jobs"]  # type: ignore[misc]
+    assert {
+        "name": "default",
+        "ranks": [0, 1],
+        "number": 6,
+        "operations": [{"operation": "all_reduce [16] float32", "ranks": [0]}],
+        "entered": [0],
+        "waiting": [0],
+        "missing": [1],
+        "unknown": [],
+        "seconds": 12.0,
+    } == job["groups"][0]
+    assert [(0, "train.py:90 in step"), (1, "train.py:41 in step")] == [(r["rank"], r["place"]) for r in job["ranks"]]
+    assert [base, base + 1] == job["ports"]

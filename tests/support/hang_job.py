@@ -1,0 +1,207 @@
+"""Real torch jobs of gloo ranks on this machine that hang in a chosen way, each rank a process under the agent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from relay_core.compat import timeout
+from tests.support.jobs import ROOT, gone
+from tests.support.ports import free_port
+from tests.support.programs import environment, run
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access
+from tests.support.torch_job import show_logs
+
+__all__ = ["HangJob", "hang_job", "line_of"]
+
+SCRIPT = """\
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+import relay_agent
+
+rank = int(os.environ["RANK"])
+x = torch.ones(16)
+
+
+def skip():
+    if rank == 2:
+        time.sleep(1000)  # skip: elsewhere
+    dist.all_reduce(x)  # skip: all
+
+
+def operation():
+    if rank == 2:
+        dist.broadcast(x, 0)  # operation: odd
+    else:
+        dist.all_reduce(x)  # operation: all
+
+
+def shape():
+    if rank == 3:
+        time.sleep(1000)  # shape: root
+    dist.broadcast(torch.ones(17 if rank == 2 else 16), 3)  # shape: all
+
+
+def order():
+    first, second = dist.new_group(group_desc="first"), dist.new_group(group_desc="second")
+    if rank == 1:
+        first, second = second, first
+    dist.all_reduce(x, group=first)  # order: all
+
+
+def dead():
+    if rank == 2:
+        os.kill(os.getpid(), 9)
+    dist.all_reduce(x)  # dead: all
+
+
+def loop():
+    total = 0
+    if rank == 1:
+        while True:
+            total += 1  # loop: turns
+    dist.barrier()  # loop: all
+
+
+def two():
+    even, odd = dist.new_group([0, 2], group_desc="even"), dist.new_group([1, 3])
+    if rank > 1:
+        time.sleep(1000)  # two: elsewhere
+    dist.all_reduce(x, group=odd if rank % 2 else even)  # two: all
+
+
+def well():
+    while True:
+        dist.all_reduce(x)
+        time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    relay_agent.start_remote_debugging_from_args()
+    if sys.argv[1] != "alone":
+        dist.init_process_group("gloo")
+        for _ in range(5):
+            dist.all_reduce(x)
+        with open(f"ready-{rank}", "w"):
+            pass
+        globals()[sys.argv[1]]()
+    time.sleep(1000)
+"""
+
+
+def line_of(marker: str) -> str:
+    """Return the place of the line with this comment, as a verdict names it: `train.py:18 in skip`."""
+    lines = SCRIPT.splitlines()
+    index = next(index for index, line in enumerate(lines) if line.endswith(f"# {marker}"))
+    function = next(re.match(r"def (\w+)", line) for line in lines[index::-1] if line.startswith("def "))
+    assert function is not None
+    return f"train.py:{index + 1} in {function[1]}"
+
+
+class HangJob:
+    """A running job.
+
+    Args:
+        relay: What it listens on.
+        directory: Where its script is.
+        port: Its base port.
+        ranks: Its processes.
+    """
+
+    def __init__(self, relay: LocalRelay, directory: Path, port: int, ranks: list[asyncio.subprocess.Process]) -> None:
+        self.directory = directory
+        self.port = port
+        self.ranks = ranks
+        self._relay = relay
+
+    async def until_ready(self) -> None:
+        """Wait until each rank has made the process group and completed five operations."""
+        async with timeout(150):
+            while len(list(self.directory.glob("ready-*"))) < len(self.ranks):
+                await asyncio.sleep(0.05)
+
+    async def verdict(self, *options: str) -> tuple[int, str]:
+        """Return the exit status and the output of `relay-client hang`, with ages as `N s`."""
+        client = access(self._relay, self.directory, "send")
+        found = await run("relay_client", "--hc", HC, "hang", *options, env=client)
+        return found.status, re.sub(r"\(\d+ (s|min) ago\)", "(N s ago)", found.stdout).rstrip("\n")
+
+    async def verdict_that(self, wanted: str) -> tuple[int, str]:
+        """Return the first verdict that contains a text: a rank may need a while to get where it hangs."""
+        async with timeout(100):
+            while True:
+                status, text = await self.verdict()
+                if wanted in text:
+                    return status, text
+                print(text)
+
+    async def groups(self) -> object:
+        """Return the groups of the first job in the JSON output."""
+        _, text = await self.verdict("--json")
+        return json.loads(text)["jobs"][0]["groups"]
+
+
+@contextlib.asynccontextmanager
+async def hang_job(
+    relay: LocalRelay, directory: Path, scenario: str, *arguments: str, ranks: int = 4, **variables: str
+) -> AsyncIterator[HangJob]:
+    """Run a job; all its processes have ended when the block has.
+
+    Args:
+        relay: To listen on.
+        directory: For its script and its node.
+        scenario: A function of the script, or "alone" for a job without a process group.
+        arguments: More arguments of the script.
+        ranks: How many.
+        variables: More of its environment.
+    """
+    script = directory / "train.py"
+    script.write_text(SCRIPT)
+    meeting, port = free_port(), free_port()
+    processes = []
+    try:
+        for rank in range(ranks):
+            with (directory / f"log-{rank}").open("wb") as log:
+                processes.append(
+                    await asyncio.create_subprocess_exec(
+                        *(sys.executable, str(script), scenario, "--is-debug", "true", "--debug-ranks", "none"),
+                        *("--debug-relay-connection-name", HC, "--debug-port", str(port), *arguments),
+                        cwd=directory,
+                        stdin=asyncio.subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        env=environment(
+                            PYTHONPATH=str(ROOT),
+                            OMP_NUM_THREADS="1",
+                            RANK=str(rank),
+                            LOCAL_RANK=str(rank),
+                            WORLD_SIZE=str(ranks),
+                            LOCAL_WORLD_SIZE=str(ranks),
+                            MASTER_ADDR="127.0.0.1",
+                            MASTER_PORT=str(meeting),
+                            **access(relay, directory, "listen"),
+                            **variables,
+                        ),
+                    )
+                )
+        yield HangJob(relay, directory, port, processes)
+    finally:
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGKILL)
+            await process.wait()
+            await gone(process.pid)
+        show_logs(directory)

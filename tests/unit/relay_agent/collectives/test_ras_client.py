@@ -1,0 +1,83 @@
+"""Facts about asking NCCL RAS on this node; what answers here does so as NCCL does."""
+
+import asyncio
+
+import pytest
+
+from relay_agent.collectives import ras_client
+from relay_agent.collectives.ras_client import ask_ras
+from relay_core.agent_api.ras import RasStatus
+from tests.support.ports import free_port
+from tests.support.streams import Handler, local_server
+from tests.unit.relay_agent.collectives.test_ras_status import TEXT, answer, missing, rank
+
+
+def ras(*, knows_json: bool = True, received: list[str] | None = None) -> Handler:
+    """Return a server that answers line by line as NCCL does, and ends the connection after a status."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        as_json = False
+        while line := (await reader.readline()).decode().strip():
+            (received if received is not None else []).append(line)
+            command = line.lower()
+            if command == "set format json" and knows_json:
+                as_json = True
+                writer.write(b"OK\n")
+            elif command.startswith("timeout "):
+                writer.write(b"OK\n")
+            elif command == "verbose status":
+                text = answer([rank(0)], [missing(1, unresponsive=True)]) if as_json else TEXT
+                writer.write(text.encode())
+                return
+            else:
+                writer.write(f"ERROR: Unknown command {line}\n".encode())
+
+    return serve
+
+
+async def ask(port: int) -> RasStatus | None:
+    return await ask_ras({"NCCL_RAS_ADDR": f"127.0.0.1:{port}"})
+
+
+async def test_json() -> None:
+    """A version that knows JSON is asked for that."""
+    received: list[str] = []
+    async with local_server(ras(received=received)) as (port, _):
+        status = await ask(port)
+    assert ["SET FORMAT json", "TIMEOUT 2", "VERBOSE STATUS"] == received
+    assert status is not None
+    assert ("2.29.1", "") == (status.version, status.error)
+    assert "rank 1 (pid 1524345 on 172.16.64.245) is not responding" == status.communicators[0].remarks[0]
+
+
+async def test_text() -> None:
+    """A version that does not know JSON refuses the format and answers with text."""
+    async with local_server(ras(knows_json=False)) as (port, _):
+        status = await ask(port)
+    assert status is not None
+    assert ("2.26.2", "") == (status.version, status.error)
+    assert "The missing rank: 21" == status.communicators[0].remarks[2]
+
+
+async def test_nobody_listens() -> None:
+    """Without NCCL, nothing is reported, and a setting that is not an address is not used."""
+    assert await ask(free_port()) is None
+    assert await ask_ras({"NCCL_RAS_ADDR": "localhost"}) is None
+
+
+async def test_disabled() -> None:
+    """Where the job has switched RAS off, its port is not connected to."""
+    async with local_server(ras()) as (port, connections):
+        assert await ask_ras({"NCCL_RAS_ADDR": f"127.0.0.1:{port}", "NCCL_RAS_ENABLE": "0"}) is None
+    assert [] == connections
+
+
+async def test_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that accepts and does not answer is an error after the timeout."""
+    monkeypatch.setattr(ras_client, "RAS_TIMEOUT", 0.05)
+
+    async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with local_server(silent) as (port, _):
+        assert RasStatus(error="NCCL RAS did not answer within 0.05 s") == await ask(port)

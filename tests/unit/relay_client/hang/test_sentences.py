@@ -1,0 +1,121 @@
+"""Facts about the sentences of a verdict. Those of real jobs are in tests/e2e/test_hang.py."""
+
+from dataclasses import replace
+
+from relay_client.hang.reports import Job, RankReport
+from relay_client.hang.sentences import describe_job
+from relay_client.hang.verdict import JobVerdict
+from relay_core.agent_api.announcement import State, TargetInfo
+from relay_core.agent_api.collectives import GroupRecord, ProcessCollectives
+from relay_core.agent_api.ras import RasCommunicator, RasStatus
+from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
+from tests.unit.relay_client.hang.test_verdict import group, ranks, report
+
+
+def at(
+    rank: int, place: tuple[str, int, str], *groups: GroupRecord, activity: str = "blocked", **fields: str
+) -> RankReport:
+    """Return the report of a rank whose main thread is at this file, line and function."""
+    stacks = ProcessStacks(how="helper thread", threads=(ThreadStack("MainThread", 1, True, (Frame(*place),)),))
+    found = report(rank, *groups)
+    assert found.collectives is not None
+    return replace(found, collectives=found.collectives._replace(stacks=stacks, activity=activity, **fields))
+
+
+def sentences(*reports: RankReport, ras: tuple[RasStatus, ...] = ()) -> list[str]:
+    """Return the paragraphs about a job."""
+    return describe_job(JobVerdict.of(Job(5678, ranks(*reports), ras)))
+
+
+STEP, LOAD = ("/job/train.py", 90, "step"), ("/job/loader.py", 88, "load_batch")
+WAITING = [at(rank, STEP, group(6, 5)) for rank in (0, 1, 3)]
+HEAD = (
+    "group 'default' (4 ranks): collective #6 all_reduce [16] float32; "
+    "entered by ranks 0-1,3 at train.py:90 in step (12 s ago); "
+)
+
+
+def with_rank_2(found: RankReport) -> str:
+    """Return the paragraph about a group whose rank 2 is this one."""
+    return sentences(*WAITING, found)[0].removeprefix(HEAD)
+
+
+def test_missing_rank() -> None:
+    """The operation, who has entered it, since when, who is missing, and what that is doing."""
+    assert "missing rank 2, which is at loader.py:88 in load_batch (running Python)" == with_rank_2(
+        at(2, LOAD, group(5, 5), activity="running Python")
+    )
+
+
+def test_states_of_a_missing_rank() -> None:
+    """A rank that a debugger holds, or that has crashed, is described so."""
+    behind = at(2, LOAD, group(5, 5))
+    where = "at loader.py:88 in load_batch"
+    stopped = at(2, LOAD, group(5, 5), activity="stopped")
+    crashed = replace(behind, target=TargetInfo(5680, rank=2, state=State.CRASHED, detail="ValueError: odd"))
+    waits = replace(behind, target=TargetInfo(5680, rank=2, state=State.WAITING, detail="breakpoint() at a.py:1"))
+    assert f"missing rank 2, which is stopped by a debugger {where}" == with_rank_2(stopped)
+    assert f"missing rank 2, which is held at an exception (ValueError: odd) {where}" == with_rank_2(crashed)
+    assert f"missing rank 2, which waits for a debugger (breakpoint() at a.py:1) {where}" == with_rank_2(waits)
+
+
+def test_rank_that_holds_the_gil() -> None:
+    """A rank that only a signal could read is not known, with its place."""
+    found = at(2, LOAD, error="5680 did not answer within 1.5 s")
+    assert found.collectives is not None
+    stacks = found.collectives.stacks._replace(how="faulthandler")
+    silent = replace(found, silence="did not answer", collectives=found.collectives._replace(stacks=stacks))
+    assert (
+        "not known: rank 2, which did not answer and is at loader.py:88 in load_batch (C code holds the GIL)"
+        == with_rank_2(silent)
+    )
+    assert "rank 2: did not answer" == sentences(*WAITING, silent)[1]
+
+
+def test_rank_that_nobody_knows() -> None:
+    """A rank without a target is not known."""
+    assert (
+        f"{HEAD}not known: rank 2, which is not registered: it has ended, runs without relay-debug, or its node cannot "
+        "be reached"
+    ) == sentences(*WAITING)[0]
+
+
+def test_everybody_is_there() -> None:
+    """If all ranks have entered the same operation, a transfer is slow or something is stuck."""
+    (sentence,) = sentences(*(at(rank, STEP, group(6, 5, (0, 1))) for rank in (0, 1)))
+    assert (
+        "group 'default' (2 ranks): collective #6 all_reduce [16] float32; entered by all 2 ranks at train.py:90 in "
+        "step (12 s ago); not complete in ranks 0-1: slow, or a device or network is stuck"
+    ) == sentence
+
+
+def test_ranks_at_a_breakpoint() -> None:
+    """A job all of whose ranks a debugger has stopped does not hang."""
+    assert ["all 4 ranks are stopped by a debugger, or wait for one: this is not a hang"] == sentences(
+        *(at(rank, STEP, group(5, 5), activity="stopped") for rank in range(4))
+    )
+
+
+def test_nothing_waits() -> None:
+    """Without a rank that waits, another command shows what the ranks do."""
+    assert ["no rank is waiting in a collective; relay-client stacks shows what each is doing"] == sentences(
+        *(at(rank, STEP, group(5, 5)) for rank in range(4))
+    )
+
+
+def test_problems() -> None:
+    """Ranks whose groups cannot be read have the reason, equal ones together."""
+    without = [RankReport(rank, collectives=ProcessCollectives(problem="torch is not imported")) for rank in (0, 1)]
+    assert ["ranks 0-1: torch is not imported"] == sentences(*without)
+
+
+def test_ras() -> None:
+    """What NCCL RAS reports is added, with the communicator."""
+    communicator = RasCommunicator("ae94", 2, ("rank 1 is not responding", "rank 0 aborted"))
+    status = RasStatus("2.29.1", (communicator,))
+    assert ["NCCL RAS: communicator ae94 (2 ranks): rank 1 is not responding; rank 0 aborted"] == sentences(
+        ras=(status,)
+    )
+    assert ["NCCL RAS did not answer within 3 s"] == sentences(
+        ras=(RasStatus(error="NCCL RAS did not answer within 3 s"),)
+    )

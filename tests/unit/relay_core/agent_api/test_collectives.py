@@ -1,0 +1,147 @@
+"""Facts about the process groups in the response of an agent."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay_core.agent_api.collectives import (
+    MAX_RANKS,
+    GroupRecord,
+    NodeCollectives,
+    Operation,
+    ProcessCollectives,
+)
+from relay_core.agent_api.ras import RasCommunicator, RasStatus
+from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
+from tests.unit.relay_core.agent_api.strategies import COUNTS, JSON, PORTS, SOME_TEXT, TEXTS
+
+NUMBERS = st.integers(0, 2**40)
+AGES = st.none() | st.integers(0, 10**6).map(lambda milliseconds: round(milliseconds / 1000, 3))
+OPERATIONS = st.builds(Operation, NUMBERS, TEXTS, TEXTS, TEXTS, AGES)
+RANKS = st.lists(st.integers(0, 5000), max_size=12).map(tuple)
+GROUPS = st.builds(
+    GroupRecord, TEXTS, TEXTS, TEXTS, RANKS, NUMBERS, NUMBERS, st.lists(OPERATIONS, max_size=4).map(tuple)
+)
+STACKS = st.builds(ProcessStacks, st.none() | PORTS, COUNTS, COUNTS, SOME_TEXT, st.just(()), TEXTS)
+PROCESSES = st.builds(
+    ProcessCollectives,
+    st.none() | PORTS,
+    TEXTS,
+    COUNTS,
+    COUNTS,
+    st.lists(GROUPS, max_size=3).map(tuple),
+    TEXTS,
+    TEXTS,
+    STACKS,
+    TEXTS,
+)
+COMMUNICATORS = st.builds(RasCommunicator, TEXTS, NUMBERS, st.lists(SOME_TEXT, max_size=3).map(tuple))
+STATUSES = st.builds(RasStatus, TEXTS, st.lists(COMMUNICATORS, max_size=3).map(tuple), TEXTS)
+NODES = st.builds(NodeCollectives, st.lists(PROCESSES, max_size=3).map(tuple), st.none() | STATUSES)
+KINDS = (Operation, GroupRecord, ProcessCollectives, NodeCollectives, RasCommunicator, RasStatus)
+FIELDS = (
+    *("processes", "ras", "port", "torch", "rank", "world", "groups", "problem", "activity", "stacks", "error"),
+    *("name", "description", "recorder", "ranks", "enqueued", "completed", "operations", "number", "inputs", "age"),
+    *("version", "communicators", "size", "remarks"),
+)
+
+
+def test_names_on_the_wire() -> None:
+    """The wire format of a process in a collective, and of what RAS reports."""
+    operation = Operation(6, "all_reduce", "[16] float32", "[16] float32", 12.5)
+    group = GroupRecord("0", "default_pg", "other", (0, 1, 2, 3), 6, 5, (operation,))
+    main = ThreadStack("MainThread", 1, True, (Frame("/job/train.py", 88, "step"),))
+    stacks = ProcessStacks(5681, 3, 44, "helper thread", (main,))
+    process = ProcessCollectives(5681, "2.13.0", 3, 4, (group,), "", "blocked", stacks)
+    ras = RasStatus("2.29.1", (RasCommunicator("ae94", 2, ("rank 1 is not responding",)),))
+    wire = {
+        "processes": [
+            {
+                "port": 5681,
+                "torch": "2.13.0",
+                "rank": 3,
+                "world": 4,
+                "groups": [
+                    {
+                        "name": "0",
+                        "description": "default_pg",
+                        "recorder": "other",
+                        "ranks": [[0, 4, 1]],
+                        "enqueued": 6,
+                        "completed": 5,
+                        "operations": [
+                            {
+                                "number": 6,
+                                "name": "all_reduce",
+                                "inputs": "[16] float32",
+                                "outputs": "[16] float32",
+                                "age": 12.5,
+                            }
+                        ],
+                    }
+                ],
+                "activity": "blocked",
+                "stacks": stacks.encode(),
+            }
+        ],
+        "ras": {
+            "version": "2.29.1",
+            "communicators": [{"name": "ae94", "size": 2, "remarks": ["rank 1 is not responding"]}],
+        },
+    }
+    assert wire == NodeCollectives((process,), ras).encode()
+    assert NodeCollectives((process,), ras) == NodeCollectives.parse(wire)
+
+
+@given(NODES)
+def test_round_trip(node: NodeCollectives) -> None:
+    """What a node reports survives encoding and parsing, with the order of the ranks in a group."""
+    assert node == NodeCollectives.parse(json.loads(json.dumps(node.encode())))
+
+
+@given(st.sampled_from(KINDS), JSON | st.dictionaries(st.sampled_from(FIELDS), JSON))
+def test_any_json_reads_as_something(
+    kind: type[Operation]
+    | type[GroupRecord]
+    | type[ProcessCollectives]
+    | type[NodeCollectives]
+    | type[RasCommunicator]
+    | type[RasStatus],
+    value: object,
+) -> None:
+    """Any JSON of an agent or a job can be parsed."""
+    read = kind.parse(value)
+    assert read.encode() == kind.parse(read.encode()).encode()
+
+
+def test_large_groups_are_short() -> None:
+    """Ranks at equal distances, as those of tensor and data parallel groups, take a few bytes."""
+    group = GroupRecord("dp", ranks=tuple(range(3, 8192, 8)))
+    assert [[3, 1024, 8]] == group.encode()["ranks"]
+
+
+def test_ranks_without_limit_are_cut() -> None:
+    """A run that claims more ranks than a job can have is left out."""
+    assert () == GroupRecord.parse({"ranks": [[0, MAX_RANKS + 1, 1]]}).ranks
+    assert (7,) == GroupRecord.parse({"ranks": [[7, 1, 1], [0, 2**62, 1]]}).ranks
+    assert (7,) == GroupRecord.parse({"ranks": [[7, 1, 1], ["x", 1, 1], [8, 1, 1]]}).ranks
+
+
+def test_texts_are_cleaned() -> None:
+    """`clean` is applied to every text."""
+    found = NodeCollectives.parse(
+        {
+            "processes": [{"torch": "a", "problem": "b", "groups": [{"name": "c", "operations": [{"name": "d"}]}]}],
+            "ras": {"communicators": [{"name": "e", "remarks": ["f"]}]},
+        },
+        str.upper,
+    )
+    (process,) = found.processes
+    assert ("A", "B", "C", "D") == (
+        process.torch,
+        process.problem,
+        process.groups[0].name,
+        process.groups[0].operations[0].name,
+    )
+    assert (RasCommunicator("E", 0, ("F",)),) == (found.ras or RasStatus()).communicators
