@@ -24,7 +24,7 @@ from relay_agent.agent.targets import Target, TargetGone, TargetProvider
 from relay_core.agent_api.announcement import AgentInfo, State
 from relay_core.agent_api.fitting import count_targets, fit
 from relay_core.agent_api.metadata import ClientStatus, StreamMetadata
-from relay_core.agent_api.requests import Failure, Listen, Request, parse_request
+from relay_core.agent_api.requests import Evaluate, Failure, Listen, Request, parse_request
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import Endpoint
@@ -49,6 +49,8 @@ __all__ = ["Agent"]
 
 NO_TUNNEL = (426, "this agent accepts relay-client connections only")
 """Upgrade Required (RFC 9110, 15.5.22): the sender does not use the tunnel protocol."""
+MAX_BODY = 128 * 1024
+"""Bytes of the JSON of a request; an expression has the most, of up to four bytes for each character."""
 ANONYMOUS = "somebody"
 """Name of a client that does not announce its user."""
 IN_CONTACT_INTERVAL = 0.2
@@ -297,6 +299,9 @@ class Agent:
             if isinstance(request, Listen):
                 await self._connect_to_editor(request.port, stream, driver, user, prefetch=prefetch)
                 return
+            if isinstance(request, Evaluate):
+                request = Evaluate.parse_body(await _read_body(stream))
+                logger.info("evaluates an expression in rank %s for %s", request.ranks, user)
             response = (await self._provider.answer(request)).encode()
         except RelayDebugError as error:
             if not isinstance(error, ConnectionLost):
@@ -338,6 +343,23 @@ class Agent:
         if text != self._last_logged:
             logger.warning("not listening, retrying: %s", text)
             self._last_logged = text
+
+
+async def _read_body(stream: SessionStream) -> object:
+    """Return the JSON that a client has sent, up to the end of its side of the stream.
+
+    Raises:
+        ProtocolError: it is too long, or not JSON.
+    """
+    received = bytearray()
+    while data := await stream.read():
+        received += data
+        if len(received) > MAX_BODY:
+            raise ProtocolError("the body of the request is too long")
+    try:
+        return json.loads(received)
+    except (ValueError, RecursionError):
+        raise ProtocolError("the body of the request is not JSON") from None
 
 
 async def _abort_after_end(target: Target, stream: SessionStream) -> NoReturn:

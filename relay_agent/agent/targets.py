@@ -11,6 +11,7 @@ from typing import Protocol
 
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.collectives import NodeCollectives
+from relay_core.agent_api.evaluation import Evaluate, NodeValues
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.requests import Collectives, Digest, FileDigest, Ready, Stacks, Wake
 from relay_core.agent_api.stacks import NodeStacks
@@ -88,8 +89,8 @@ class TargetProvider(Protocol):
         """Return the targets to announce."""
 
     async def answer(
-        self, request: Wake | Stacks | Collectives | Digest
-    ) -> Ready | NodeStacks | NodeCollectives | FileDigest:
+        self, request: Wake | Stacks | Collectives | Digest | Evaluate
+    ) -> Ready | NodeStacks | NodeCollectives | FileDigest | NodeValues:
         """Return the response to a request.
 
         Raises:

@@ -109,6 +109,7 @@ class DebuggedProcess:
                 "release": self._release,
                 "stacks": self._stacks,
                 "collectives": self._collectives,
+                "evaluate": self._evaluate,
                 "connect": self._connect,
                 "check": self._check,
             },
@@ -267,6 +268,15 @@ class DebuggedProcess:
         from relay_agent.collectives.in_process import collect  # noqa: PLC0415 - needed for this request only
 
         return {"collectives": collect().encode()}
+
+    def _evaluate(self, ask: Ask) -> None:
+        """Start an evaluation, which answers when it is done: the agent may send other requests meanwhile."""
+        from relay_agent.evaluation.evaluate import start_evaluation  # noqa: PLC0415 - needed for this request only
+        from relay_core.agent_api.evaluation import Evaluate  # noqa: PLC0415
+
+        number, node = ask["id"], self.node_client
+        request = Evaluate.parse_body(ask["body"])
+        start_evaluation(request, lambda value: node.respond(number, {"value": value.encode()}))
 
     def _check(self, _ask: Ask) -> AnswerFields:
         return {"busy": waking.is_executing()}

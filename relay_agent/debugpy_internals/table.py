@@ -132,7 +132,7 @@ STOPPED_THREADS = Feature(
     Internal("_pydevd_bundle.pydevd_thread_lifecycle:internal_run_thread", "called", "marks it as running"),
 )
 THREAD_STATE = Feature(
-    "`relay-client hang` does not show that a rank is stopped at a breakpoint",
+    "`relay-client hang` does not show that a rank is stopped, and `relay-client eval` uses the globals of the program",
     Internal(
         "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.pydev_state",
         "read",

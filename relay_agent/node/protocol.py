@@ -99,6 +99,8 @@ class AnswerFields(TypedDict, total=False):
     """To `stacks`: as `relay_core.agent_api.stacks.ThreadStack` encodes them."""
     collectives: object
     """To `collectives`: as `relay_core.agent_api.collectives.ProcessCollectives` encodes it."""
+    value: object
+    """To `evaluate`: as `relay_core.agent_api.evaluation.Value` encodes it."""
     busy: bool
     """To `check`: whether the debugger is executing something in a stopped thread."""
     error: str
@@ -149,6 +151,8 @@ class AskFields(TypedDict, total=False):
     """For `stacks`: whether to include local variables."""
     port: int
     """For `connect`: the port of this machine to connect to."""
+    body: object
+    """For `evaluate`: as `relay_core.agent_api.evaluation.Evaluate` encodes it."""
 
 
 @final
@@ -156,7 +160,7 @@ class Ask(AskFields):
     """A request to the process. All but `release` require an answer."""
 
     ask: str
-    """`arm`, `release`, `stacks`, `collectives`, `connect` or `check`."""
+    """`arm`, `release`, `stacks`, `collectives`, `evaluate`, `connect` or `check`."""
     id: int
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from relay_core.agent_api.stacks import Frame, ThreadStack
 
-__all__ = ["MAX_FRAMES", "MAX_THREADS", "collect", "is_helper", "register_dump"]
+__all__ = ["MAX_FRAMES", "MAX_THREADS", "collect", "held_frames", "is_helper", "register_dump"]
 
 MAX_FRAMES = 100
 """Maximum number of innermost frames per thread; the same as faulthandler's limit, so that both methods return equal
@@ -71,6 +71,27 @@ def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - its name
         name = names.get(ident, f"thread {ident:#x}")
         threads.append(ThreadStack(name, ident, ident == main, tuple(frames[::-1])))
     return threads
+
+
+def held_frames(ident: int, *, is_stopped: bool) -> list[FrameType]:
+    """Return the frames of a thread's own code, innermost first, if it stands still; else none.
+
+    Args:
+        ident: The thread.
+        is_stopped: Whether a debugger has stopped it; a thread that waits for a debugger, or is held at an exception,
+            stands still, too.
+    """
+    top = sys._current_frames().get(ident)  # noqa: SLF001 - its documented name
+    if top is None:
+        return []
+    stack = list(_outwards(top))
+    crash = sys.modules.get("relay_agent.debuggee.post_mortem")
+    held = crash.tracebacks().get(ident) if crash is not None else None
+    inner = next((frame for frame in stack if PurePath(frame.f_code.co_filename).name not in _WAITING), top)
+    waits = PurePath(inner.f_code.co_filename).is_relative_to(_OWN_PACKAGE)
+    if held is None and not waits and not is_stopped:
+        return []
+    return [frame for frame, _ in _own_places(stack, held)]
 
 
 def is_helper(files: list[str]) -> bool:

@@ -6,14 +6,13 @@ when its time is up, and arrays are described by type, shape and device instead 
 
 from __future__ import annotations
 
-import reprlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from relay_agent.values.presentation import find_presenter
+from relay_agent.values.short_repr import ShortRepr
 
 __all__ = ["describe_locals"]
 
@@ -83,20 +82,7 @@ class _Worker(threading.Thread):
         self._variables = ()  # a stuck worker must not keep the job's objects alive
 
 
-class _ShortRepr(reprlib.Repr):
-    """The standard library's short repr, with tensors, arrays and tables described by type and shape."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxlevel = 3
-        self.maxstring = self.maxother = self.maxlong = MAX_TEXT
-
-    def repr_instance(self, x: Any, level: int) -> str:
-        presenter = find_presenter(type(x))
-        return super().repr_instance(x, level) if presenter is None else presenter.present(x)
-
-
-_short = _ShortRepr()
+_short = ShortRepr(MAX_TEXT)
 
 
 def describe(value: object) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from relay_agent.values.kinds import KINDS, describe_array
 from relay_agent.values.slow import within_deadline
 
-__all__ = ["Presenter", "describe", "find_presenter", "on_registration", "present"]
+__all__ = ["Presenter", "describe", "find_kind", "find_presenter", "on_registration", "present"]
 
 Present = Callable[[Any], str]
 MAX_TEXT = 1000
@@ -65,6 +65,12 @@ def find_presenter(kind: type) -> Presenter | None:
     ):  # the library's scalars have these attributes too
         return Presenter(describe_array, is_fast=False)
     return None
+
+
+def find_kind(kind: type) -> tuple[str, str] | None:
+    """Return the package and name in `KINDS` of a type or its nearest base, or None."""
+    names = ((_package(base), base.__name__) for base in kind.__mro__)
+    return next((name for name in names if name in KINDS), None)
 
 
 def describe(value: object) -> str | None:

@@ -9,14 +9,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from relay_core.agent_api import stacks
 from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
 from relay_core.ranges import format_ranges
 from relay_core.values import escape_controls
 
 __all__ = ["Group", "Process", "Reply", "group", "is_library", "label", "own_frame", "read_replies"]
 
-_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3.", "/lib64/python3.")
-"""Parts of the paths of installed code; every other file is the user's."""
 _DEBUGGER = ("/debugpy/_vendored/", "/pydevd")
 """Parts of the paths of the debugger, whose frames are the innermost ones of a thread at a breakpoint."""
 
@@ -142,7 +141,7 @@ def label(process: Process) -> str:
 
 def is_library(frame: Frame) -> bool:
     """Return True if a frame is in installed code or has no file."""
-    return frame.file.startswith("<") or any(part in frame.file for part in _LIBRARIES)
+    return stacks.is_library(frame.file)
 
 
 def own_frame(thread: ThreadStack) -> Frame:

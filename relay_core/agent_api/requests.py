@@ -10,6 +10,8 @@ to `Listen` is sent when the debugger has connected, and its stream stays open u
     collectives      `Collectives()`      `relay_core.agent_api.collectives.NodeCollectives`
     digest/5678/a.py `Digest(5678, "a.py")`
                                            `FileDigest` of a file in the directory in which the target was started
+    evaluate         `Evaluate`, in the data of the stream
+                                           `relay_core.agent_api.evaluation.NodeValues`
     listen/5678      `Listen(5678)`       `Ready`, then streams that the agent opens to port 5678 of the client
 
 Any response may be a `Failure` instead.
@@ -21,12 +23,14 @@ import hashlib
 from dataclasses import dataclass
 from typing import ClassVar
 
+from relay_core.agent_api.evaluation import Evaluate
 from relay_core.agent_api.values import Clean, as_is, mapping, text
 from relay_core.values import is_port_text
 
 __all__ = [
     "Collectives",
     "Digest",
+    "Evaluate",
     "Failure",
     "FileDigest",
     "Listen",
@@ -130,13 +134,13 @@ class Digest:
         return cls(int(port), path) if name == cls.name and is_port_text(port) and path else None
 
 
-Request = Wake | Stacks | Collectives | Digest | Listen
+Request = Wake | Stacks | Collectives | Digest | Evaluate | Listen
 
 
 def parse_request(target: str) -> Request | None:
     """Read the name of a stream; None if this version does not support the request."""
-    kinds: tuple[type[Request], ...] = (Wake, Stacks, Collectives, Digest, Listen)
-    return next((request for kind in kinds if (request := kind.parse(target))), None)
+    kinds: tuple[type[Request], ...] = (Wake, Stacks, Collectives, Digest, Evaluate, Listen)
+    return next((request for kind in kinds if (request := kind.parse(target)) is not None), None)
 
 
 def _port_after(target: str, name: str) -> int | None:

@@ -11,7 +11,16 @@ from typing import NamedTuple
 
 from relay_core.agent_api.values import Clean, as_is, count, items, mapping, text
 
-__all__ = ["Frame", "NodeStacks", "ProcessStacks", "ThreadStack"]
+__all__ = ["Frame", "NodeStacks", "ProcessStacks", "ThreadStack", "is_library"]
+
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3.", "/lib64/python3.")
+"""Parts of the paths of installed code; every other file is the user's."""
+
+
+def is_library(file: str) -> bool:
+    """Return whether a file is installed code, or not a file."""
+    return file.startswith("<") or any(part in file for part in _LIBRARIES)
+
 
 _NO_LOCALS: Mapping[str, str] = MappingProxyType({})
 

@@ -19,6 +19,7 @@ from relay_agent.prefetch.layer import PrefetchLayer
 from relay_client.ports.reverse_requests import SUBPROCESS_EVENTS, ReverseRequestGuard
 from relay_client.prefetch.response_cache import ResponseCache
 from relay_core.agent_api.announcement import AgentInfo
+from relay_core.agent_api.evaluation import Evaluate, NodeValues
 from relay_core.agent_api.fitting import MAX_ANNOUNCEMENT, fit
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
 from relay_core.agent_api.requests import Failure, parse_request
@@ -257,6 +258,16 @@ def announcement(data: bytes) -> None:
     for kind in (ClientInfo, ClientStatus, StreamMetadata, NodeStacks):
         kind.parse(value)
     Failure.parse(value)
+
+
+@parser
+def evaluation(data: bytes) -> None:
+    value = as_json(data)
+    response = NodeValues.parse(value)
+    assert NodeValues.parse(response.encode()) == response
+    with documented(UsageError):
+        request = Evaluate.parse_body(value)
+        assert Evaluate.parse_body(request.body()) == request
 
 
 @parser

@@ -82,6 +82,10 @@ COVERED_BY = {
         "relay_client/ports/ rank_port"
     ),
     "tests/e2e/test_init.py": "relay_client/cli/init/ vscode_files",
+    "tests/e2e/test_compare_ranks.py": (
+        "relay_client/cli/ evaluate relay_client/compare/ collect relay_agent/evaluation/ places"
+    ),
+    "tests/unit/relay_agent/values/test_fingerprint.py": "relay_agent/values/ leaves short_repr",
     "tests/e2e/test_run_and_look.py": "relay_client/cli/ pdb stacks relay_client/stacks/ collect",
     "tests/e2e/test_running_clients.py": "relay_client/cli/running/ common events logs release status stop",
     "tests/e2e/test_ways_in.py": "relay_agent/agent/ reverse relay_client/ports/ reverse",

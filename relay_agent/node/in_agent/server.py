@@ -21,8 +21,9 @@ from relay_agent.agent.agent import Agent
 from relay_agent.agent.succession import Succession
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_agent.process_exit import ProcessExit, until_exit
-from relay_agent.node.in_agent.processes import ProcessTable, RegisteredProcess
+from relay_agent.node.in_agent.processes import ProcessTable
 from relay_agent.node.in_agent.reach import Reach
+from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_agent.node.in_job.connect import STARTER_VARIABLE
 from relay_agent.node.protocol import MAX_LINE, Message, decode
 from relay_core.auth import AccessSettings, find_access

@@ -64,7 +64,7 @@ class NodeClient:
         target: The announcement of this process: port, rank, world, pid, script and so on.
         forwards: Further ports on this machine that clients may reach.
         answers: Request handlers by name. Each is called in the helper thread with the agent's message and returns the
-            fields of the answer, or raises RelayDebugError.
+            fields of the answer, or None if it will call `respond`, or raises RelayDebugError.
         on_failure: Called in the helper thread, with the reason, when debuggers can no longer attach.
     """
 
@@ -74,7 +74,7 @@ class NodeClient:
         target: TargetRecord,
         *,
         forwards: list[int],
-        answers: Mapping[str, Callable[[Ask], AnswerFields]],
+        answers: Mapping[str, Callable[[Ask], AnswerFields | None]],
         on_failure: Callable[[RelayDebugError], None] = lambda _failure: None,
     ) -> None:
         self.hopeless = threading.Event()
@@ -237,14 +237,19 @@ class NodeClient:
 
     def _answer(self, message: Ask) -> None:
         answer = self._answers.get(message["ask"])
-        fields: AnswerFields
+        fields: AnswerFields | None
         try:
             fields = {"error": "not supported by this process"} if answer is None else answer(message)
         except RelayDebugError as error:
             fields = {"error": error.sentence, "hint": error.hint}
         except Exception as error:  # noqa: BLE001 - the agent is waiting for an answer, and the thread must continue
             fields = {"error": f"{type(error).__name__}: {error}"}
-        self._send({"answer": message["id"], **fields})
+        if fields is not None:
+            self.respond(message["id"], fields)
+
+    def respond(self, number: int, fields: AnswerFields) -> None:
+        """Answer the agent's request with this number."""
+        self._send({"answer": number, **fields})
 
     def _give_up(self, failure: RelayDebugError) -> None:
         self.failure = failure

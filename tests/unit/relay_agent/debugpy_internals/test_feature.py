@@ -97,7 +97,7 @@ async def test_session_without(tmp_path: Path, name: str):
     assert 0 == status
     for feature in features_with(name):
         expected = 0 if feature in NOT_USED | NOT_NOTICED or (feature, name) in NOT_MISSED else 1
-        assert expected == err.count(f"relay-agent: {feature.without}: debugpy "), err
+        assert expected == err.count(f"relay-agent: {feature.without}: unexpected internals of debugpy "), err
 
 
 IMPORT = re.compile(r"^ *from ((?:_pydev|pydevd|debugpy\.server)[\w.]*) import ([\w, ]+)", re.MULTILINE)

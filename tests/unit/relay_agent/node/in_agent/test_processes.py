@@ -1,25 +1,23 @@
-"""Facts about one registered process as the agent sees it."""
+"""Facts about the digests of source files that an agent computes for clients."""
 
-import asyncio
-import socket
+from pathlib import Path
 
 import pytest
 
-from relay_agent.node.in_agent.processes import RegisteredProcess
+from relay_agent.node.in_agent.processes import MAX_SOURCE, file_digest
+from relay_core.agent_api.requests import FileDigest
 
 
-async def test_an_exit_counts_after_the_debugger_had_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions of a process are ended some time after its exit, with its name, and not before."""
-    monkeypatch.setattr("relay_agent.node.in_agent.processes.DEBUGGER_END_TIMEOUT", 0.05)
-    near, far = socket.socketpair()
-    _, writer = await asyncio.open_connection(sock=near)
-    process = RegisteredProcess(writer, 1, {"port": 5678, "script": "train.py"})
-    ended = asyncio.ensure_future(process.until_ended())
-    await asyncio.sleep(0)
-    assert not ended.done()
-    process.exited()
-    await asyncio.sleep(0)
-    assert not ended.done()
-    assert "5678 (pid 1, train.py) has exited" == await asyncio.wait_for(ended, 20)
-    await writer.wait_closed()
-    far.close()
+def test_digest_of_a_source_file(tmp_path: Path) -> None:
+    """A file with Windows line endings has the same digest as one with Unix line endings."""
+    windows, unix = tmp_path / "windows.py", tmp_path / "unix.py"
+    windows.write_bytes(b"a = 1\r\nb = 2\r\n")
+    unix.write_bytes(b"a = 1\nb = 2\n")
+    assert file_digest(windows) == file_digest(unix) != FileDigest()
+
+
+@pytest.mark.parametrize("name", ["absent.py", ".", "large.py", "zero\0byte.py"])
+def test_files_without_a_digest(tmp_path: Path, name: str) -> None:
+    """A missing file, a directory, a file above the limit, and a path that no file can have are not read."""
+    (tmp_path / "large.py").write_bytes(bytes(MAX_SOURCE + 1))
+    assert FileDigest() == file_digest(tmp_path / name)

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from relay_agent.node.in_agent.processes import ProcessTable, RegisteredProcess
+from relay_agent.node.in_agent.processes import ProcessTable
 from relay_agent.node.in_agent.reach import Reach
+from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_core.errors import ConfigurationError, RelayDebugError, RelayUnreachable, Unauthorized, UntrustedCertificate
 
 DOWN = RelayUnreachable("connection refused", hint="check the network")

@@ -1,0 +1,1 @@
+"""Expressions that relay-client evaluates in this process, beside any debugger."""

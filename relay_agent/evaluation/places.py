@@ -1,0 +1,64 @@
+"""Where an expression is evaluated: in the frame in which this process stands still, else in its `__main__` module."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import PurePath
+from types import FrameType
+from typing import Any, NamedTuple
+
+from relay_agent.debugpy_internals.table import THREAD_STATE
+from relay_agent.stacks.in_process import held_frames
+from relay_core.agent_api.stacks import is_library
+
+__all__ = ["Place", "find_place"]
+
+MAIN = "__main__"
+
+
+class Place(NamedTuple):
+    """The names that an expression sees."""
+
+    text: str
+    """For people: `step train.py:41`, or `__main__` for the globals of the program."""
+    names: dict[str, Any]
+
+
+def find_place() -> Place:
+    """Return the top frame of the user's own code if this process stands still, else the globals of the program.
+
+    A process stands still if a debugger has stopped it, and if it waits for one or is held at an exception. The main
+    thread is preferred.
+    """
+    main = threading.main_thread().ident
+    stopped = _stopped_threads()
+    for ident in sorted({main, *stopped} - {None}, key=lambda ident: ident != main):
+        frames = held_frames(ident, is_stopped=ident in stopped)  # type: ignore[arg-type]
+        if frames:
+            own = (frame for frame in frames if not is_library(frame.f_code.co_filename))
+            return _of_frame(next(own, frames[0]))
+    program = sys.modules.get(MAIN)
+    return Place(MAIN, dict(vars(program)) if program is not None else {})
+
+
+def _of_frame(frame: FrameType) -> Place:
+    code = frame.f_code
+    # One dict of all names: a comprehension in the expression would not see locals otherwise.
+    names = {**frame.f_globals, **frame.f_locals}
+    return Place(f"{code.co_name} {PurePath(code.co_filename).name}:{frame.f_lineno}", names)
+
+
+def _stopped_threads() -> set[int]:
+    """Return the idents of the threads that a debugger has stopped."""
+    if "pydevd" not in sys.modules or not THREAD_STATE.is_available():
+        return set()
+    from _pydevd_bundle.pydevd_constants import STATE_SUSPEND  # noqa: PLC0415 - in debug runs only
+
+    found: set[int] = set()
+    with THREAD_STATE.guarded():
+        for thread in threading.enumerate():
+            info = getattr(thread, "additional_info", None)
+            if info is not None and info.pydev_state == STATE_SUSPEND and thread.ident is not None:
+                found.add(thread.ident)
+    return found

@@ -1,0 +1,232 @@
+"""One process that has registered with the node's agent, and what the agent requests from it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from dataclasses import replace
+
+from relay_agent.agent.targets import TargetGone
+from relay_agent.node.protocol import (
+    Answer,
+    AskFields,
+    Message,
+    StateChange,
+    TargetRecord,
+    encode,
+)
+from relay_agent.stacks.out_of_process import Dump, stacks_of
+from relay_core.agent_api.announcement import State, TargetInfo
+from relay_core.agent_api.collectives import ProcessCollectives
+from relay_core.agent_api.evaluation import Evaluate, Member, Value
+from relay_core.agent_api.stacks import ProcessStacks, ThreadStack
+from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.errors import ConnectionLost, RelayDebugError
+
+__all__ = ["RegisteredProcess"]
+
+ARM_TIMEOUT = 30.0
+"""Timeout in seconds for a process to start debugpy, which usually takes 0.3 s but longer while C code holds the
+GIL."""
+DEBUGGER_END_TIMEOUT = 3.0
+"""Seconds for debugpy's adapter to send the last output of a process that has exited and to end the session; it usually
+needs less than one."""
+CHECK_TIMEOUT = 5.0
+"""Timeout in seconds for the answer of a process that runs Python code."""
+EVALUATION_MARGIN = 1.0
+"""Seconds that a process has, beyond the time limit of an evaluation, to answer that the limit has passed."""
+STACKS_TIMEOUT = 10.0
+"""Timeout in seconds; `stacks_of` stops waiting earlier."""
+COLLECTIVES_TIMEOUT = 1.5
+"""Timeout in seconds; a process needs 60 ms to read its recorders unless C code holds the GIL."""
+
+logger = logging.getLogger(__name__)
+
+
+class RegisteredProcess:
+    """One registered process.
+
+    Args:
+        writer: The connection to the process.
+        pid: Its process id in the agent's pid namespace.
+        record: The fields of its registration.
+    """
+
+    dap_only = True
+    is_own = True
+
+    def __init__(self, writer: asyncio.StreamWriter, pid: int, record: TargetRecord) -> None:
+        self.pid = pid
+        self.info = replace(TargetInfo.parse(record) or TargetInfo(record["port"]), pid=pid)
+        """Its announcement."""
+        self.node_rank = record.get("node_rank")
+        self.run = record.get("run") or ""
+        self.forwards: list[int] = []
+        self.dump: Dump | None = None
+        """How to request its stacks by signal, if possible."""
+        self._writer = writer
+        self._pending: dict[int, asyncio.Future[Answer]] = {}
+        self._numbers = itertools.count(1)
+        self._has_exited = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<RegisteredProcess port {self.logical_port} pid {self.pid} {self.info.state.value}>"
+
+    def __str__(self) -> str:
+        return f"{self.logical_port} ({self.label})"
+
+    @property
+    def label(self) -> str:
+        """Its name in messages to users."""
+        return f"pid {self.pid}, {self.info.script}" if self.info.script else f"pid {self.pid}"
+
+    @property
+    def logical_port(self) -> int:
+        """The number for this process in `--ports` and launch.json."""
+        return self.info.port
+
+    def describe(self) -> TargetInfo:
+        """Return its announcement."""
+        return self.info
+
+    def set_state(self, change: StateChange) -> None:
+        """Update the announcement with a state that the process has sent."""
+        self.info = replace(
+            self.info,
+            state=State(change["state"]),
+            detail=change.get("detail", ""),
+            until=change.get("until"),
+            since=time.time(),
+        )
+
+    async def locate(self) -> tuple[str, int]:
+        """Have the process start debugpy, or resume tracing, and return the address that debugpy listens on.
+
+        Raises:
+            RelayDebugError: debugpy did not start, or the process did not answer.
+        """
+        answer = await self.ask("arm", within=ARM_TIMEOUT)
+        return "127.0.0.1", answer["port"]
+
+    async def connect_to(self, port: int) -> None:
+        """Have the process's debugger connect to a port of this machine.
+
+        Raises:
+            RelayDebugError: the process could not connect, or did not answer.
+        """
+        await self.ask("connect", {"port": port}, within=ARM_TIMEOUT)
+
+    async def stacks(self, *, with_locals: bool) -> ProcessStacks:
+        """Return the stacks of all threads of the process."""
+
+        async def ask() -> list[ThreadStack]:
+            answer = await self.ask("stacks", {"locals": with_locals}, within=STACKS_TIMEOUT)
+            return [ThreadStack.parse(thread) for thread in answer["threads"]]
+
+        found = await stacks_of(self.pid, ask, self.dump, locals=with_locals)
+        return found._replace(port=self.logical_port, rank=self.info.rank)
+
+    async def collectives(self) -> ProcessCollectives:
+        """Return the process groups of the process, and the stack of its main thread whatever it is doing."""
+
+        async def not_asked_again() -> list[ThreadStack]:
+            raise RelayDebugError("its helper thread did not answer")
+
+        try:
+            answer = await self.ask("collectives", within=COLLECTIVES_TIMEOUT)
+            found = ProcessCollectives.parse(answer["collectives"])
+        except RelayDebugError as error:
+            timed_out = isinstance(error, ConnectionLost) and not isinstance(error, TargetGone)
+            stacks = await stacks_of(self.pid, not_asked_again, self.dump)
+            main = tuple(thread for thread in stacks.threads if thread.main)
+            found = ProcessCollectives(
+                stacks=stacks._replace(threads=main),
+                error=f"has not answered for {COLLECTIVES_TIMEOUT:g} s" if timed_out else f"failed: {error.sentence}",
+            )
+        stacks = found.stacks._replace(port=self.logical_port, rank=self.info.rank, pid=self.pid)
+        return found._replace(port=self.logical_port, stacks=stacks)
+
+    async def evaluate(self, request: Evaluate) -> Value:
+        """Return the value of an expression in the process, or why there is none."""
+        members = (Member(self.logical_port, self.info.rank),)
+        try:
+            answer = await self.ask("evaluate", {"body": request.body()}, within=request.seconds + EVALUATION_MARGIN)
+        except ConnectionLost as lost:
+            return Value(
+                members,
+                error=f"no answer within {request.seconds + EVALUATION_MARGIN:g} s"
+                if not isinstance(lost, TargetGone)
+                else lost.sentence,
+                is_silent=True,
+            )
+        except RelayDebugError as error:
+            return Value(members, error=error.sentence)
+        return replace(Value.parse(answer.get("value")), members=members)
+
+    async def is_running(self) -> bool:
+        """Return whether the process answers and its debugger executes nothing in it."""
+        try:
+            return not (await self.ask("check", within=CHECK_TIMEOUT)).get("busy", True)
+        except RelayDebugError:
+            return False
+
+    def detached(self) -> None:
+        """Let the process run at full speed again, because its debugger has disconnected."""
+        self.send({"ask": "release", "id": 0})
+
+    async def ask(self, what: str, arguments: AskFields | None = None, *, within: float) -> Answer:
+        """Send the process a request and return its answer.
+
+        Raises:
+            ConnectionLost: the process has exited, or did not answer within `within` seconds.
+            RelayDebugError: the process answered with an error.
+        """
+        if self._writer.is_closing():
+            raise TargetGone(f"{self} has exited")
+        number = next(self._numbers)
+        answered = self._pending[number] = asyncio.get_running_loop().create_future()
+        self.send({"ask": what, "id": number, **(arguments or AskFields())})
+        try:
+            async with timeout(within):
+                answer: Answer = await answered
+        except TIMEOUT_ERRORS:
+            raise ConnectionLost(
+                f"{self} did not answer within {within:g} s",
+                hint="it may be stuck in C code; see 'relay-client stacks'",
+            ) from None
+        finally:
+            self._pending.pop(number, None)
+        if "error" in answer:
+            raise RelayDebugError(answer["error"], hint=answer.get("hint", ""))
+        return answer
+
+    def answer_received(self, answer: Answer) -> None:
+        """Complete the request that this message answers; ignore the message if the request has timed out."""
+        pending = self._pending.get(answer["answer"])
+        if pending is not None and not pending.done():
+            pending.set_result(answer)
+
+    def exited(self) -> None:
+        """Fail all pending requests, because the process has exited."""
+        for pending in self._pending.values():
+            if not pending.done():
+                pending.set_exception(TargetGone(f"{self} has exited"))
+        self._has_exited.set()
+        self._writer.close()
+
+    async def until_ended(self) -> str:
+        """Return that the process has exited, `DEBUGGER_END_TIMEOUT` seconds later.
+
+        debugpy's adapter is a separate process. If the job's process is killed while a debugger attaches or steps, the
+        adapter does not always end the debugger's session.
+        """
+        await self._has_exited.wait()
+        await asyncio.sleep(DEBUGGER_END_TIMEOUT)
+        return f"{self} has exited"
+
+    def send(self, message: Message) -> None:
+        """Send the process a message, unless the connection is closed."""
+        if not self._writer.is_closing():
+            self._writer.write(encode(message))

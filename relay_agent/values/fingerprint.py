@@ -1,0 +1,86 @@
+"""Checksums of values that may be gigabytes: of all tensors and arrays in them, or of a part of one.
+
+A value is flattened into leaves: dicts, sequences, modules and tables into what they contain; all else is a leaf.
+Tensors and arrays are compared bit by bit, with shape and dtype; other leaves by their `repr`. Data is copied from a
+device in pieces of `PIECE`, and nothing of it is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from dataclasses import replace
+
+from relay_agent.values.leaves import Leaf, flatten
+from relay_core.agent_api import evaluation
+from relay_core.agent_api.evaluation import MAX_PARTS, PART_DIGITS, Selection, Value, part_bounds
+
+__all__ = ["fingerprint"]
+
+PIECE = 16 * 1024 * 1024
+"""Bytes that are copied from a device at once."""
+MAX_SHOWN = 200
+"""Characters of a leaf that is compared by text."""
+DIGEST_DIGITS = 16
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""Part of a default `repr` that differs in each process."""
+
+
+def fingerprint(value: object, selection: Selection, until: float) -> Value:
+    """Return the checksums of a selection of a value, and of its parts, and the leaf if it is one.
+
+    Args:
+        value: Any value.
+        selection: What to compare.
+        until: When to give up, in seconds of `time.monotonic`.
+
+    Raises:
+        TimeoutError: it takes too long.
+        LookupError: the value has no such part.
+    """
+    leaves = list(flatten(value))
+    stop = len(leaves) if selection.stop is None else min(selection.stop, len(leaves))
+    chosen = leaves[selection.start : stop]
+    if len(chosen) == 1:
+        found = _of_leaf(chosen[0], selection.elements, until)
+    elif selection.elements is not None:
+        raise LookupError("the value has no such leaf")
+    else:
+        digests = [_of_leaf(leaf, None, until).digest for leaf in chosen]
+        parts = [digests[first:last] for first, last in part_bounds(0, len(digests))]
+        found = Value(digest=_digest(*digests), parts=tuple(_digest(*part)[:PART_DIGITS] for part in parts))
+    return replace(found, leaves=len(leaves))
+
+
+def _of_leaf(leaf: Leaf, elements: tuple[int, int] | None, until: float) -> Value:
+    if leaf.data is None:
+        text = leaf.text or _ADDRESS.sub("", repr(leaf.value))
+        return Value(digest=_digest(leaf.name, text), leaf=evaluation.Leaf(leaf.name, text[:MAX_SHOWN]))
+    size = leaf.data.size
+    start, stop = (0, size) if elements is None else (min(elements[0], size), min(elements[1], size))
+    parts = [_digest_of_elements(leaf, first, last, until) for first, last in part_bounds(start, stop)]
+    shown = tuple(leaf.data.show(start, stop)) if elements and stop - start <= MAX_PARTS else ()
+    return Value(
+        digest=_digest(leaf.name, leaf.data.kind, *parts),
+        parts=tuple(part[:PART_DIGITS] for part in parts),
+        leaf=evaluation.Leaf(leaf.name, leaf.data.kind, size, shown),
+    )
+
+
+def _digest_of_elements(leaf: Leaf, start: int, stop: int, until: float) -> str:
+    assert leaf.data is not None  # noqa: S101 - its caller has checked that
+    hashed = hashlib.blake2b(digest_size=DIGEST_DIGITS // 2)
+    step = max(1, PIECE // leaf.data.item_size)
+    for first in range(start, stop, step):
+        if time.monotonic() > until:
+            raise TimeoutError
+        hashed.update(leaf.data.read(first, min(first + step, stop)))
+    return hashed.hexdigest()
+
+
+def _digest(*texts: str) -> str:
+    hashed = hashlib.blake2b(digest_size=DIGEST_DIGITS // 2)
+    for text in texts:
+        hashed.update(text.encode(errors="backslashreplace") + b"\0")
+    return hashed.hexdigest()

@@ -1,0 +1,177 @@
+"""What a value consists of: tensors and arrays, whose elements can be read in pieces, and everything that has no parts.
+
+No library is imported; the types of those that a job has imported are found by name, as in `kinds`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from relay_agent.values.presentation import find_kind
+
+__all__ = ["Data", "Leaf", "flatten"]
+
+MAX_LEAVES = 100_000
+"""Leaves of one value; the largest models have some ten thousand tensors."""
+MAX_DEPTH = 20
+_SCALARS = (int, float, complex, bool, str, bytes, type(None))
+
+
+class Data(Protocol):
+    """The elements of a tensor or array, in the order of a flat one."""
+
+    kind: str
+    """Shape and dtype as text."""
+    size: int
+    item_size: int
+
+    def read(self, start: int, stop: int) -> Any:
+        """Return elements as bytes."""
+
+    def show(self, start: int, stop: int) -> list[str]:
+        """Return elements as text."""
+
+
+class Leaf(NamedTuple):
+    """A part of a value that is compared as one."""
+
+    name: str
+    """The path to it, such as `layer.weight` or `[3]`; "" if it is the whole value."""
+    value: Any
+    data: Data | None = None
+    """Its elements; None if it is compared by text."""
+    text: str = ""
+    """The text; "" for its `repr`."""
+
+
+def flatten(value: object) -> Iterator[Leaf]:
+    """Yield the leaves of a value, in its own order."""
+    return itertools.islice(_flatten(value, "", 0), MAX_LEAVES)
+
+
+def _flatten(value: Any, name: str, depth: int) -> Iterator[Leaf]:
+    found = find_kind(type(value))
+    if found is not None:
+        yield from _of_library(value, name, *found)
+    elif depth < MAX_DEPTH and (parts := _parts(value)) is not None:
+        for key, part in parts:
+            yield from _flatten(part, f"{name}{key}" if key.startswith("[") or not name else f"{name}.{key}", depth + 1)
+    elif isinstance(value, (set, frozenset)):
+        yield Leaf(name, value, text=f"{{{', '.join(sorted(map(repr, value)))}}}")
+    else:
+        yield Leaf(name, value)
+
+
+def _parts(value: Any) -> Iterable[tuple[str, Any]] | None:
+    """Return the parts of a container by name; None if it is a leaf."""
+    if isinstance(value, Mapping):
+        return ((key if isinstance(key, str) else f"[{key!r}]", part) for key, part in value.items())
+    if isinstance(value, (list, tuple)) and not all(isinstance(part, _SCALARS) for part in value):
+        return ((f"[{index}]", part) for index, part in enumerate(value))
+    return None
+
+
+def _of_library(value: Any, name: str, package: str, kind: str) -> Iterator[Leaf]:
+    if package == "torch":
+        yield from _of_torch(value, name, kind)
+    elif kind == "DataFrame":
+        for column in value.columns:
+            yield _of_array(value[column].to_numpy(), f"{name}[{column!r}]")
+    elif kind in {"Series", "Index"}:
+        yield _of_array(value.to_numpy(), name)
+    elif kind == "LazyFrame":
+        yield Leaf(name, value)
+    elif package == "numpy":
+        yield _of_array(value, name)
+    else:
+        yield _of_array(value.__array__(), name)
+
+
+def _of_array(array: Any, name: str) -> Leaf:
+    if array.dtype.hasobject:
+        return Leaf(name, array, text=f"{array.dtype} {array.tolist()!r}")
+    return Leaf(name, array, _Array(array))
+
+
+def _of_torch(value: Any, name: str, kind: str) -> Iterator[Leaf]:
+    if kind == "Module":
+        named = itertools.chain(value.named_parameters(), value.named_buffers())
+        for path, part in named:
+            yield from _of_torch(part, f"{name}.{path}" if name else path, "Tensor")
+        return
+    tensor = value._local_tensor if hasattr(value, "_local_tensor") else value  # noqa: SLF001 - of a DTensor; without a collective
+    layout = str(tensor.layout)
+    if tensor.is_meta or type(tensor).__name__ == "FakeTensor" or kind == "UninitializedTensorMixin":
+        yield Leaf(name, value, text=f"{tuple(tensor.shape)} {tensor.dtype} without data")
+    elif layout == "torch.sparse_coo":
+        yield Leaf(f"{name}.indices", value, _Tensor(tensor._indices()))  # noqa: SLF001 - torch's API for what is stored
+        yield Leaf(f"{name}.values", value, _Tensor(tensor._values()))  # noqa: SLF001 - as above
+    elif layout != "torch.strided" or tensor.is_nested:
+        yield Leaf(name, value)
+    else:
+        yield Leaf(name, value, _Tensor(tensor.int_repr() if tensor.is_quantized else tensor))
+
+
+def _text(element: object, item_size: int) -> str:
+    """Return an element as text that differs if the element differs."""
+    return f"{element:.9g}" if isinstance(element, float) and item_size <= 4 else repr(element)[:80]
+
+
+class _Flat:
+    """Elements of something that is indexed like an array, without a copy of all of it."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.kind = f"{tuple(array.shape)} {array.dtype}"
+
+    def flat(self, start: int, stop: int) -> Any:
+        """Return elements as a flat array; one that is not contiguous is copied in whole rows."""
+        array, dimensions = self.array, len(self.array.shape)
+        if dimensions == 0:
+            return array.reshape(1)[start:stop]
+        row = 1
+        for size in array.shape[1:]:
+            row *= int(size)
+        first = start // row
+        rows = array[first : -(-stop // row)]
+        return rows.reshape(-1)[start - first * row : stop - first * row]
+
+
+class _Array(_Flat):
+    """Elements of a numpy array."""
+
+    def __init__(self, array: Any) -> None:
+        super().__init__(array)
+        self.size, self.item_size = int(array.size), int(array.itemsize) or 1
+
+    def read(self, start: int, stop: int) -> Any:
+        """Return elements as bytes."""
+        return self.flat(start, stop).tobytes()
+
+    def show(self, start: int, stop: int) -> list[str]:
+        """Return elements as text."""
+        return [_text(element, self.item_size) for element in self.flat(start, stop).tolist()]
+
+
+class _Tensor(_Flat):
+    """Elements of a tensor."""
+
+    def __init__(self, tensor: Any) -> None:
+        super().__init__(tensor.detach().resolve_conj().resolve_neg())
+        self.kind = f"{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+        self.size, self.item_size = int(tensor.numel()), int(tensor.element_size())
+
+    def read(self, start: int, stop: int) -> Any:
+        """Return elements as bytes."""
+        import torch  # noqa: PLC0415 - there is a tensor, so the job has imported it
+
+        flat = self.flat(start, stop).cpu()
+        if flat.stride(0) != 1:  # also true for some with a single element, which count as contiguous
+            flat = flat.clone(memory_format=torch.contiguous_format)
+        return memoryview(flat.view(torch.uint8).numpy())
+
+    def show(self, start: int, stop: int) -> list[str]:
+        """Return elements as text."""
+        return [_text(element, self.item_size) for element in self.flat(start, stop).tolist()]

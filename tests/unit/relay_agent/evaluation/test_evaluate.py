@@ -1,0 +1,81 @@
+"""Facts about expressions that are evaluated in this process."""
+
+import queue
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from relay_agent.evaluation import evaluate as module
+from relay_agent.evaluation.evaluate import MAX_RUNNING, start_evaluation
+from relay_agent.values import deadline
+from relay_core.agent_api.evaluation import Evaluate, Selection, Value
+
+
+@pytest.fixture(autouse=True)
+def no_thread_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Helper threads end soon after a test, which must leave none."""
+    monkeypatch.setattr(deadline, "IDLE_TIME", 0.5)
+    monkeypatch.setattr(module, "_late", [])
+    yield
+    for thread in threading.enumerate():
+        if isinstance(thread, deadline._Helper):
+            thread.join(30)
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Globals of the program; an event that is set at the end of the test."""
+    event = threading.Event()
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(main, "numbers", [1, 2, 3], raising=False)
+    monkeypatch.setattr(main, "never", event, raising=False)
+    yield event
+    event.set()
+
+
+def value_of(request: Evaluate) -> Value:
+    """Evaluate as a process of a job does: its main thread is not in relay_agent."""
+    found: queue.SimpleQueue[Value] = queue.SimpleQueue()
+    start_evaluation(request, found.put)
+    return found.get(timeout=60)
+
+
+def test_globals_of_the_program(program: threading.Event):
+    """A process that is running evaluates in `__main__`; comprehensions see its names."""
+    value = value_of(Evaluate("[n * numbers[0] for n in numbers if n in numbers]", seconds=30))
+    assert ("[1, 2, 3]", "__main__", "") == (value.text, value.place, value.error)
+
+
+@pytest.mark.parametrize(
+    ("expression", "error"),
+    [
+        ("missing", "NameError: name 'missing' is not defined"),
+        ("1 +", "SyntaxError"),
+        ("numbers = 4", "SyntaxError"),
+        ("exit(3)", "SystemExit: 3"),
+    ],
+)
+def test_errors(program: threading.Event, expression: str, error: str):
+    """An expression that raises anything yields the exception in one line; statements are refused."""
+    assert value_of(Evaluate(expression, seconds=30)).error.startswith(error)
+
+
+def test_slow_expression(program: threading.Event):
+    """An expression that takes too long is given up, and not more than a few of them are left running."""
+    late = {value_of(Evaluate("never.wait()", seconds=0.05)).error for _ in range(MAX_RUNNING)}
+    assert {"it takes longer than 0.05 s"} == late
+    assert f"{MAX_RUNNING} earlier evaluations are still running" == value_of(Evaluate("1", seconds=30)).error
+
+
+def test_comparison(program: threading.Event):
+    """With a selection, the value is a checksum."""
+    value = value_of(Evaluate("numbers", seconds=30, selection=Selection()))
+    assert (1, "", "[1, 2, 3]") == (value.leaves, value.text, value.leaf.description if value.leaf else "")
+
+
+def test_few_elements_are_shown():
+    """An array of a few elements is shown by its contents, a large one by what it is."""
+    expression = "[__import__('numpy').zeros(n) for n in (2, 200)]"
+    assert "[array([0., 0.]), ndarray[200] float64]" == value_of(Evaluate(expression, seconds=30)).text

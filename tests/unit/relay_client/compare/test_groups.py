@@ -1,0 +1,50 @@
+"""Facts about the grouping of ranks by a value."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay_client.compare.groups import Reply, label, odd_ones_first
+from relay_core.agent_api.evaluation import Member, Value
+
+
+def value(text: str, *ranks: int, **fields: object) -> Value:
+    return Value(tuple(Member(5678 + rank, rank) for rank in ranks), text, **fields)
+
+
+def test_odd_one_is_first():
+    """The rarest value comes first, whichever node it is on; those of several nodes are one group."""
+    replies = [Reply("a", (value("1", 0, 2),)), Reply("b", (value("2", 5), value("1", 4, 3)))]
+    assert [("2", "rank 5"), ("1", "ranks 0,2-4")] == [(g.text, label(g.members)) for g in odd_ones_first(replies)]
+
+
+def test_failures_are_rows():
+    """A rank without a value, and a node without a response, come before all values."""
+    silent = value("", 7, error="no answer within 6 s", is_silent=True)
+    replies = [Reply("a", (value("1", 0),)), Reply("b", (silent,)), Reply("c", error="it is gone")]
+    found = odd_ones_first(replies)
+    assert [("it is gone", "c"), ("no answer within 6 s", ""), ("", "1")] == [(g.error, g.text) for g in found]
+
+
+def test_place_does_not_count():
+    """Ranks that stand at different lines are one group if their values are equal."""
+    replies = [Reply("a", (value("1", 0, place="step a.py:1"), value("1", 1, place="step a.py:2")))]
+    assert [("1", "")] == [(g.text, g.place) for g in odd_ones_first(replies)]
+
+
+def test_label_without_ranks():
+    """A process without a rank is named by its port."""
+    assert "rank 0, port 6000" == label([Member(5678, 0), Member(6000)])
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=20))
+def test_nothing_is_lost(found: list[tuple[str, int]]):
+    """Each rank is in exactly one group, with its own value; groups ascend in size."""
+    replies = [
+        Reply(f"node-{node}", tuple(value(text, rank) for rank, (text, at) in enumerate(found) if at == node))
+        for node in range(4)
+    ]
+    groups = odd_ones_first(replies)
+    assert dict(enumerate(text for text, _ in found)) == {m.rank: g.text for g in groups for m in g.members}
+    assert len(groups) == len({text for text, _ in found})
+    sizes = [len(group.members) for group in groups]
+    assert sizes == sorted(sizes)

@@ -1,0 +1,135 @@
+"""Facts about the request to evaluate an expression, and its response."""
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay_core.agent_api.evaluation import (
+    MAX_EXPRESSION,
+    MAX_PARTS,
+    PART_DIGITS,
+    Evaluate,
+    Leaf,
+    Member,
+    NodeValues,
+    Selection,
+    Value,
+    grouped,
+    part_bounds,
+)
+from relay_core.agent_api.requests import parse_request
+from relay_core.errors import UsageError
+from tests.unit.relay_core.agent_api.strategies import COUNTS, JSON, PORTS, TEXTS
+
+NUMBERS = st.integers(0, 2**40)
+SELECTIONS = st.builds(Selection, NUMBERS, COUNTS) | st.builds(Selection, NUMBERS, NUMBERS, st.tuples(NUMBERS, NUMBERS))
+REQUESTS = st.builds(
+    Evaluate,
+    st.text(min_size=1, max_size=20).filter(lambda text: text.strip()),
+    st.sampled_from(["all", "0", "0,3-5"]),
+    st.floats(0.1, 600),
+    st.none() | SELECTIONS,
+)
+LEAVES = st.builds(Leaf, TEXTS, TEXTS, NUMBERS, st.lists(TEXTS, max_size=MAX_PARTS).map(tuple))
+DIGESTS = st.text("0123456789abcdef", min_size=PART_DIGITS, max_size=PART_DIGITS)
+VALUES = st.builds(
+    Value,
+    st.lists(st.builds(Member, PORTS, COUNTS), max_size=4).map(tuple),
+    TEXTS,
+    TEXTS,
+    TEXTS,
+    st.booleans(),
+    TEXTS,
+    NUMBERS,
+    st.lists(DIGESTS, max_size=MAX_PARTS).map(tuple),
+    st.none() | LEAVES,
+)
+
+
+def test_names_on_the_wire():
+    """Agents and clients of other versions rely on these names."""
+    request = Evaluate("loss", "0,3-5", 2.0, Selection(3, 4, (16, 32)))
+    assert "evaluate" == request.encode()
+    assert Evaluate() == parse_request("evaluate")
+    wire = {"expression": "loss", "ranks": "0,3-5", "seconds": 2.0, "compare": [3, 4, 16, 32]}
+    assert (wire, request) == (request.body(), Evaluate.parse_body(wire))
+    value = Value(
+        (Member(5678, 0), Member(6000)),
+        digest="d",
+        leaves=3,
+        parts=("aaaaaa", "b" * 6),
+        leaf=Leaf("w", "[2]", 2, ("1",)),
+    )
+    fields = {
+        "members": [[5678, 0], [6000]],
+        "digest": "d",
+        "leaves": 3,
+        "parts": "aaaaaabbbbbb",
+        "leaf": {"name": "w", "description": "[2]", "elements": 2, "shown": ["1"]},
+    }
+    assert {"values": [fields]} == NodeValues((value,)).encode()
+    assert NodeValues((value,)) == NodeValues.parse({"values": [fields]})
+    silent = {"members": [[5678, 0]], "text": "1", "place": "step train.py:41", "error": "e", "silent": True}
+    assert silent == Value((Member(5678, 0),), "1", "step train.py:41", "e", True).encode()
+
+
+@given(REQUESTS)
+def test_request_survives(request: Evaluate):
+    """A request that is sent is the one that arrives."""
+    assert request == Evaluate.parse_body(json.loads(json.dumps(request.body())))
+
+
+@given(st.lists(VALUES, max_size=4))
+def test_values_survive(values: list[Value]):
+    """Values that are sent are those that arrive."""
+    sent = NodeValues(tuple(values))
+    assert sent == NodeValues.parse(json.loads(json.dumps(sent.encode())))
+
+
+@given(JSON)
+def test_anything_is_read(value: object):
+    """Any JSON is read as a response; as a request, or refused with a sentence."""
+    NodeValues.parse(value)
+    NodeValues.parse({"values": [value, {"members": value, "leaf": value, "parts": value}]})
+    with contextlib.suppress(UsageError):
+        Evaluate.parse_body({"expression": "x", "compare": value, "ranks": value, "seconds": value})
+
+
+@pytest.mark.parametrize("body", [{}, {"expression": " "}, {"expression": "x" * (MAX_EXPRESSION + 1)}])
+def test_expression_is_required(body: dict[str, object]):
+    """A request without an expression, or with a very long one, is refused."""
+    with pytest.raises(UsageError, match="no expression"):
+        Evaluate.parse_body(body)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "rank", "expected"),
+    [("all", 3, True), ("all", None, True), ("0,3-5", 4, True), ("0,3-5", 2, False), ("0", None, False)],
+)
+def test_selected_ranks(ranks: str, rank: int | None, expected: bool):
+    """A list selects its ranks; "all" selects processes without a rank, too."""
+    assert expected == Evaluate("x", ranks).selects(rank)
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**12))
+def test_parts_cover_a_selection(start: int, length: int):
+    """The parts of a selection are adjacent, and at most `MAX_PARTS`."""
+    parts = part_bounds(start, start + length)
+    assert len(parts) <= MAX_PARTS
+    assert [first for first, _ in parts] == [start, *(last for _, last in parts[:-1])][: len(parts)]
+    assert not length or start + length == parts[-1][1]
+
+
+@given(st.lists(VALUES, max_size=6))
+def test_grouping_keeps_all_members(values: list[Value]):
+    """Equal values are sent once, with the members of all."""
+    found = grouped(values)
+    assert sorted(map(repr, (m for v in values for m in v.members))) == sorted(
+        map(repr, (m for v in found for m in v.members))
+    )
+    assert len(found) == len(
+        {(v.text, v.place, v.error, v.is_silent, v.digest, v.leaves, v.parts, v.leaf) for v in values}
+    )
