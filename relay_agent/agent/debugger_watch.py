@@ -12,9 +12,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from relay_core.dap.prefetch import parse
-from relay_core.dap.splitter import MessageSplitter
-from relay_core.layers.layer import Abort, Layer, Output
+from relay_core.layers.layer import Abort, Layer, Output, ToLocal, ToPeer
+from relay_core.layers.piece import MAX_PARSED
 
 __all__ = ["PATIENCE", "PROMPT", "DebuggerWatch"]
 
@@ -38,10 +37,10 @@ class DebuggerWatch(Layer):
         check: Returns whether the process is running although its debugger does not respond; False if busy or unknown.
     """
 
+    longest_local = longest_peer = MAX_PARSED
+
     def __init__(self, check: Callable[[], asyncio.Future[bool]]) -> None:
         self._check = check
-        self._from_editor = MessageSplitter()
-        self._from_debugger = MessageSplitter()
         self._pending: dict[int, str] = {}
         """Commands of pending requests by sequence number, oldest first."""
         self._deadline = 0.0
@@ -51,23 +50,21 @@ class DebuggerWatch(Layer):
     def __repr__(self) -> str:
         return f"<DebuggerWatch pending={list(self._pending.values())}>"
 
-    def receive_peer(self, data: bytes, now: float) -> list[Output]:
-        """Pass the client's bytes on, and record its requests."""
-        for piece in self._from_editor.feed(data):
-            if request := parse(piece.body, "request"):
-                if not self._pending:
-                    self._deadline = now + PATIENCE
-                self._pending[request["seq"]] = request["command"]
+    def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:
+        """Pass bytes of the client on, and note its requests."""
+        if request := piece.request():
+            if not self._pending:
+                self._deadline = now + PATIENCE
+            self._pending[request["seq"]] = request["command"]
         if len(self._pending) > MAX_PENDING:
             self.is_finished = True
-        return super().receive_peer(data, now)
+        return super().receive_peer(piece, now)
 
-    def receive_local(self, data: bytes, now: float) -> list[Output]:
-        """Pass debugpy's bytes on, and record its responses."""
-        for piece in self._from_debugger.feed(data):
-            if b'"response"' in piece.body and (response := parse(piece.body, "response")):
-                self._forget(response["request_seq"], now)
-        return super().receive_local(data, now)
+    def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
+        """Pass bytes of debugpy on, and note its responses."""
+        if b'"response"' in piece.body and (response := piece.response()):
+            self._forget(response["request_seq"], now)
+        return super().receive_local(piece, now)
 
     def next_deadline(self) -> float | None:
         """Return when the oldest request becomes overdue, if it is one that completes quickly."""

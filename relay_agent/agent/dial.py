@@ -1,9 +1,9 @@
 """Connection of a client's stream to a target.
 
 A connection to debugpy's adapter that is closed early ends the adapter's accept thread permanently, and every later
-attach hangs (microsoft/debugpy#1308). The agent therefore does not connect for a client that has already disconnected.
-For a client whose first bytes are `Content-Length:`, the connection stays open until debugpy has sent its greeting
-(`relay_core.dap.adapter_greeting`). For other clients the agent does not connect to targets that are known to use DAP.
+attach hangs (microsoft/debugpy#1308). So the agent does not connect for a client that has already disconnected. For a
+client whose first bytes are `Content-Length:`, the connection stays open until debugpy has sent its greeting
+(`adapter_greeting`). For other clients the agent does not connect to targets that are known to use DAP.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from relay_agent.agent.adapter_greeting import GreetingGuard
 from relay_agent.agent.debugger_watch import DebuggerWatch
 from relay_agent.agent.end_observer import EndObserver
 from relay_agent.agent.targets import Target, TargetGone
 from relay_agent.prefetch.layer import PrefetchLayer
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.dap.adapter_greeting import GreetingGuard
 from relay_core.dap.framing import HEADER_START
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.layers.layer import Layer

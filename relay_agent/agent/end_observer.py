@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relay_core.layers.layer import Layer, Output
+from relay_core.layers.layer import Layer, Output, ToPeer
 
 __all__ = ["EndObserver"]
 
@@ -31,13 +31,13 @@ class EndObserver(Layer):
     def __repr__(self) -> str:
         return f"<EndObserver {'ended' if self.is_finished else 'running'}>"
 
-    def receive_local(self, data: bytes, now: float) -> list[Output]:
-        """Pass the debugger's bytes on."""
-        seen = self._tail + data
+    def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
+        """Pass bytes of the debugger on."""
+        seen = self._tail + piece.data
         self._tail = seen[1 - len(LAST_EVENT) :]
         if LAST_EVENT in seen:
             self._is_due = True
-        return super().receive_local(data, now)
+        return super().receive_local(piece, now)
 
     def receive_local_eof(self, now: float) -> list[Output]:
         """Pass the debugger's EOF on."""

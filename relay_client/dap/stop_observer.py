@@ -15,15 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from relay_core.dap.messages import Event, Response
-from relay_core.dap.prefetch import RESUMING, arguments_of, parse
-from relay_core.dap.splitter import MessageSplitter
-from relay_core.layers.layer import Layer, Output
+from relay_core.dap.prefetch import RESUMING, arguments_of
+from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
+from relay_core.layers.piece import MAX_PARSED
 
 __all__ = ["ObservedStop", "StopObserver"]
 
 _ENDS = frozenset({"continued", "exited", "terminated"})
-_COMMANDS = tuple(f'"{command}"'.encode() for command in ("stackTrace", *sorted(RESUMING)))
-_EVENTS = tuple(f'"{event}"'.encode() for event in ("stopped", *sorted(_ENDS)))
+_EVENTS = _ENDS | {"stopped"}
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,10 @@ class StopObserver(Layer):
         on_change: Called with the stop, again once its place is known, and with None when the process resumes.
     """
 
+    longest_local = longest_peer = MAX_PARSED
+
     def __init__(self, on_change: Callable[[ObservedStop | None], None]) -> None:
         self._on_change = on_change
-        self._from_editor = MessageSplitter()
-        self._from_debugger = MessageSplitter()
         self._stop: ObservedStop | None = None
         self._pending: set[int] = set()
         """Numbers of the requests for the top of the stopped thread's stack."""
@@ -56,26 +55,23 @@ class StopObserver(Layer):
     def __repr__(self) -> str:
         return f"<StopObserver {self._stop}>"
 
-    def receive_local(self, data: bytes, now: float) -> list[Output]:
-        """Process bytes from the editor."""
-        for piece in self._from_editor.feed(data):
-            if any(command in piece.body for command in _COMMANDS) and (request := parse(piece.body, "request")):
-                if request["command"] in RESUMING:
-                    self._set(None)
-                elif request["command"] == "stackTrace" and self._is_top(arguments_of(request)):
-                    self._pending.add(request["seq"])
-        if self._from_editor.is_foreign and self._from_debugger.is_untouched:
-            self.is_finished = True  # this is not an editor's connection
-        return super().receive_local(data, now)
+    def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
+        """Take a message of the editor."""
+        if (request := piece.request()) is not None:
+            if request["command"] in RESUMING:
+                self._set(None)
+            elif request["command"] == "stackTrace" and self._is_top(arguments_of(request)):
+                self._pending.add(request["seq"])
+        self.is_finished |= piece.is_foreign  # then this is not an editor's connection
+        return super().receive_local(piece, now)
 
-    def receive_peer(self, data: bytes, now: float) -> list[Output]:
-        """Process bytes from the debugger."""
-        for piece in self._from_debugger.feed(data):
-            if self._pending and b'"response"' in piece.body and (response := parse(piece.body, "response")):
-                self._answered(response)
-            elif any(event in piece.body for event in _EVENTS) and (event := parse(piece.body, "event")):
-                self._happened(event)
-        return super().receive_peer(data, now)
+    def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:
+        """Take a message of the debugger."""
+        if self._pending and piece.head.type == "response" and (response := piece.response()):
+            self._answered(response)
+        elif piece.head.name in _EVENTS and (event := piece.event()):
+            self._happened(event)
+        return super().receive_peer(piece, now)
 
     def _is_top(self, arguments: object) -> bool:
         match arguments:

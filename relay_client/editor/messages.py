@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from relay_core.dap.framing import encode
 from relay_core.dap.messages import Body, Event, Request, Response
 
-__all__ = ["CONSOLE", "IMPORTANT", "PREFIX", "encode_event", "encode_failure", "encode_output", "encode_success"]
+__all__ = ["CONSOLE", "IMPORTANT", "make_event", "make_failure", "make_output", "make_success"]
 
 CONSOLE = "console"
 """Category of output that an editor shows in its debug console."""
@@ -20,27 +19,26 @@ PREFIX = "relay-client: "
 """Distinguishes these lines from the output of the job."""
 
 
-def encode_event(name: str, body: Mapping[str, object], seq: int) -> bytes:
+def make_event(name: str, body: Mapping[str, object], seq: int) -> Event:
     """Return an event."""
-    event: Event = {"seq": seq, "type": "event", "event": name, "body": dict(body)}
-    return encode(event)
+    return {"seq": seq, "type": "event", "event": name, "body": dict(body)}
 
 
-def encode_output(text: str, category: str, seq: int) -> bytes:
+def make_output(text: str, category: str, seq: int) -> Event:
     """Return the event that shows one line of text."""
-    return encode_event("output", {"category": category, "output": f"{PREFIX}{text}\n"}, seq)
+    return make_event("output", {"category": category, "output": f"{PREFIX}{text}\n"}, seq)
 
 
-def encode_success(request: Request, seq: int) -> bytes:
+def make_success(request: Request, seq: int) -> Response:
     """Return the response to a request that has no result."""
-    return encode(_response(request, seq, success=True))
+    return _response(request, seq, success=True)
 
 
-def encode_failure(request: Request, reason: str, seq: int) -> bytes:
-    """Return the response to a failed request; the editor shows the reason."""
+def make_failure(request: Request, reason: str, seq: int) -> Response:
+    """Return the response to a request that has failed; the editor shows the reason."""
     # `message` is for programs that ignore `body.error`. In `format`, editors replace names in braces.
     error: Body = {"id": 1, "format": reason.replace("{", "(").replace("}", ")"), "showUser": True}
-    return encode({**_response(request, seq, success=False), "message": reason, "body": {"error": error}})
+    return {**_response(request, seq, success=False), "message": reason, "body": {"error": error}}
 
 
 def _response(request: Request, seq: int, *, success: bool) -> Response:

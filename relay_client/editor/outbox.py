@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from relay_client.editor.lines import Line
-from relay_client.editor.messages import CONSOLE, encode_event, encode_failure, encode_output, encode_success
-from relay_core.dap.messages import Request
+from relay_client.editor.messages import CONSOLE, make_event, make_failure, make_output, make_success
+from relay_core.dap.messages import Message, Request
+from relay_core.layers.layer import Output, ToLocal
 
 __all__ = ["Outbox"]
-
-_SEQ = re.compile(rb'\s*\{\s*"seq"\s*:\s*([0-9]{1,18})\b')
-"""The `seq` field of a message, which debugpy writes first."""
 
 
 class Outbox:
     """The queue of one editor; its messages repeat the debugger's last number, so that numbers never decrease."""
 
     def __init__(self) -> None:
-        self._messages: list[bytes] = []
+        self._messages: list[Message] = []
         self._last_seq = 0
 
     def __bool__(self) -> bool:
@@ -28,14 +25,13 @@ class Outbox:
     def __repr__(self) -> str:
         return f"<Outbox {len(self._messages)}>"
 
-    def note(self, body: bytes) -> None:
-        """Record the number of a message that the debugger sends to the editor."""
-        if found := _SEQ.match(body):
-            self._last_seq = max(self._last_seq, int(found[1]))
+    def note(self, seq: int) -> None:
+        """Note the number of a message that the debugger sends to the editor."""
+        self._last_seq = max(self._last_seq, seq)
 
     def show(self, text: str, category: str = CONSOLE) -> None:
         """Add a line of output."""
-        self._messages.append(encode_output(text, category, self._last_seq))
+        self._messages.append(make_output(text, category, self._last_seq))
 
     def show_all(self, lines: Iterable[Line]) -> None:
         """Add lines of output."""
@@ -44,17 +40,17 @@ class Outbox:
 
     def report(self, name: str, body: Mapping[str, object]) -> None:
         """Add an event."""
-        self._messages.append(encode_event(name, body, self._last_seq))
+        self._messages.append(make_event(name, body, self._last_seq))
 
     def succeed(self, request: Request) -> None:
         """Add the response to a request that has no result."""
-        self._messages.append(encode_success(request, self._last_seq))
+        self._messages.append(make_success(request, self._last_seq))
 
     def fail(self, request: Request, reason: str) -> None:
-        """Add the response to a failed request."""
-        self._messages.append(encode_failure(request, reason, self._last_seq))
+        """Add the response to a request that has failed."""
+        self._messages.append(make_failure(request, reason, self._last_seq))
 
-    def take(self) -> bytes:
+    def take(self) -> list[Output]:
         """Return all messages, and remove them."""
         messages, self._messages = self._messages, []
-        return b"".join(messages)
+        return [ToLocal.of(message) for message in messages]

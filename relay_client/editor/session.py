@@ -31,12 +31,10 @@ from relay_client.editor.messages import (
 )
 from relay_client.editor.outbox import Outbox
 from relay_client.editor.sentences import GUARDED, debugger_ended_text, different_text, ended_text, exit_code
-from relay_core.agent_api.ending import Ending
-from relay_core.dap.framing import encode
 from relay_core.dap.messages import Request
-from relay_core.dap.prefetch import arguments_of, parse
-from relay_core.dap.splitter import MessageSplitter
+from relay_core.dap.prefetch import arguments_of
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
+from relay_core.layers.piece import MAX_PARSED
 
 __all__ = ["EditorSession"]
 
@@ -45,8 +43,9 @@ END_PATIENCE = 1.0
 EXIT_PATIENCE = 5.0
 """Seconds for the status of a process that is announced as exiting."""
 RESTARTING_CLIENTS = frozenset({"vscode", "neovim"})
-"""Editors that attach again if `terminated` has `restart`; others would report a failed session."""
-_COMMANDS = (b'"initialize"', b'"attach"', b'"disconnect"', b'"terminate"', b'"setBreakpoints"')
+"""Editors that attach again when `terminated` has `restart`; others would report a session that has failed."""
+_COMMANDS = frozenset({"initialize", "attach", "disconnect", "terminate", "setBreakpoints"})
+"""Requests whose responses are read."""
 
 
 class State(enum.Enum):
@@ -70,6 +69,8 @@ class EditorSession(Layer):
         on_source: Called once with each file that has breakpoints.
     """
 
+    longest_local = longest_peer = MAX_PARSED
+
     def __init__(
         self,
         view: JobView,
@@ -85,8 +86,8 @@ class EditorSession(Layer):
         self._allow_terminate = allow_terminate
         self._attach = Attaching(find_root, on_source)
         self._state = State.WAITING
-        self._from_editor = MessageSplitter()
-        self._from_debugger = MessageSplitter()
+        self._is_inside = False
+        """Whether the editor has received part of a message, after which nothing can be added."""
         self._initialize: Request | None = None
         self._refusal = ""
         """The reason why `initialize` will fail."""
@@ -139,19 +140,19 @@ class EditorSession(Layer):
         self._outbox.show(different_text(self._view, path), CONSOLE if self._has_different else IMPORTANT)
         self._has_different = True
 
-    def conclude(self, reason: str, *, may_return: bool) -> bytes:
-        """Return the last messages for the editor, including the reason; the owner then closes the connection.
+    def conclude(self, reason: str, *, may_return: bool) -> None:
+        """Queue the last messages for the editor, with the reason; the owner then ends the connection.
 
         Args:
             reason: One sentence.
             may_return: Whether the editor should attach again, and wait for the job.
         """
         self.has_stream = False
-        if not self._from_debugger.at_boundary or self._state is State.CONCLUDED:
-            return b""
+        if self._is_inside or self._state is State.CONCLUDED:
+            return
         if self._initialize is None:
             self._refusal = reason  # the first request has not arrived yet
-            return b""
+            return
         if self._state is State.WAITING:
             self._refuse(self._initialize, reason)
         elif not self._is_leaving:
@@ -159,66 +160,51 @@ class EditorSession(Layer):
         if self._farewell is not None:
             self._outbox.succeed(self._farewell)
         self._state = State.CONCLUDED
-        return self._outbox.take()
 
     # As a layer:
 
-    def receive_local(self, data: bytes, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Process bytes from the editor."""
-        onward = []
-        for piece in self._from_editor.feed(data):
-            is_known = any(command in piece.body for command in _COMMANDS)
-            request = parse(piece.body, "request") if is_known else None
-            onward.append(self._received(request, piece.raw) if request else piece.raw)
-        if self._from_editor.is_foreign:
-            self.is_finished = True
-        to_debugger = b"".join(onward)
-        outputs: list[Output] = [ToPeer(to_debugger)] if to_debugger else []
-        outputs += self._flush()
+    def start(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
+        """Begin with the messages that were queued between two streams."""
+        return self._flush()
+
+    def receive_local(self, piece: ToPeer, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
+        """Take a message of the editor."""
+        self.is_finished |= piece.is_foreign
+        request = piece.request()
+        outputs: list[Output] = [*(self._received(request, piece) if request else [piece]), *self._flush()]
         if self._is_leaving and not self.has_stream:
             outputs += [EndLocal(), EndPeer()]
         return outputs
 
     def receive_local_eof(self, now: float) -> list[Output]:
-        """Pass on EOF, after any incomplete message from the editor."""
+        """Pass the end on."""
         self._is_leaving = True
-        rest = self._from_editor.end()
-        return [*([ToPeer(rest)] if rest else []), *super().receive_local_eof(now)]
+        return super().receive_local_eof(now)
 
-    def receive_peer(self, data: bytes, now: float) -> list[Output]:
-        """Process bytes from the debugger."""
-        passed: list[bytes] = []
-        outputs: list[Output] = []
-        for piece in self._from_debugger.feed(data):
-            self._outbox.note(piece.body)
-            if b'"terminated"' in piece.body and self._delays_end(piece.body):
-                self._end.append(ToLocal(piece.raw))
-                self._conclude_at = now + (END_PATIENCE if self._view.ending is None else EXIT_PATIENCE)
-                continue
-            passed.append(self._checked(piece.raw, piece.body))
-        if to_editor := b"".join(passed):
-            outputs.append(ToLocal(to_editor))
-        return [*outputs, *self._flush(), *self._due_end(now)]
+    def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:
+        """Take a message of the debugger."""
+        self._is_inside = not piece.can_be_followed
+        self._outbox.note(piece.head.seq)
+        if piece.head.name == "terminated" and self._delays_end(piece):
+            self._end.append(piece)
+            self._conclude_at = now + (END_PATIENCE if self._view.ending is None else EXIT_PATIENCE)
+            return [*self._flush(), *self._due_end(now)]
+        return [*self._checked(piece), *self._flush(), *self._due_end(now)]
 
     def receive_peer_eof(self, now: float) -> list[Output]:
-        """Pass on EOF; if the debugger has exited without `terminated`, send the reason first."""
-        rest = self._from_debugger.end()
-        outputs: list[Output] = [ToLocal(rest)] if rest else []
-        if rest or not self._is_open:
-            return [*outputs, *self._released(), EndLocal()]
+        """Pass the end on; if the debugger has ended without a word, after the reason."""
+        if self._is_inside or not self._is_open:
+            return [*self._released(), EndLocal()]
         self._end.append(EndLocal())
         if self._conclude_at is None:
             self._conclude_at = now + END_PATIENCE
         return self._due_end(now)
 
     def receive_peer_lost(self, now: float) -> list[Output]:
-        """Pass on the loss of the stream; the owner opens another stream or calls `conclude`."""
-        rest = self._from_debugger.end()
+        """Pass the loss on: the owner opens another stream, or calls `conclude`."""
         self.has_stream = False
-        outputs: list[Output] = [ToLocal(rest)] if rest else []
-        if self._end and not rest:
-            outputs += self._conclusion()
-        return [*outputs, *super().receive_peer_lost(now)]
+        conclusion = self._conclusion() if self._end and not self._is_inside else []
+        return [*conclusion, *super().receive_peer_lost(now)]
 
     def next_deadline(self) -> float | None:
         """Return when to show that the connection is waiting or interrupted, or when to stop delaying its end."""
@@ -239,8 +225,8 @@ class EditorSession(Layer):
 
     # From the editor:
 
-    def _received(self, request: Request, raw: bytes) -> bytes:
-        """Handle a request; return the bytes for the debugger."""
+    def _received(self, request: Request, piece: ToPeer) -> list[Output]:
+        """Handle a request; return what the debugger receives."""
         match request["command"]:
             case "initialize":
                 self._initialize = request
@@ -248,65 +234,60 @@ class EditorSession(Layer):
                     self._refuse(request, self._refusal)
                     self._is_leaving, self._state = True, State.CONCLUDED
             case "attach":
-                return self._attaching(request, raw)
+                return [self._attaching(request, piece)]
             case "setBreakpoints":
                 self._attach.breakpoints_requested(request, self._view)
             case "disconnect" | "terminate":
-                return self._leave(request, raw)
-        return raw
+                return self._leave(request, piece)
+        return [piece]
 
-    def _attaching(self, request: Request, raw: bytes) -> bytes:
+    def _attaching(self, request: Request, piece: ToPeer) -> ToPeer:
         changed, line = self._attach.requested(request, arguments_of(self._initialize or {}), self._view)
         if line:
             self._outbox.show(line)
-        return raw if changed is request else encode(changed)
+        return piece if changed is request else ToPeer.of(changed)
 
     def _refuse(self, initialize: Request, reason: str) -> None:
         self._outbox.fail(initialize, f"cannot debug {self._view.name}: {reason}")
 
-    def _leave(self, request: Request, raw: bytes) -> bytes:
-        """Handle a request to end the session: the job continues unless the user allows editors to terminate it."""
+    def _leave(self, request: Request, piece: ToPeer) -> list[Output]:
+        """Handle the end of the session by the editor: the job continues, unless the user allows otherwise."""
         self._is_leaving = True
         if not self.has_stream:
             self._outbox.succeed(request)
-            return b""
+            return []
         self._farewell = request
         changed = harmless(request)
         if self._allow_terminate or changed is request:
-            return raw
+            return [piece]
         self._outbox.show(GUARDED)
-        if (
-            request["command"] == "terminate"
-        ):  # the editor waits for `terminated`, which follows the debugger's response to `disconnect`
+        # The editor waits for `terminated`, which follows the debugger's response to `disconnect`.
+        if request["command"] == "terminate":
             self._dropped.add(request["seq"])
             self._farewell = None
             self._outbox.succeed(request)
-        return encode(changed)
+        return [ToPeer.of(changed)]
 
     # From the debugger:
 
-    def _checked(self, raw: bytes, body: bytes) -> bytes:
-        """Return the bytes that the editor receives instead of a message."""
-        if not self._awaits(body) or (response := parse(body, "response")) is None:
-            return raw
+    def _checked(self, piece: ToLocal) -> list[Output]:
+        """Return what the editor receives in place of a message."""
+        if piece.head.name not in _COMMANDS or (response := piece.response()) is None:
+            return [piece]
         number = response["request_seq"]
         if self._farewell is not None and number == self._farewell["seq"]:
             self._farewell = None
         if number in self._dropped:
             self._dropped.remove(number)
-            return b""
+            return []
         if self._initialize is not None and number == self._initialize["seq"] and self._state is State.WAITING:
             self._state = State.ANSWERED
         if refused := self._attach.refusal(response, self._view):
             self._outbox.fail(*refused)
-            return b""
+            return []
         if line := self._attach.line_about(response, self._view):
             self._outbox.show(line, IMPORTANT)
-        return raw
-
-    def _awaits(self, body: bytes) -> bool:
-        """True if a message may be a response that this layer handles."""
-        return any(command in body for command in _COMMANDS) and b'"response"' in body
+        return [piece]
 
     @property
     def _is_waiting(self) -> bool:
@@ -318,11 +299,10 @@ class EditorSession(Layer):
         """True if the editor expects the session to continue."""
         return self._state is State.ANSWERED and not self._is_leaving
 
-    def _delays_end(self, body: bytes) -> bool:
+    def _delays_end(self, piece: ToLocal) -> bool:
         if not self._is_open or self._attach.is_child or not self._view.announces_endings:
             return False
-        event = parse(body, "event")
-        return event is not None and event["event"] == "terminated"
+        return piece.event() is not None
 
     # The end:
 
@@ -332,7 +312,7 @@ class EditorSession(Layer):
             return []
         ending = self._view.ending
         is_known = bool(self._end) and ending is not None and ending.is_final
-        if not self._from_debugger.at_boundary or not (is_known or now >= self._conclude_at):
+        if self._is_inside or not (is_known or now >= self._conclude_at):
             return []
         return self._conclusion()
 
@@ -372,7 +352,5 @@ class EditorSession(Layer):
     # To the editor:
 
     def _flush(self) -> list[Output]:
-        """Return the queued messages, unless they would be inside a message of the debugger."""
-        if not (self._outbox and self._from_debugger.at_boundary):
-            return []
-        return [ToLocal(self._outbox.take())]
+        """Return the queued messages."""
+        return self._outbox.take() if self._outbox else []

@@ -34,7 +34,9 @@ from relay_client.prefetch.attach_answers import AttachAnswers
 from relay_core.agent_api.announcement import AgentId
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.layers.early_bytes import EarlyBytes
-from relay_core.layers.layer import Layer
+from relay_core.layers.layer import Layer, ToLocal, ToPeer
+from relay_core.layers.splitter import MessageSplitter
+from relay_core.layers.stack import LayerStack
 from relay_core.net.session.stream import SessionStream, StreamBroken
 from relay_core.net.streams.bridge import Bridge
 from relay_core.net.streams.endpoint import LocalSide
@@ -126,6 +128,8 @@ class _LocalConnection:
         self._endpoint = endpoint
         self._answers = AttachAnswers()
         self._early = EarlyBytes(self._connected)
+        self._from_local = MessageSplitter(ToPeer)
+        """Of all streams of this connection, because a message may arrive while there is none."""
         self._views = JobViews(tunnels, local.destination)
         self._loop = asyncio.get_running_loop()
         self._session = EditorSession(
@@ -173,8 +177,10 @@ class _LocalConnection:
             self._endpoint.write_eof()
 
     def _write_end(self, reason: str, *, may_return: bool) -> None:
-        last = self._session.conclude(reason, may_return=may_return)
-        self._endpoint.write(last if self._answers.is_finished else self._answers.without_known(last))
+        self._session.conclude(reason, may_return=may_return)
+        for output in LayerStack(self._editor()).start(self._loop.time()):
+            if isinstance(output, ToLocal):
+                self._endpoint.write(output.data)
 
     @property
     def _is_for_editors(self) -> bool:
@@ -209,7 +215,8 @@ class _LocalConnection:
     async def _carry_through(self, stream: SessionStream, layers: list[Layer]) -> None:
         guards: list[Layer] = [] if self._local.destination.is_forward else [self._guard(), self._record.observer()]
         all_layers = [*self._editor(), self._early, *guards, *layers]
-        bridge = self._bridge = Bridge(self._endpoint, stream, all_layers, traffic=self._record.traffic)
+        stack = LayerStack(all_layers, self._from_local)
+        bridge = self._bridge = Bridge(self._endpoint, stream, stack, traffic=self._record.traffic)
         self._views.connected()
         self._answers.is_debugpy = self._tunnels.leads_to_debugpy(self._local.destination)
         self._early.has_stream = self._session.has_stream = True
@@ -231,8 +238,9 @@ class _LocalConnection:
             bridge.refresh()
 
     async def _hold(self) -> bool:
-        """Keep the bytes of the local side, and show an editor why it waits; return True on disconnection."""
-        bridge = Bridge(self._endpoint, NoStream(), [*self._editor(), self._early], traffic=self._record.traffic)
+        """Keep the bytes of the local side, and show an editor why it waits; return True when it has disconnected."""
+        stack = LayerStack([*self._editor(), self._early], self._from_local)
+        bridge = Bridge(self._endpoint, NoStream(), stack, traffic=self._record.traffic)
         with contextlib.suppress(ConnectionLost):
             await bridge.run()
         return True

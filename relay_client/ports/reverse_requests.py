@@ -20,11 +20,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from relay_core.dap.framing import MAX_BODY, encode
+from relay_core.dap.framing import MAX_BODY
 from relay_core.dap.messages import Event, Request, Response
 from relay_core.dap.prefetch import arguments_of, parse
-from relay_core.dap.splitter import MessageSplitter, Piece
-from relay_core.layers.layer import Abort, EndLocal, Layer, Output, ToLocal, ToPeer
+from relay_core.layers.layer import Abort, Layer, Output, ToLocal, ToPeer
+from relay_core.layers.piece import MAX_PARSED, Kind
 
 __all__ = ["ReverseRequestGuard"]
 
@@ -36,9 +36,9 @@ TASKS = frozenset({"preLaunchTask", "postDebugTask"})
 """Fields that run a program at each start; debugpy removes them."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HEADER = re.compile(rb"Content-Length: ?[0-9]+\r\n\r\n")
-"""The only header that all parsers interpret identically; given two lengths, some use the first and others the last."""
-_SUSPICIOUS = (b'request"', b'ttach"', b"\\u00")
-"""Substrings of every message that must be checked. JSON can encode a letter as `\\u00` and two digits."""
+"""The only header that all readers understand alike; of two lengths, some take the first and others the last one."""
+_REQUEST, _ATTACH, _ESCAPED = b'request"', b'ttach"', b"\\u00"
+"""Parts of the JSON of every message that has to be checked. A letter can be written as `\\u00` and two digits."""
 _LENGTH = b"content-length"
 
 
@@ -50,15 +50,13 @@ class ReverseRequestGuard(Layer):
         on_refused: Called with a sentence when the first request is refused.
     """
 
+    longest_local, longest_peer = MAX_PARSED, MAX_BODY
+
     def __init__(self, port: int | None, on_refused: Callable[[str], None]) -> None:
         self._port = port
         self._on_refused = on_refused
-        self._from_editor = MessageSplitter()
-        self._from_debugger = MessageSplitter(MAX_BODY)
         self._attach: Mapping[str, object] | None = None
         """Arguments of the editor's `attach`."""
-        self._failures: list[bytes] = []
-        """Responses that wait for the end of a message of the editor."""
         self._tail = b""
         """The last forwarded bytes that were not DAP."""
         self._has_refused = False
@@ -66,52 +64,28 @@ class ReverseRequestGuard(Layer):
     def __repr__(self) -> str:
         return f"<ReverseRequestGuard {'attached' if self._attach is not None else 'not attached'}>"
 
-    def receive_local(self, data: bytes, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Process bytes from the editor, and record the arguments of its `attach`."""
-        pieces = self._from_editor.feed(data)
-        if self._from_editor.is_foreign:
-            self.is_finished = True
-            held = self._from_debugger.end()
-            to_local: list[Output] = [ToLocal(held)] if held else []
-            return [ToPeer(b"".join(piece.raw for piece in pieces)), *to_local]
-        for piece in pieces:
-            if b'"attach"' in piece.body and (request := parse(piece.body, "request")):
-                self._attach = arguments_of(request) if request["command"] == "attach" else self._attach
-        return self._to_debugger([piece.raw for piece in pieces])
+    def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
+        """Take a message of the editor, and learn the arguments of its `attach`."""
+        self.is_finished |= piece.is_foreign
+        if (request := piece.request()) is not None and request["command"] == "attach":
+            self._attach = arguments_of(request)
+        return super().receive_local(piece, now)
 
-    def receive_local_eof(self, now: float) -> list[Output]:
-        """Pass on EOF, after any incomplete message from the editor."""
-        rest = self._from_editor.end()
-        return [*([ToPeer(rest)] if rest else []), *super().receive_local_eof(now)]
+    def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
+        """Take a message of the debugger; return what the editor may receive, or the response to a refused request."""
+        if self.is_finished:
+            return [piece]
+        if self._is_safe(piece):
+            return self._checked(piece)
+        if piece.kind is Kind.CUT:  # an editor might read a whole message in a part of one
+            return []
+        return [Abort("the debugger sent bytes that are not messages of the debug adapter protocol")]
 
-    def receive_peer(self, data: bytes, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Process bytes from the debugger; return those that the editor may receive, and responses to refusals."""
-        passed: list[bytes] = []
-        for piece in self._from_debugger.feed(data):
-            if not self._is_safe(piece):
-                return [Abort("the debugger sent bytes that are not messages of the debug adapter protocol")]
-            passed.append(self._checked(piece))
-        to_editor = b"".join(passed)
-        return [*([ToLocal(to_editor)] if to_editor else []), *self._to_debugger([])]
-
-    def receive_peer_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Pass on EOF without any incomplete message, because an editor might parse a complete message in it."""
-        rest = self._from_debugger.end()
-        return [EndLocal()] if not rest or self._may_be_message(rest) else [ToLocal(rest), EndLocal()]
-
-    def _to_debugger(self, parts: list[bytes]) -> list[Output]:
-        """Return bytes from the editor, followed by queued responses unless these would interrupt a message."""
-        if self._from_editor.at_boundary:
-            parts, self._failures = [*parts, *self._failures], []
-        data = b"".join(parts)
-        return [ToPeer(data)] if data else []
-
-    def _is_safe(self, piece: Piece) -> bool:
-        """True if an editor parses this piece as this layer does, or cannot find a message in it."""
-        header = piece.raw[: len(piece.raw) - len(piece.body)]
-        if _HEADER.fullmatch(header):
-            return bool(piece.body) and self._tail == b""
-        return not self._may_be_message(piece.raw)
+    def _is_safe(self, piece: ToLocal) -> bool:
+        """True if an editor reads this piece as this layer does, or cannot read a message in it."""
+        if piece.kind is Kind.MESSAGE and _HEADER.fullmatch(piece.header):
+            return len(piece.header) < len(piece.data) and self._tail == b""
+        return not self._may_be_message(piece.data)
 
     def _may_be_message(self, data: bytes) -> bool:
         """True if an editor might find a message in these and the preceding non-DAP bytes."""
@@ -119,35 +93,35 @@ class ReverseRequestGuard(Layer):
         self._tail = seen[1 - len(_LENGTH) :]
         return _LENGTH in seen.lower()
 
-    def _checked(self, piece: Piece) -> bytes:
-        """Return the part of a message that the editor may receive; answer a request that it may not receive."""
-        if not any(part in piece.body for part in _SUSPICIOUS):
-            return piece.raw
-        if (request := parse(piece.body, "request")) is not None:
-            return self._checked_request(request, piece.raw)
-        if (event := parse(piece.body, "event")) is not None:
-            return self._checked_event(event, piece.raw) if event["event"] in SUBPROCESS_EVENTS else piece.raw
-        return piece.raw if parse(piece.body, "response") is not None else b""
+    def _checked(self, piece: ToLocal) -> list[Output]:
+        """Return what the editor may receive of a message; a request that it may not receive is answered."""
+        body = piece.whole_body
+        if not (_REQUEST in body or _ATTACH in body or _ESCAPED in body):
+            return [piece]
+        if (request := parse(body, "request")) is not None:
+            return self._checked_request(request, piece)
+        if (event := parse(body, "event")) is not None:
+            return self._checked_event(event, piece) if event["event"] in SUBPROCESS_EVENTS else [piece]
+        return [piece] if parse(body, "response") is not None else []
 
-    def _checked_request(self, request: Request, raw: bytes) -> bytes:
+    def _checked_request(self, request: Request, piece: ToLocal) -> list[Output]:
         arguments = arguments_of(request)
         is_attach = request["command"] == "startDebugging" and arguments.get("request") == "attach"
         permitted = self._permitted(arguments.get("configuration")) if is_attach else None
         if permitted is not None:
             is_unchanged = permitted == arguments["configuration"]
             changed = {**arguments, "configuration": permitted}
-            return raw if is_unchanged else encode({**request, "arguments": changed})
-        self._failures.append(_failure(request))
+            return [piece if is_unchanged else ToLocal.of({**request, "arguments": changed})]
         self._refused(f"request {request['command']!r}")
-        return b""
+        return [ToPeer.of(_failure(request))]
 
-    def _checked_event(self, event: Event, raw: bytes) -> bytes:
+    def _checked_event(self, event: Event, piece: ToLocal) -> list[Output]:
         body = event.get("body")
         permitted = self._permitted(body) if isinstance(body, dict) and body.get("request") == "attach" else None
         if permitted is None:
             self._refused(f"event {event['event']!r}")
-            return b""
-        return raw if permitted == body else encode({**event, "body": permitted})
+            return []
+        return [piece if permitted == body else ToLocal.of({**event, "body": permitted})]
 
     def _permitted(self, configuration: object) -> dict[str, object] | None:
         """Return a child's configuration with its port, or None if it exceeds the editor's own `attach`."""
@@ -171,10 +145,10 @@ class ReverseRequestGuard(Layer):
             self._on_refused(f"refused {what} from the debugged process: it would start a program on this machine")
 
 
-def _failure(request: Request) -> bytes:
+def _failure(request: Request) -> Response:
     """Return the response to a request that the editor does not receive."""
     reason = "refused by relay-client: a debugged process must not start programs on this machine"
-    response: Response = {
+    return {
         "seq": 0,
         "type": "response",
         "request_seq": request["seq"],
@@ -182,7 +156,6 @@ def _failure(request: Request) -> bytes:
         "success": False,
         "message": reason,
     }
-    return encode(response)
 
 
 def _connect_of(own: Mapping[str, object]) -> Mapping[str, object]:

@@ -26,19 +26,13 @@ other than expected is reported when it arrives:
 
 from __future__ import annotations
 
-import re
-
 from relay_client.prefetch.capabilities import DEBUGPY_CAPABILITIES
-from relay_core.dap.framing import encode
 from relay_core.dap.messages import Body, Event, Request, Response
-from relay_core.dap.prefetch import arguments_of, parse
-from relay_core.dap.splitter import MessageSplitter, Piece
-from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
+from relay_core.dap.prefetch import arguments_of
+from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
+from relay_core.layers.piece import MAX_PARSED
 
 __all__ = ["AttachAnswers"]
-
-_SEQ = re.compile(rb'\s*\{\s*"seq"\s*:\s*([0-9]{1,18})\b')
-"""The number of a message as debugpy writes it, first of all fields."""
 
 
 class AttachAnswers(Layer):
@@ -47,11 +41,11 @@ class AttachAnswers(Layer):
     It lives as long as the connection, while streams come and go.
     """
 
+    longest_local = longest_peer = MAX_PARSED
+
     def __init__(self) -> None:
         self.is_debugpy = False
         """True while a stream leads to a debugger that is known to answer as debugpy does."""
-        self._from_editor = MessageSplitter()
-        self._from_debugger = MessageSplitter()
         self._initialize: Request | None = None
         self._attach: Request | None = None
         """The editor's `attach`, until it is answered."""
@@ -73,80 +67,65 @@ class AttachAnswers(Layer):
 
     def start(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
         """Begin with a stream; an `initialize` that has waited for it is answered."""
-        self._from_debugger = MessageSplitter()
-        return _to_local(self._answer_initialize())
+        return self._answer_initialize()
 
-    def receive_local(self, data: bytes, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Take bytes of the editor; return them for the debugger, and responses."""
-        pieces = self._from_editor.feed(data)
-        answers = b"".join(self._answer(request) for piece in pieces if (request := parse(piece.body, "request")))
-        if self._from_editor.is_foreign:
-            self.is_finished = True
-        onward = b"".join(piece.raw for piece in pieces)
-        return [*([ToPeer(onward)] if onward else []), *_to_local(answers), *self._rests()]
+    def receive_local(self, piece: ToPeer, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
+        """Take a message of the editor; return it for the debugger, and the response."""
+        self.is_finished |= piece.is_foreign
+        request = piece.request()
+        answer = self._answer(request) if request else []
+        self._finish_if_done()
+        return [piece, *answer]
 
-    def receive_peer(self, data: bytes, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Take bytes of the debugger; return those for the editor."""
-        return [*_to_local(self.without_known(data)), *self._rests()]
+    def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
+        """Take a message of the debugger; return what the editor receives in its place."""
+        head = piece.head
+        self._last_seq = max(self._last_seq, head.seq)
+        if head.type == "response" and (response := piece.response()):
+            passed = self._checked_response(response, piece)
+        elif self._has_initialized and head.type == "event" and head.name == "initialized":
+            self._has_initialized, passed = False, []
+        else:
+            passed = [piece]
+        self._finish_if_done()
+        return passed
 
-    def without_known(self, data: bytes) -> bytes:
-        """Return what the editor receives of messages: not those that it has received before."""
-        return b"".join(map(self._checked, self._from_debugger.feed(data)))
-
-    def receive_local_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Pass the end on, after the part of a message that the editor has sent."""
-        rest = self._from_editor.end()
-        return [*([ToPeer(rest)] if rest else []), EndPeer()]
-
-    def receive_peer_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Pass the end on, after the part of a message that the debugger has sent."""
-        return [*_to_local(self._from_debugger.end()), EndLocal()]
-
-    def receive_peer_lost(self, now: float) -> list[Output]:
-        """Pass the loss on, after the part of a message that the debugger has sent."""
-        return [*_to_local(self._from_debugger.end()), *super().receive_peer_lost(now)]
-
-    def _rests(self) -> list[Output]:
-        """Return the incomplete messages held so far, if this layer is no longer needed."""
+    def _finish_if_done(self) -> None:
         if self._is_configured and not self._answered and not self._has_initialized:
             self.is_finished = True
-        if not self.is_finished:
-            return []
-        rest = self._from_editor.end()
-        return [*([ToPeer(rest)] if rest else []), *_to_local(self._from_debugger.end())]
 
     # From the editor:
 
-    def _answer(self, request: Request) -> bytes:
-        """Return the response to a request if it is known, else b""."""
+    def _answer(self, request: Request) -> list[Output]:
+        """Return the response to a request if it is known."""
         command = request["command"]
         if command == "initialize" and self._initialize is None:
             self._initialize = request
             return self._answer_initialize()
-        if not (self._is_early and self._from_debugger.at_boundary):
-            return b""
+        if not self._is_early:
+            return []
         if command == "attach":
             return self._answer_attach(request)
         if command == "setFunctionBreakpoints" and not arguments_of(request).get("breakpoints"):
-            return self._respond(request, {"breakpoints": []})
+            return [self._respond(request, {"breakpoints": []})]
         self._is_configured |= command == "configurationDone"
-        return self._respond(request) if command in {"setExceptionBreakpoints", "configurationDone"} else b""
+        return [self._respond(request)] if command in {"setExceptionBreakpoints", "configurationDone"} else []
 
-    def _answer_initialize(self) -> bytes:
+    def _answer_initialize(self) -> list[Output]:
         """Respond to an `initialize` that has arrived, if the capabilities are known."""
         if self._is_early or self._initialize is None or not self.is_debugpy:
-            return b""
+            return []
         self._is_early = True
-        return self._respond(self._initialize, DEBUGPY_CAPABILITIES)
+        return [self._respond(self._initialize, DEBUGPY_CAPABILITIES)]
 
-    def _answer_attach(self, request: Request) -> bytes:
+    def _answer_attach(self, request: Request) -> list[Output]:
         """Send what debugpy sends when it is ready for breakpoints; its adapter makes them wait until then."""
         if self._failure is not None:
-            return self._as_failure_of(request, self._failure)
+            return [self._as_failure_of(request, self._failure)]
         self._attach, self._has_initialized = request, True
-        return self._event("initialized")
+        return [self._event("initialized")]
 
-    def _respond(self, request: Request, body: Body | None = None) -> bytes:
+    def _respond(self, request: Request, body: Body | None = None) -> ToLocal:
         self._answered[request["seq"]] = request
         response: Response = {
             "seq": self._last_seq,
@@ -155,26 +134,15 @@ class AttachAnswers(Layer):
             "success": True,
             "command": request["command"],
         }
-        return encode({**response, "body": body} if body is not None else response)
+        return ToLocal.of({**response, "body": body} if body is not None else response)
 
-    def _event(self, name: str, body: Body | None = None) -> bytes:
+    def _event(self, name: str, body: Body | None = None) -> ToLocal:
         event: Event = {"seq": self._last_seq, "type": "event", "event": name, "body": body or {}}
-        return encode(event)
+        return ToLocal.of(event)
 
     # From the debugger:
 
-    def _checked(self, piece: Piece) -> bytes:
-        """Return what the editor receives in place of a message."""
-        if found := _SEQ.match(piece.body):
-            self._last_seq = max(self._last_seq, int(found[1]))
-        if b'"response"' in piece.body and (response := parse(piece.body, "response")):
-            return self._checked_response(response, piece.raw)
-        if self._has_initialized and b'"initialized"' in piece.body and _is_initialized(piece.body):
-            self._has_initialized = False
-            return b""
-        return piece.raw
-
-    def _checked_response(self, response: Response, raw: bytes) -> bytes:
+    def _checked_response(self, response: Response, piece: ToLocal) -> list[Output]:
         request = self._answered.pop(response["request_seq"], None)
         if request is not None:
             return self._compared(request, response)
@@ -183,41 +151,32 @@ class AttachAnswers(Layer):
             self._note_failure(response)
         elif not self._is_early and self._initialize and response["request_seq"] == self._initialize["seq"]:
             self.is_finished = True  # the debugger's capabilities may be others
-        return raw
+        return [piece]
 
-    def _compared(self, request: Request, response: Response) -> bytes:
+    def _compared(self, request: Request, response: Response) -> list[Output]:
         """Return what the editor has to know about a response other than the one that it has received."""
         if response.get("success") is True:
             body = response.get("body")
             if request["command"] != "initialize" or body == DEBUGPY_CAPABILITIES:
-                return b""
+                return []
             found = body if isinstance(body, dict) else {}
-            return self._event("capabilities", {"capabilities": dict.fromkeys(DEBUGPY_CAPABILITIES, False) | found})
+            return [self._event("capabilities", {"capabilities": dict.fromkeys(DEBUGPY_CAPABILITIES, False) | found})]
         if request["command"] == "initialize":
             self._note_failure(response)
-            return self._as_failure_of(self._attach, response) if self._attach else b""
+            return [self._as_failure_of(self._attach, response)] if self._attach else []
         if self._failure is not None:
-            return b""  # the editor knows that it has not attached
+            return []  # the editor knows that it has not attached
         reason = response.get("message") or "no reason given"
         text = f"relay-client: the debugger refused '{request['command']}': {reason}\n"
-        return self._event("output", {"category": "important", "output": text})
+        return [self._event("output", {"category": "important", "output": text})]
 
     def _note_failure(self, response: Response) -> None:
         if response.get("success") is not True:
             self._failure, self._has_initialized = response, False
 
-    def _as_failure_of(self, request: Request, response: Response) -> bytes:
+    def _as_failure_of(self, request: Request, response: Response) -> ToLocal:
         """Return a failed response as the response to another request, after which the editor expects no more."""
         self._attach = None
         self._has_initialized = False
         changed: Response = {**response, "request_seq": request["seq"], "command": request["command"]}
-        return encode({**changed, "seq": self._last_seq})
-
-
-def _is_initialized(body: bytes) -> bool:
-    event = parse(body, "event")
-    return event is not None and event["event"] == "initialized"
-
-
-def _to_local(data: bytes) -> list[Output]:
-    return [ToLocal(data)] if data else []
+        return ToLocal.of({**changed, "seq": self._last_seq})

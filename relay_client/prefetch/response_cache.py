@@ -7,10 +7,8 @@ that may change something or the debugger reports a change.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from relay_core.dap.framing import encode
 from relay_core.dap.messages import Arguments, Request, Response
 from relay_core.dap.prefetch import (
     MAX_PREFETCH_EVENT,
@@ -23,11 +21,9 @@ from relay_core.dap.prefetch import (
     Stop,
     arguments_of,
     is_message,
-    is_read_only,
-    parse,
 )
-from relay_core.dap.splitter import MAX_PARSED, MessageSplitter, Piece
-from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
+from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
+from relay_core.layers.piece import MAX_PARSED
 
 __all__ = ["ResponseCache"]
 
@@ -41,10 +37,8 @@ DELAYED_STACKS = "supportsDelayedStackTraceLoading"
 response arrives before the call stack is drawn, 50 ms after `stopped`, "Load More Stack Frames" is drawn below the
 frame, and it stays unless the rest of the call stack has changed since the last stop. Without the capability VS Code
 requests 20 frames at once, which prefetched take no longer."""
-CHANGES = (b'"continued"', b'"exited"', b'"invalidated"', b'"stopped"', b'"terminated"', b'"thread"')
+CHANGES = frozenset({"continued", "exited", "invalidated", "stopped", "terminated", "thread"})
 """Events that invalidate earlier responses."""
-_SEQ = re.compile(rb'\s*\{\s*"seq"\s*:\s*([0-9]{1,18})\b')
-"""The number of a message as debugpy writes it, first of all fields."""
 
 
 class ResponseCache(Layer):
@@ -55,10 +49,10 @@ class ResponseCache(Layer):
             cannot be changed here, and requests of a single frame are neither prefetched nor answered.
     """
 
+    longest_local, longest_peer = MAX_PARSED, MAX_PREFETCH_EVENT
+
     def __init__(self, *, is_adapter_local: bool = False) -> None:
         self._is_adapter_local = is_adapter_local
-        self._from_editor = MessageSplitter()
-        self._from_agent = MessageSplitter(MAX_PREFETCH_EVENT)
         self._sent_set: list[RequestTemplate] = []
         """The prefetch set that the agent has."""
         self._learned: list[RequestTemplate] = []
@@ -81,63 +75,33 @@ class ResponseCache(Layer):
     def __repr__(self) -> str:
         return f"<ResponseCache set={len(self._sent_set)} prefetched={len(self._prefetched)}>"
 
-    def receive_local(self, data: bytes, now: float) -> list[Output]:
-        """Take bytes of the editor; return those for the agent, and prefetched responses."""
-        to_agent: list[bytes] = []
-        to_editor: list[bytes] = []
-        for piece in self._from_editor.feed(data):
-            request = parse(piece.body, "request")
-            response = self._try_answer(request, now) if request and request["command"] in PREFETCHABLE else None
-            if response is not None:
-                to_editor.append(response)
-                continue
-            if request is None or not is_read_only(request):
-                self._after = request["seq"] if request else 0
-                self._drop_unclaimed()
-            if request and request["command"] in RESUMING:
-                to_agent.append(self._set_update(now))
-            elif request and request["command"] == "initialize":
-                self._pending[request["seq"]] = request
-            to_agent.append(piece.raw)
-        if self._from_editor.is_foreign and self._from_agent.is_untouched:
-            self.is_finished = True  # this is not an editor's connection
-        outputs: list[Output] = [ToPeer(b"".join(to_agent))] if to_agent else []
-        responses = b"".join(to_editor)  # empty if every response is still under way
-        return [*outputs, ToLocal(responses)] if responses else outputs
+    def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
+        """Take a message of the editor; return those for the agent, or a prefetched response."""
+        request = piece.request()
+        if request and request["command"] in PREFETCHABLE:
+            answer = self._try_answer(request, now)
+            return [piece] if answer is None else answer
+        self._after = request["seq"] if request else 0
+        self._drop_unclaimed()
+        self.is_finished |= piece.is_foreign  # then this is not an editor's connection
+        if request and request["command"] in RESUMING:
+            return [*self._set_update(now), piece]
+        if request and request["command"] == "initialize":
+            self._pending[request["seq"]] = request
+        return [piece]
 
-    def receive_peer(self, data: bytes, now: float) -> list[Output]:
-        """Take bytes of the agent; return those for the editor."""
-        to_editor = []
-        for piece in self._from_agent.feed(data):
-            event = _PrefetchEvent.parse(piece.body) if PREFETCH_EVENT.encode() in piece.body else None
-            if event is None:
-                self._note_seq(piece.body)
-                is_long = len(piece.body) > MAX_PARSED  # parsing it would take too long
-                to_editor.append(piece.raw if is_long else self._observe(piece, now))
-            else:
-                to_editor += self._store(event, now)
-        return [ToLocal(b"".join(to_editor))] if to_editor else []
-
-    def receive_peer_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Pass the end on, after the part of a message that the agent has sent."""
-        rest = self._from_agent.end()
-        return [ToLocal(rest), EndLocal()] if rest else [EndLocal()]
-
-    def receive_peer_lost(self, now: float) -> list[Output]:
-        """Pass the loss on, after the part of a message that the agent has sent."""
-        rest = self._from_agent.end()
-        outputs = super().receive_peer_lost(now)
-        return [ToLocal(rest), *outputs] if rest else outputs
-
-    def receive_local_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Pass the end on, after the part of a message that the editor has sent."""
-        rest = self._from_editor.end()
-        return [ToPeer(rest), EndPeer()] if rest else [EndPeer()]
+    def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:
+        """Take a message of the agent; return those for the editor."""
+        head = piece.head
+        if head.name == PREFETCH_EVENT and (event := _PrefetchEvent.parse(piece)) is not None:
+            return self._store(event, now)
+        self._last_seq = max(self._last_seq, head.seq)
+        return [self._observe(piece, now)]
 
     # From the editor:
 
-    def _try_answer(self, request: Request, now: float) -> bytes | None:
-        """Return the response to a request, b"" if it is under way, or None if the debugger has to answer."""
+    def _try_answer(self, request: Request, now: float) -> list[Output] | None:
+        """Return the response to a request, nothing if it is under way, or None if the debugger has to answer."""
         command, arguments = request["command"], arguments_of(request)
         template = self._stop.template_for(command, arguments) if self._stop else None
         if self._is_adapter_local and arguments.get("levels") == 1:
@@ -148,19 +112,18 @@ class ResponseCache(Layer):
         if template and is_automatic and template not in self._learned and len(self._learned) < MAX_PREFETCH_SET:
             self._learned.append(template)
         for number, prefetched in self._prefetched.items():
-            is_usable = prefetched.is_available(now) and prefetched.matches(command, arguments)
-            if is_usable and self._from_agent.at_boundary:
+            if prefetched.is_available(now) and prefetched.matches(command, arguments):
                 if prefetched.response is not None:
                     del self._prefetched[number]
-                    return self._answer(request, prefetched.response, now)
+                    return [self._answer(request, prefetched.response, now)]
                 prefetched.claimed_by = request
-                return b""
+                return []
         if template:
             self._pending[request["seq"]] = request
         return None
 
-    def _set_update(self, now: float) -> bytes:
-        """Return the message with the new prefetch set, or b"" if it has not changed.
+    def _set_update(self, now: float) -> list[Output]:
+        """Return the message with the new prefetch set, if it has changed.
 
         A user who steps on before the editor has sent all its requests will inspect a later stop, so templates of the
         previous set are kept.
@@ -172,38 +135,37 @@ class ResponseCache(Layer):
         new_set = sorted(wanted[:MAX_PREFETCH_SET], key=lambda template: template.command == "threads")
         self._pending.clear()
         if new_set == self._sent_set:
-            return b""
+            return []
         self._sent_set = new_set
         questions = [template.as_json() for template in new_set]
-        return encode({"seq": 0, "type": "request", "command": PREFETCH_SET, "arguments": {"questions": questions}})
+        update: Request = {"seq": 0, "type": "request", "command": PREFETCH_SET, "arguments": {"questions": questions}}
+        return [ToPeer.of(update)]
 
     # From the agent:
 
-    def _observe(self, piece: Piece, now: float) -> bytes:
+    def _observe(self, piece: ToLocal, now: float) -> ToLocal:
         """Update the state from a message; return what the editor receives."""
-        body = piece.body
-        if self._pending and b'"response"' in body and (response := parse(body, "response")):
+        if self._pending and piece.head.type == "response" and (response := piece.response()):
             request = self._pending.pop(response["request_seq"], None)
             if request is not None:
                 self._record_response(request, response, now)
                 if request["command"] == "initialize":
-                    return _without_delayed_stacks(response, piece.raw)
-        elif any(change in body for change in CHANGES) and (event := parse(body, "event")):
-            if f'"{event["event"]}"'.encode() in CHANGES:
-                self._drop_unclaimed()
-                self._is_current = False
+                    return _without_delayed_stacks(response, piece)
+        elif piece.head.name in CHANGES and (event := piece.event()):
+            self._drop_unclaimed()
+            self._is_current = False
             match event:
                 case {"event": "stopped", "body": {"threadId": int(thread)}}:
                     self._stop, self._is_current = Stop(thread), True
                     self._learned, self._stopped_at, self._idle_since = [], now, now
-        return piece.raw
+        return piece
 
-    def _store(self, event: _PrefetchEvent, now: float) -> list[bytes]:
+    def _store(self, event: _PrefetchEvent, now: float) -> list[Output]:
         """Store the contents of a prefetch event; return responses that the editor is waiting for."""
         if self._is_current and event.after == self._after != 0:
             requests = event.asked[:MAX_PREFETCH_SET]
             self._prefetched |= {request["seq"]: _PrefetchedRequest(request) for request in requests}
-        to_editor = []
+        to_editor: list[Output] = []
         for response in event.answered:
             prefetched = self._prefetched.pop(response["request_seq"], None)
             if prefetched is None:
@@ -215,16 +177,12 @@ class ResponseCache(Layer):
                 self._prefetched[response["request_seq"]] = prefetched
         return to_editor
 
-    def _answer(self, request: Request, response: Response, now: float) -> bytes:
+    def _answer(self, request: Request, response: Response, now: float) -> ToLocal:
         """Return the debugger's response to the agent's request as the response to the editor's equal request."""
         self._record_response(request, response, now)
         # The response's own number may be lower than that of a message that the editor has received meanwhile. Numbers
         # of responses have no meaning, except that they must not go backwards.
-        return encode({**response, "seq": self._last_seq, "request_seq": request["seq"]})
-
-    def _note_seq(self, body: bytes) -> None:
-        if found := _SEQ.match(body):
-            self._last_seq = max(self._last_seq, int(found[1]))
+        return ToLocal.of({**response, "seq": self._last_seq, "request_seq": request["seq"]})
 
     def _record_response(self, request: Request, response: Response, now: float) -> None:
         """Learn the ids in a response that the editor receives now."""
@@ -239,12 +197,12 @@ class ResponseCache(Layer):
         }
 
 
-def _without_delayed_stacks(response: Response, raw: bytes) -> bytes:
-    """Return the response to `initialize`, of which `raw` are the bytes, without that capability."""
+def _without_delayed_stacks(response: Response, piece: ToLocal) -> ToLocal:
+    """Return the response to `initialize` without that capability."""
     body = response.get("body")
     if not isinstance(body, dict) or DELAYED_STACKS not in body:
-        return raw
-    return encode({**response, "body": {name: value for name, value in body.items() if name != DELAYED_STACKS}})
+        return piece
+    return ToLocal.of({**response, "body": {name: value for name, value in body.items() if name != DELAYED_STACKS}})
 
 
 @dataclass(eq=False)
@@ -277,9 +235,9 @@ class _PrefetchEvent:
     answered: list[Response]
 
     @classmethod
-    def parse(cls, body: bytes) -> _PrefetchEvent | None:
-        """Read the body of a message; None if it is not a prefetch event."""
-        match parse(body, "event"):
+    def parse(cls, piece: ToLocal) -> _PrefetchEvent | None:
+        """Read a message; None if it is not a prefetch event."""
+        match piece.event(any_length=True):
             case {"event": event, "body": {"after": int(after), "asked": list(asked), "answered": list(answered)}}:
                 if event == PREFETCH_EVENT:
                     requests = [message for message in asked if is_message(message, "request")]

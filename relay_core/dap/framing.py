@@ -17,6 +17,7 @@ __all__ = [
     "MAX_HEADER",
     "Message",
     "MessageDecoder",
+    "body_start",
     "encode",
     "encode_body",
     "find_body",
@@ -43,6 +44,11 @@ def encode(message: Message) -> bytes:
 def encode_body(body: bytes) -> bytes:
     """Return the wire format of a message that is already JSON."""
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+def body_start(data: bytes) -> int:
+    """Return the offset of the body in a whole message."""
+    return data.index(_END_OF_HEADER) + len(_END_OF_HEADER)
 
 
 class MessageDecoder:

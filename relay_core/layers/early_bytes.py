@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relay_core.layers.layer import Abort, EndPeer, Layer, Output, ToPeer
+from relay_core.layers.layer import Abort, EndPeer, Layer, Output, ToLocal, ToPeer
 
 __all__ = ["MAX_EARLY_BYTES", "EarlyBytes"]
 
@@ -22,29 +22,31 @@ class EarlyBytes(Layer):
 
     def __init__(self, on_committed: Callable[[], None] = lambda: None) -> None:
         self.has_stream = True
-        """False while a stream is missing on which to send the bytes. The buffer is then never dropped, and the owner
-        limits its size."""
-        self._kept = bytearray()
+        """False while the bytes have no stream to go to: then the buffer is never dropped, and the owner bounds it."""
+        self._kept: list[ToPeer] = []
+        self._size = 0
+        """Bytes in it."""
         self._on_committed = on_committed
 
     def __repr__(self) -> str:
-        return f"<EarlyBytes {'committed' if self.is_finished else len(self._kept)}>"
+        return f"<EarlyBytes {'committed' if self.is_finished else self._size}>"
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return self._size
 
     def start(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
         """Send the buffered bytes."""
-        outputs: list[Output] = [ToPeer(bytes(self._kept))] if self._kept else []
+        outputs: list[Output] = [*self._kept]
         self._commit_if_full()
         return outputs
 
-    def receive_local(self, data: bytes, now: float) -> list[Output]:
+    def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
         """Buffer bytes of the local program, and pass them on."""
         if not self.is_finished:
-            self._kept += data
+            self._kept.append(piece)
+            self._size += len(piece.data)
             self._commit_if_full()
-        return super().receive_local(data, now)
+        return super().receive_local(piece, now)
 
     def receive_local_eof(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
         """Pass EOF on; if no byte preceded it, abort the stream, because the program expects no answer."""
@@ -52,10 +54,10 @@ class EarlyBytes(Layer):
             return [EndPeer()]
         return [Abort("disconnected before sending anything")]
 
-    def receive_peer(self, data: bytes, now: float) -> list[Output]:
+    def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:
         """Pass the answer on, and stop buffering."""
         self._commit()
-        return super().receive_peer(data, now)
+        return super().receive_peer(piece, now)
 
     def receive_peer_eof(self, now: float) -> list[Output]:
         """Pass EOF on; it counts as an answer."""
@@ -63,12 +65,13 @@ class EarlyBytes(Layer):
         return super().receive_peer_eof(now)
 
     def _commit_if_full(self) -> None:
-        # The bytes are still sent, but can no longer be resent on another stream.
-        if self.has_stream and len(self._kept) >= MAX_EARLY_BYTES:
+        # The bytes are still sent; it is only too late to send them again.
+        if self.has_stream and self._size >= MAX_EARLY_BYTES:
             self._commit()
 
     def _commit(self) -> None:
         if not self.is_finished:
             self.is_finished = True
             self._kept.clear()
+            self._size = 0
             self._on_committed()

@@ -4,55 +4,93 @@
                                                         |  layer (no I/O, no clock) |                       peer
     local program ---- receive_local* ----------------->+                          +---- ToPeer, EndPeer -->
 
-A layer is called with an event and returns outputs, in order. It may hold back bytes, add bytes in either direction, or
-delay an EOF; it never blocks. Time is an argument: `now` is in seconds of one monotonic clock.
+A layer is called with an event and returns outputs, in order. What it does not change, it returns as it is: an output
+of one layer is the event of the next. It may hold back bytes, add bytes in either direction, or delay an EOF; it never
+blocks. Time is an argument: `now` is in seconds of one monotonic clock.
+
+Bytes come in pieces (`relay_core.layers.piece`). If a layer reads messages of the debug adapter protocol, the stack
+cuts the stream once for all layers: then a piece is a whole message, or part of anything else.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-__all__ = ["Abort", "EndLocal", "EndPeer", "Layer", "Output", "ResetLocal", "ToLocal", "ToPeer"]
+from relay_core.layers.piece import Piece
+
+__all__ = ["Abort", "EndLocal", "EndPeer", "Event", "Layer", "Output", "ResetLocal", "ToLocal", "ToPeer"]
+
+TO_LOCAL, TO_PEER = -1, 1
+"""Where an output goes: to the layer before, or to the one behind."""
 
 
-@dataclass(slots=True)  # not frozen: that would make creation three times as slow, and one is created for each message
-class ToLocal:
+class ToLocal(Piece):
     """Write bytes to the local program."""
 
-    data: bytes
+    __slots__ = ()
+    step: ClassVar = TO_LOCAL
+
+    def enter(self, layer: Layer, now: float) -> list[Output]:
+        """Call a layer with this event."""
+        return layer.receive_peer(self, now)
 
 
-@dataclass(slots=True)  # likewise
-class ToPeer:
+class ToPeer(Piece):
     """Send bytes to the peer."""
 
-    data: bytes
+    __slots__ = ()
+    step: ClassVar = TO_PEER
+
+    def enter(self, layer: Layer, now: float) -> list[Output]:
+        """Call a layer with this event."""
+        return layer.receive_local(self, now)
 
 
 @dataclass(frozen=True)
 class EndLocal:
     """Send EOF to the local program; the other direction stays open."""
 
+    step: ClassVar = TO_LOCAL
+
+    def enter(self, layer: Layer, now: float) -> list[Output]:
+        """Call a layer with this event."""
+        return layer.receive_peer_eof(now)
+
 
 @dataclass(frozen=True)
 class EndPeer:
     """Send EOF to the peer; the other direction stays open."""
+
+    step: ClassVar = TO_PEER
+
+    def enter(self, layer: Layer, now: float) -> list[Output]:
+        """Call a layer with this event."""
+        return layer.receive_local_eof(now)
 
 
 @dataclass(frozen=True)
 class ResetLocal:
     """Reset the connection to the local program, because the stream is lost."""
 
+    step: ClassVar = TO_LOCAL
+
+    def enter(self, layer: Layer, now: float) -> list[Output]:
+        """Call a layer with this event."""
+        return layer.receive_peer_lost(now)
+
 
 @dataclass(frozen=True)
 class Abort:
-    """Reset the connection to the local program, and abort the stream."""
+    """Reset the connection to the local program, and abort the stream. It passes no other layer."""
 
     reason: str
     """The reason, as a sentence for the peer and the log."""
 
 
-Output = ToLocal | ToPeer | EndLocal | EndPeer | ResetLocal | Abort
+Event = ToLocal | ToPeer | EndLocal | EndPeer | ResetLocal
+"""An output that the next layer receives."""
+Output = Event | Abort
 
 
 class Layer:
@@ -60,18 +98,22 @@ class Layer:
 
     is_finished = False
     """True when this layer will pass on everything unchanged from now on; the stack then removes it."""
+    longest_local = 0
+    """Bytes of JSON of the longest message of the local program that this layer reads; 0 if it reads none."""
+    longest_peer = 0
+    """The same for messages of the peer."""
 
     def start(self, now: float) -> list[Output]:  # noqa: ARG002 - part of the interface, as below
         """Return outputs for the start of the connection."""
         return []
 
-    def receive_local(self, data: bytes, now: float) -> list[Output]:  # noqa: ARG002
+    def receive_local(self, piece: ToPeer, now: float) -> list[Output]:  # noqa: ARG002
         """Handle bytes of the local program."""
-        return [ToPeer(data)]
+        return [piece]
 
-    def receive_peer(self, data: bytes, now: float) -> list[Output]:  # noqa: ARG002
+    def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:  # noqa: ARG002
         """Handle bytes of the peer."""
-        return [ToLocal(data)]
+        return [piece]
 
     def receive_local_eof(self, now: float) -> list[Output]:  # noqa: ARG002
         """Handle EOF of the local program."""

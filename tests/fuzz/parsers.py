@@ -25,12 +25,12 @@ from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetada
 from relay_core.agent_api.requests import Failure, parse_request
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.dap.framing import MessageDecoder
-from relay_core.dap.splitter import MessageSplitter
 from relay_core.errors import ConfigurationError, ProtocolError, RelayDebugError, UsageError
 from relay_core.hyco.connection_string import ConnectionString
 from relay_core.hyco.messages import parse_renew_token, parse_server_message
 from relay_core.hyco.sas import SasToken
 from relay_core.layers.layer import Layer, ToLocal
+from relay_core.layers.splitter import MessageSplitter
 from relay_core.net.session.secure_channel import SecureChannel
 from relay_core.net.session.tunnel_certificate import TunnelIdentity
 from relay_core.ranges import expand_ranges, parse_ranges
@@ -52,6 +52,7 @@ from relay_server.protocol.http import HeadReader
 from relay_server.protocol.refusals import Refusal
 from relay_server.protocol.requests import HybridRequest, is_hybrid
 from tests.support.entra import Issuer, sign
+from tests.support.layers import Alone
 from tests.support.tunnel_link import ENTROPY
 
 __all__ = ["PARSERS", "Parser"]
@@ -293,8 +294,10 @@ def dap_messages(data: bytes) -> None:
 @parser
 def dap_splitter(data: bytes) -> None:
     def split(pieces: list[bytes]) -> bytes:
-        splitter = MessageSplitter(256)
-        return b"".join(cut.raw for piece in pieces for cut in splitter.feed(piece)) + splitter.end()
+        splitter = MessageSplitter(ToLocal)
+        return b"".join(cut.data for data in pieces for cut in [*splitter.feed(data, 256)]) + b"".join(
+            cut.data for cut in splitter.end()
+        )
 
     assert split([data]) == split(in_pieces(data)) == data
 
@@ -302,7 +305,7 @@ def dap_splitter(data: bytes) -> None:
 @parser
 def reverse_requests(data: bytes) -> None:
     refused: list[str] = []
-    guard = ReverseRequestGuard(5678, refused.append)
+    guard = Alone(ReverseRequestGuard(5678, refused.append))
     outputs = [output for piece in in_pieces(data) for output in guard.receive_peer(piece, NOW)]
     to_editor = b"".join(output.data for output in outputs if isinstance(output, ToLocal))
     for length, body in re.findall(rb"(?i)content-length:\s*([0-9]{1,9})\s*\r\n\r\n(.*)", to_editor, re.DOTALL):
@@ -324,7 +327,7 @@ def prefetch_of_agent(data: bytes) -> None:
 
 def _both_ways(kind: Callable[[], Layer], data: bytes) -> None:
     """Feed a layer pieces from alternating sides; the input is what one side sends, or what both do."""
-    layer, from_peer = kind(), kind()
+    layer, from_peer = Alone(kind()), Alone(kind())
     for number, piece in enumerate(in_pieces(data)):
         layer.receive_local(piece, NOW) if number % 2 else layer.receive_peer(piece, NOW)
         from_peer.receive_peer(piece, NOW)

@@ -5,13 +5,14 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay_agent.agent.adapter_greeting import GreetingGuard
 from relay_agent.prefetch.layer import PrefetchLayer
 from relay_client.prefetch.response_cache import ResponseCache
-from relay_core.dap.adapter_greeting import GreetingGuard
 from relay_core.dap.framing import encode
-from relay_core.dap.splitter import MAX_PARSED
 from relay_core.layers.early_bytes import EarlyBytes
 from relay_core.layers.layer import Abort, EndLocal, EndPeer, Output, ResetLocal, ToLocal, ToPeer
+from relay_core.layers.piece import MAX_PARSED
+from relay_core.layers.splitter import MessageSplitter
 from relay_core.layers.stack import LayerStack
 
 GREETING = encode({"type": "event", "event": "output"}) + encode({"type": "event", "event": "debugpySockets"})
@@ -60,11 +61,12 @@ class Path:
     def __init__(self, editor_says: bytes, debugger_says: bytes) -> None:
         self.now = 0.0
         self.early = EarlyBytes()
+        self.from_editor = MessageSplitter(ToPeer)
         self.unsaid = [editor_says, debugger_says]
         self.sides = self._connected()
 
     def _connected(self) -> list[Side]:
-        client = Side(LayerStack([self.early, ResponseCache()]))
+        client = Side(LayerStack([self.early, ResponseCache()], self.from_editor))
         agent = Side(LayerStack([GreetingGuard(self.now), PrefetchLayer()]))
         client.do(client.stack.start(self.now), agent)
         return [client, agent]

@@ -19,11 +19,12 @@ from relay_client.ports.forwarder import Forwarder
 from relay_client.prefetch.response_cache import ResponseCache
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT, PREFETCH_SET
-from relay_core.dap.splitter import MAX_PARSED
 from relay_core.hyco.address import Endpoint
+from relay_core.layers.piece import MAX_PARSED
 from relay_core.tunnel.limits import Settings
 from tests.support.chaos import CutSchedule
 from tests.support.debuggee import LINE, PROGRAM, Stopped, debuggee, stopped_at_breakpoint
+from tests.support.layers import Alone
 from tests.support.listening import listening_editor
 from tests.support.ports import free_port
 from tests.support.relay import HC, LocalRelay
@@ -41,7 +42,7 @@ class Wire:
 
     def __init__(self, adapter: ScriptedAdapter) -> None:
         self.now = 100.0
-        self.client, self.agent, self.adapter = ResponseCache(), PrefetchLayer(), adapter
+        self.client, self.agent, self.adapter = Alone(ResponseCache()), Alone(PrefetchLayer()), adapter
         self.up, self.down = bytearray(), bytearray()
         self.decoder = MessageDecoder()
         self.received: deque[Message] = deque()
@@ -164,7 +165,7 @@ messages = st.builds(
 @given(st.lists(st.tuples(st.booleans(), messages), max_size=12))
 def test_any_messages_through_client_and_agent(sent):
     """No message of an editor or a debugger, however malformed, raises an exception in either layer."""
-    client, agent = ResponseCache(), PrefetchLayer()
+    client, agent = Alone(ResponseCache()), Alone(PrefetchLayer())
     for from_editor, message in sent:
         if from_editor:
             onward, _ = split(client.receive_local(encode(message), 0))

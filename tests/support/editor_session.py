@@ -7,6 +7,7 @@ from relay_client.editor.job import JobView
 from relay_client.editor.session import EditorSession
 from relay_core.dap.framing import MessageDecoder, encode
 from relay_core.layers.layer import Output, ToLocal, ToPeer
+from relay_core.layers.stack import LayerStack
 
 VIEW = JobView(5678, "myhc")
 RANK = replace(VIEW, label="rank 0 on node", host="node", announces_endings=True)
@@ -21,6 +22,7 @@ class Editor:
     def __init__(self, view: JobView = VIEW, **options: Any) -> None:
         self.now = 0.0
         self.session = EditorSession(view, self.now, **options)
+        self.stack = LayerStack([self.session])
         self.received: list[dict[str, Any]] = []
         self.debugger: list[dict[str, Any]] = []
         self.ends: list[Output] = []
@@ -38,21 +40,25 @@ class Editor:
 
     def send(self, *messages: dict[str, Any]) -> None:
         for message in messages:
-            self.take(self.session.receive_local(encode(message), self.now))
+            self.take(self.stack.receive_local(encode(message), self.now))
 
     def answer(self, *messages: dict[str, Any]) -> None:
         for message in messages:
-            self.take(self.session.receive_peer(encode(message), self.now))
+            self.take(self.stack.receive_peer(encode(message), self.now))
 
     def update(self, view: JobView) -> None:
         self.session.update(view, self.now)
-        self.take(self.session.tick(self.now))
+        self.take(self.stack.tick(self.now))
+
+    def conclude(self, reason: str, *, may_return: bool = False) -> None:
+        self.session.conclude(reason, may_return=may_return)
+        self.take(LayerStack([self.session]).start(self.now))
 
     def wait(self, until: float) -> None:
         """Let time pass; the layer is called at its deadlines only."""
-        while (deadline := self.session.next_deadline()) is not None and deadline <= until:
+        while (deadline := self.stack.next_deadline()) is not None and deadline <= until:
             self.now = max(self.now, deadline)
-            self.take(self.session.tick(self.now))
+            self.take(self.stack.tick(self.now))
         self.now = until
 
     def lines(self) -> list[str]:

@@ -63,7 +63,7 @@ async def carry_bytes(
             local connection failed (the stream is then aborted).
     """
     try:
-        await Bridge(local, peer, layers, traffic=traffic, local_name=local_name).run(first)
+        await Bridge(local, peer, LayerStack(layers), traffic=traffic, local_name=local_name).run(first)
         await peer.close()
     except BaseException as error:
         peer.abort(error.sentence if isinstance(error, ConnectionLost) else "")
@@ -79,7 +79,7 @@ class Bridge:
     Args:
         local: The local connection.
         peer: The stream to the peer.
-        layers: As in `carry_bytes`.
+        layers: The layers between them.
         traffic: Receives the byte counts.
         local_name: As in `carry_bytes`.
     """
@@ -88,7 +88,7 @@ class Bridge:
         self,
         local: LocalSide,
         peer: PeerStream,
-        layers: Iterable[Layer] = (),
+        layers: LayerStack,
         *,
         traffic: Traffic | None = None,
         local_name: str = LOCAL_NAME,
@@ -97,7 +97,7 @@ class Bridge:
         self._local = local
         self._local_name = local_name
         self._peer = peer
-        self._layers = LayerStack(layers)
+        self._layers = layers
         self._loop = asyncio.get_running_loop()
         self._is_over = False
         self._over = asyncio.Event()

@@ -7,6 +7,7 @@ import pytest
 from relay_agent.agent.debugger_watch import CHECK_INTERVAL, MAX_PENDING, PATIENCE, DebuggerWatch
 from relay_core.dap.framing import encode
 from relay_core.layers.layer import Abort, Output
+from tests.support.layers import Alone
 
 
 class Wire:
@@ -15,7 +16,7 @@ class Wire:
     def __init__(self) -> None:
         self.now = 100.0
         self.answers: list[asyncio.Future[bool]] = []
-        self.watch = DebuggerWatch(self._check)
+        self.watch = Alone(DebuggerWatch(self._check))
         self.seq = 0
 
     def _check(self) -> "asyncio.Future[bool]":
@@ -105,7 +106,7 @@ async def test_responses_that_are_not_parsed():
     wire.request("evaluate")
     wire.request("variables")
     wire.respond(wire.request("threads"))
-    assert "<DebuggerWatch pending=['evaluate']>" == repr(wire.watch)
+    assert "<DebuggerWatch pending=['evaluate']>" == repr(wire.watch.layer)
 
 
 async def test_debugger_that_answers_nothing():

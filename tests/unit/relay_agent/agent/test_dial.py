@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import pytest
 
 from relay_agent.agent import dial
+from relay_agent.agent.adapter_greeting import GREETING_LIMIT
 from relay_agent.agent.dial import serve_stream
 from relay_agent.agent.port_targets import PortTarget, parse_targets
-from relay_core.dap.adapter_greeting import GREETING_LIMIT
 from relay_core.errors import ConnectionLost, ProtocolError
 from relay_core.net.streams.bridge import Traffic
 from tests.support.other_user import listening_stranger, needs_second_user

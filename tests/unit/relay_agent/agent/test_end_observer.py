@@ -3,13 +3,14 @@
 from relay_agent.agent.end_observer import EndObserver
 from relay_core.dap.framing import encode
 from relay_core.layers.layer import EndPeer, ToPeer
+from tests.support.layers import Alone
 
 TERMINATED = encode({"seq": 9, "type": "event", "event": "terminated"})
 
 
-def observed() -> tuple[EndObserver, list[bool]]:
+def observed() -> tuple[Alone[EndObserver], list[bool]]:
     ends: list[bool] = []
-    return EndObserver(lambda: ends.append(True)), ends
+    return Alone(EndObserver(lambda: ends.append(True))), ends
 
 
 def test_the_end_is_reported_after_it_was_passed_on() -> None:
@@ -29,7 +30,7 @@ def test_a_closed_connection_is_an_end() -> None:
     assert [EndPeer()] == layer.receive_local_eof(0)
     layer.tick(0)
     assert [True] == ends
-    assert "<EndObserver ended>" == repr(layer)
+    assert "<EndObserver ended>" == repr(layer.layer)
 
 
 def test_other_messages_are_not_the_end() -> None:

@@ -7,8 +7,9 @@ import pytest
 from relay_agent.prefetch.layer import PrefetchLayer
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
-from relay_core.dap.splitter import MAX_PARSED
 from relay_core.layers.layer import EndLocal, EndPeer, ResetLocal, ToLocal, ToPeer
+from relay_core.layers.piece import MAX_PARSED
+from tests.support.layers import Alone
 from tests.support.streams import split
 
 STACK = RequestTemplate("stackTrace", 0, {"startFrame": 0, "levels": 1})
@@ -35,30 +36,30 @@ def contents(onward: bytes) -> tuple[list[str], list[str], int]:
 
 
 @pytest.fixture
-def layer() -> PrefetchLayer:
+def layer() -> Alone[PrefetchLayer]:
     """A layer whose client has sent a prefetch set."""
-    layer = PrefetchLayer()
+    layer = Alone(PrefetchLayer())
     assert layer.receive_peer(THE_SET, 0) == []
     return layer
 
 
 @pytest.fixture
-def job() -> PrefetchLayer:
+def job() -> Alone[PrefetchLayer]:
     """The same in front of a process that prefetches."""
-    layer = PrefetchLayer()
+    layer = Alone(PrefetchLayer())
     announcement = encode({"seq": 3, "type": "event", "event": IN_PROCESS, "body": {}})
     assert layer.receive_local(announcement, 0) == []
     assert layer.receive_peer(THE_SET, 0) == []
     return layer
 
 
-def feed(layer: PrefetchLayer, data: bytes) -> tuple[bytes, list[Message]]:
+def feed(layer: Alone[PrefetchLayer], data: bytes) -> tuple[bytes, list[Message]]:
     """Let debugpy send bytes; return the bytes for the client, and the requests for debugpy."""
     onward, requests = split(layer.receive_local(data, 0))
     return onward, parse(requests)
 
 
-def step(layer: PrefetchLayer) -> None:
+def step(layer: Alone[PrefetchLayer]) -> None:
     """The editor resumes, with request 6."""
     request = encode({"seq": 6, "type": "request", "command": "next", "arguments": {"threadId": 1}})
     assert layer.receive_peer(request, 0) == [ToLocal(request)]
@@ -103,7 +104,7 @@ def test_what_a_job_receives(job):
 
 def test_without_a_prefetch_set():
     """Without a prefetch set every byte is passed on, and no requests are sent."""
-    layer = PrefetchLayer()
+    layer = Alone(PrefetchLayer())
     assert layer.receive_local(STOPPED + STOPPED[:20], 0) == [ToPeer(STOPPED)]
     assert layer.receive_local_eof(0) == [ToPeer(STOPPED[:20]), EndPeer()]
     request = encode({"seq": 1, "type": "request", "command": "next"})
@@ -113,7 +114,7 @@ def test_without_a_prefetch_set():
 
 def test_ends():
     """EOF between messages is passed on alone; an incomplete message is passed on before a loss."""
-    layer = PrefetchLayer()
+    layer = Alone(PrefetchLayer())
     assert ([EndPeer()], [EndLocal()]) == (layer.receive_local_eof(0), layer.receive_peer_eof(0))
     assert [ResetLocal()] == layer.receive_peer_lost(0)
     layer.receive_peer(b"Content", 0)
@@ -199,11 +200,12 @@ def test_long_response(layer):
 
 @pytest.mark.parametrize("early", [b"", b"Content"])
 def test_connection_that_is_not_a_debuggers(early):
-    """A layer in front of another protocol is finished, unless bytes of the other direction wait for their rest."""
-    layer = PrefetchLayer()
+    """A layer in front of another protocol is finished, and holds no bytes of the other direction back."""
+    layer = Alone(PrefetchLayer())
     layer.receive_local(early, 0)
-    assert [ToLocal(b"GET / HTTP/1.1")] == layer.receive_peer(b"GET / HTTP/1.1", 0)
-    assert (not early) == layer.is_finished
+    held = [ToPeer(early)] if early else []
+    assert [*held, ToLocal(b"GET / HTTP/1.1")] == layer.receive_peer(b"GET / HTTP/1.1", 0)
+    assert layer.is_finished
 
 
 def test_editor_that_loses_its_framing(layer):

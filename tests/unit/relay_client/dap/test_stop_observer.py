@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from relay_client.dap.stop_observer import ObservedStop, StopObserver
 from relay_core.dap.framing import encode
 from relay_core.layers.layer import ToLocal, ToPeer
+from tests.support.layers import Alone
 
 FRAME = {"id": 9, "name": "step", "line": 41, "source": {"path": "/home/alice/train.py"}}
 STOP = ObservedStop("breakpoint", 1)
@@ -35,7 +36,7 @@ class Session:
 
     def __init__(self) -> None:
         self.seen: list[ObservedStop | None] = []
-        self.observer = StopObserver(self.seen.append)
+        self.observer = Alone(StopObserver(self.seen.append))
 
     def editor(self, *messages: bytes) -> None:
         for message in messages:
@@ -101,20 +102,21 @@ def test_a_connection_that_is_not_dap() -> None:
 
 @given(st.lists(st.integers(1, 30)))
 def test_chunks_change_nothing(sizes: list[int]) -> None:
-    """However the bytes are cut, each is passed on at once, and the same is seen."""
+    """However the bytes are cut, the same is seen."""
     session = Session()
+    stack = session.observer
     for send, data in (
-        (session.debugger, STOPPED),
-        (session.editor, request(6, "stackTrace", threadId=1)),
-        (session.debugger, response(6, "stackTrace", stackFrames=[FRAME]) + event("continued", threadId=1)),
+        (stack.receive_peer, STOPPED),
+        (stack.receive_local, request(6, "stackTrace", threadId=1)),
+        (stack.receive_peer, response(6, "stackTrace", stackFrames=[FRAME]) + event("continued", threadId=1)),
     ):
         rest = data
         for size in sizes:
             if rest[:size]:
-                send(rest[:size])
+                send(rest[:size], 0)
             rest = rest[size:]
         if rest:
-            send(rest)
+            send(rest, 0)
     assert [STOP, PLACED, None] == session.seen
 
 

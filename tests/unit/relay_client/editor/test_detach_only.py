@@ -7,6 +7,7 @@ import pytest
 from relay_client.editor.detach_only import DetachOnly, harmless
 from relay_core.dap.framing import encode
 from relay_core.layers.layer import EndPeer, ToPeer
+from tests.support.layers import Alone
 
 
 def request(command: str, **arguments: Any) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def request(command: str, **arguments: Any) -> dict[str, Any]:
 def test_the_job_is_only_detached_from(sent: dict[str, Any], received: dict[str, Any]) -> None:
     """Both ways to end the job become a `disconnect` without `terminateDebuggee`."""
     assert received == harmless(sent)
-    assert [ToPeer(encode(received))] == DetachOnly().receive_local(encode(sent), 0)
+    assert [ToPeer(encode(received))] == Alone(DetachOnly()).receive_local(encode(sent), 0)
 
 
 @pytest.mark.parametrize(
@@ -35,12 +36,12 @@ def test_the_job_is_only_detached_from(sent: dict[str, Any], received: dict[str,
 def test_other_requests_pass(sent: dict[str, Any]) -> None:
     """The bytes are the same."""
     data = encode(sent)
-    assert [ToPeer(data)] == DetachOnly().receive_local(data, 0)
+    assert [ToPeer(data)] == Alone(DetachOnly()).receive_local(data, 0)
 
 
 def test_an_incomplete_message_passes_at_the_end() -> None:
     """Nothing is kept back when the adapter closes its connection."""
-    layer = DetachOnly()
+    layer = Alone(DetachOnly())
     assert [] == layer.receive_local(b"Content-Length: 100\r\n\r\n{", 0)
     assert [ToPeer(b"Content-Length: 100\r\n\r\n{"), EndPeer()] == layer.receive_local_eof(0)
-    assert "<DetachOnly>" == repr(layer)
+    assert "<DetachOnly>" == repr(layer.layer)

@@ -6,8 +6,9 @@ import pytest
 
 from relay_client.editor.session import EditorSession
 from relay_core.dap.framing import encode
-from relay_core.layers.layer import EndLocal, EndPeer, ToLocal, ToPeer
+from relay_core.layers.layer import EndLocal, EndPeer, ToPeer
 from tests.support.editor_session import ATTACH, INITIALIZE, RANK, TERMINATED, VIEW, Editor, attached, response
+from tests.support.layers import Alone
 
 
 def test_a_waiting_editor_is_shown_why_ever_less_often() -> None:
@@ -41,9 +42,9 @@ def test_only_editors_are_shown_anything() -> None:
     silent = Editor()
     silent.wait(100)
     assert (None, []) == (silent.session.next_deadline(), silent.received)
-    session = EditorSession(VIEW, 0)
+    session = Alone(EditorSession(VIEW, 0))
     assert [ToPeer(b"GET / HTTP/1.1")] == session.receive_local(b"GET / HTTP/1.1", 0)
-    assert (True, None) == (session.is_finished, session.next_deadline())
+    assert (True, None) == (session.is_finished, session.layer.next_deadline())
 
 
 def test_nothing_is_shown_once_the_debugger_has_answered() -> None:
@@ -57,7 +58,7 @@ def test_a_job_that_will_not_come_fails_initialize() -> None:
     """`initialize` is answered with the sentence, once."""
     editor = Editor()
     editor.send(INITIALIZE)
-    editor.take([ToLocal(editor.session.conclude("the relay refused the credentials", may_return=False))])
+    editor.conclude("the relay refused the credentials")
     (failure,) = editor.received
     assert (False, "initialize", 1) == (failure["success"], failure["command"], failure["request_seq"])
     assert (
@@ -65,13 +66,15 @@ def test_a_job_that_will_not_come_fails_initialize() -> None:
         == failure["message"]
         == failure["body"]["error"]["format"]
     )
-    assert b"" == editor.session.conclude("again", may_return=False)
+    editor.conclude("again")
+    assert 1 == len(editor.received)
 
 
 def test_initialize_may_come_after_the_reason_why_it_fails() -> None:
     """A connection that was refused before the editor has sent anything fails its first request."""
     editor = Editor()
-    assert b"" == editor.session.conclude("the relay refused the credentials", may_return=False)
+    editor.conclude("the relay refused the credentials")
+    assert [] == editor.received
     editor.send(INITIALIZE)
     assert ["cannot debug port 5678: the relay refused the credentials"] == [
         message["message"] for message in editor.received
@@ -120,11 +123,11 @@ def test_lines_wait_for_the_end_of_a_long_message() -> None:
     """A line is never put inside a message of the debugger that is passed on in parts."""
     editor = attached()
     long = encode({"seq": 60, "type": "event", "event": "output", "body": {"output": "x" * 300_000}})
-    editor.take(editor.session.receive_peer(long[:200_000], 0))
+    editor.take(editor.stack.receive_peer(long[:200_000], 0))
     editor.update(replace(RANK, away_reason="lost"))
     editor.wait(5)
     assert [] == editor.received
-    editor.take(editor.session.receive_peer(long[200_000:], 5))
+    editor.take(editor.stack.receive_peer(long[200_000:], 5))
     assert ["x" * 300_000, "relay-client: the connection"] == [
         message["body"]["output"][:300_000] for message in editor.received[:1]
     ] + [message["body"]["output"][:28] for message in editor.received[1:]]

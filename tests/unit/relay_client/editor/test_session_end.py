@@ -7,7 +7,7 @@ import pytest
 from relay_client.editor.job import JobView
 from relay_client.editor.session import END_PATIENCE, EXIT_PATIENCE
 from relay_core.agent_api.ending import Ending
-from relay_core.layers.layer import EndLocal, ResetLocal, ToLocal
+from relay_core.layers.layer import EndLocal, ResetLocal
 from tests.support.editor_session import INITIALIZE, RANK, TERMINATED, Editor, attached, response
 
 
@@ -80,14 +80,14 @@ def test_an_end_that_the_debugger_does_not_report_is_reported_here() -> None:
     editor.update(replace(RANK, ending=Ending(5678, signal=9)))
     editor.wait(END_PATIENCE)
     assert ["output", "exited", "terminated"] == [message["event"] for message in editor.received]
-    editor.take(editor.session.receive_peer_eof(2))
+    editor.take(editor.stack.receive_peer_eof(2))
     assert [EndLocal()] == editor.ends
 
 
 def test_a_debugger_that_closes_without_a_word_is_reported() -> None:
     """The end of the connection waits for the reason, too."""
     editor = attached()
-    editor.take(editor.session.receive_peer_eof(0))
+    editor.take(editor.stack.receive_peer_eof(0))
     assert [] == editor.ends
     editor.wait(END_PATIENCE)
     assert ["output", "terminated"] == [message["event"] for message in editor.received]
@@ -97,7 +97,7 @@ def test_a_debugger_that_closes_without_a_word_is_reported() -> None:
 def test_a_debugger_that_ends_without_its_process_is_reported() -> None:
     """If debugpy's adapter is killed, the process that it debugged continues, and the editor may attach again."""
     editor = attached(replace(RANK, is_running=True))
-    editor.take(editor.session.receive_peer_eof(0))
+    editor.take(editor.stack.receive_peer_eof(0))
     editor.wait(END_PATIENCE)
     assert ["output", "terminated"] == [message["event"] for message in editor.received]
     sentence = "the debugger exited unexpectedly; rank 0 on node continues without a debugger; attaching again"
@@ -111,7 +111,7 @@ def test_an_editor_that_disconnects_is_not_told_why(view: JobView) -> None:
     disconnect = {"seq": 9, "type": "request", "command": "disconnect", "arguments": {"terminateDebuggee": False}}
     editor.send(disconnect)
     editor.answer(TERMINATED, response(9, "disconnect"))
-    editor.take(editor.session.receive_peer_eof(0))
+    editor.take(editor.stack.receive_peer_eof(0))
     assert [disconnect] == editor.debugger
     assert [TERMINATED, response(9, "disconnect")] == editor.received
     assert [EndLocal()] == editor.ends
@@ -125,9 +125,9 @@ def test_a_lost_agent_is_reported_and_the_editor_attaches_again(client: str | No
     editor.send({**INITIALIZE, "arguments": {"clientID": client}})
     editor.answer(response(1, "initialize"))
     editor.received.clear()
-    editor.take(editor.session.receive_peer_lost(0))
+    editor.take(editor.stack.receive_peer_lost(0))
     assert [ResetLocal()] == editor.ends
-    editor.take([ToLocal(editor.session.conclude("the agent is gone", may_return=True))])
+    editor.conclude("the agent is gone", may_return=True)
     assert ["output", "terminated"] == [message["event"] for message in editor.received]
     assert restarts == ("restart" in editor.received[1]["body"])
     assert restarts == editor.received[0]["body"]["output"].endswith("the agent is gone; attaching again\n")
@@ -139,7 +139,7 @@ def test_a_job_that_has_ended_for_good_is_not_waited_for() -> None:
     """If the agent has announced how the job has ended, a lost tunnel does not make the editor attach again."""
     editor = attached()
     editor.session.update(replace(RANK, ending=Ending(5678, status=1)), 0)
-    editor.take([ToLocal(editor.session.conclude("the agent is gone", may_return=True))])
+    editor.conclude("the agent is gone", may_return=True)
     assert {} == editor.received[-1]["body"]
     assert ["important: rank 0 on node ended with status 1"] == editor.lines()
 
@@ -148,5 +148,5 @@ def test_a_request_that_the_lost_debugger_leaves_open_is_answered() -> None:
     """VS Code waits two seconds for the response to `disconnect`."""
     editor = attached()
     editor.send({"seq": 9, "type": "request", "command": "disconnect", "arguments": {}})
-    editor.take([ToLocal(editor.session.conclude("the agent is gone", may_return=True))])
+    editor.conclude("the agent is gone", may_return=True)
     assert [("disconnect", 9)] == [(message["command"], message["request_seq"]) for message in editor.received]

@@ -5,6 +5,7 @@ import pytest
 from relay_client.ports.reverse_requests import ReverseRequestGuard
 from relay_core.dap.framing import MAX_BODY, Message, MessageDecoder, encode, encode_body
 from relay_core.layers.layer import Abort, EndLocal, Output, ToLocal, ToPeer
+from tests.support.layers import Alone
 from tests.support.streams import split
 
 PORT = 5678
@@ -17,7 +18,7 @@ class Connection:
 
     def __init__(self, attach: dict[str, object] | None = None, port: int | None = PORT) -> None:
         self.logged: list[str] = []
-        self.guard = ReverseRequestGuard(port, self.logged.append)
+        self.guard = Alone(ReverseRequestGuard(port, self.logged.append))
         request = {"seq": 1, "type": "request", "command": "attach", "arguments": attach or ATTACH}
         assert [ToPeer(encode(request))] == self.guard.receive_local(encode(request), 0)
 
@@ -151,7 +152,7 @@ def test_editor_that_listens():
 )
 def test_bytes_that_an_editor_may_read_otherwise(data, early):
     """The connection is aborted, whether the editor has already sent something or not."""
-    guard = ReverseRequestGuard(PORT, lambda _text: None) if early else Connection().guard
+    guard = Alone(ReverseRequestGuard(PORT, lambda _text: None)) if early else Connection().guard
     outputs: list[Output] = []
     for byte in data:
         outputs += guard.receive_peer(bytes([byte]), 0)
@@ -177,7 +178,7 @@ def test_message_that_is_not_valid():
 
 def test_request_before_the_editor_has_sent_anything():
     """A request is refused from the first byte on."""
-    guard = ReverseRequestGuard(PORT, lambda _text: None)
+    guard = Alone(ReverseRequestGuard(PORT, lambda _text: None))
     to_peer, to_editor = split(guard.receive_peer(encode(request("runInTerminal")), 0))
     assert (b"", True) == (to_editor, bool(to_peer))
 
@@ -205,7 +206,7 @@ def test_other_messages():
 
 def test_connection_of_another_program():
     """A local program that does not speak DAP is not an editor: its connection passes unchanged."""
-    guard = ReverseRequestGuard(PORT, lambda _text: None)
+    guard = Alone(ReverseRequestGuard(PORT, lambda _text: None))
     assert [ToLocal(b"SSH-2.0\r\n")] == guard.receive_peer(b"SSH-2.0\r\n", 0)
     assert [ToPeer(b"GET / HTTP/1.1\r\n")] == guard.receive_local(b"GET / HTTP/1.1\r\n", 0)
     assert guard.is_finished
@@ -213,7 +214,7 @@ def test_connection_of_another_program():
 
 def test_bytes_held_for_another_program():
     """What was held of the peer because it might have been DAP is passed on once the local program shows otherwise."""
-    guard = ReverseRequestGuard(PORT, lambda _text: None)
+    guard = Alone(ReverseRequestGuard(PORT, lambda _text: None))
     assert [] == guard.receive_peer(b"Con", 0)
     assert [ToPeer(b"hello"), ToLocal(b"Con")] == guard.receive_local(b"hello", 0)
 

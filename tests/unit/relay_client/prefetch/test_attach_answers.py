@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from relay_client.prefetch.attach_answers import AttachAnswers
 from relay_client.prefetch.capabilities import DEBUGPY_CAPABILITIES
 from relay_core.dap.framing import Message, MessageDecoder, encode
-from relay_core.dap.splitter import MAX_PARSED
-from relay_core.layers.layer import EndLocal, EndPeer, ResetLocal, ToLocal, ToPeer
+from relay_core.layers.layer import EndLocal, EndPeer, Layer, ResetLocal, ToLocal, ToPeer
+from relay_core.layers.piece import MAX_PARSED
+from relay_core.layers.stack import LayerStack
+from tests.support.layers import Alone
 from tests.support.streams import split
 
 ORDER = ["initialize", "attach", "setBreakpoints", "setFunctionBreakpoints", "setExceptionBreakpoints"]
@@ -18,8 +20,8 @@ class Editor:
     """An editor in front of the layer; the test takes the part of the debugger."""
 
     def __init__(self, *, is_debugpy: bool = True) -> None:
-        self.answers = AttachAnswers()
-        self.answers.is_debugpy = is_debugpy
+        self.answers = Alone(AttachAnswers())
+        self.answers.layer.is_debugpy = is_debugpy
         self.seq = 0
         self.numbers: dict[str, int] = {}
 
@@ -123,7 +125,7 @@ def test_editor_that_was_there_before_the_job():
     editor = Editor(is_debugpy=False)
     editor.send("initialize")
     assert [] == editor.answers.start(0)
-    editor.answers.is_debugpy = True
+    editor.answers.layer.is_debugpy = True
     (answer,) = editor.answers.start(0)
     assert [response("initialize", 1, DEBUGPY_CAPABILITIES)] == MessageDecoder().receive_data(answer.data)
     assert [] == editor.answers.start(0)
@@ -161,11 +163,15 @@ def test_failed_initialize_before_attach():
     assert [response("attach", 2, success=False)] == editor.send("attach")
 
 
-def test_messages_that_bypass_the_layers(editor):
+def test_messages_of_the_next_layer(editor):
     """A failure that this program sends itself, in place of the debugger, is changed in the same way."""
-    failure = encode(response("initialize", 1, success=False))
+
+    class Failing(Layer):
+        def start(self, now):
+            return [ToLocal.of(response("initialize", 1, success=False))]
+
     expected = response("attach", editor.numbers["attach"], success=False)
-    assert [expected] == MessageDecoder().receive_data(editor.answers.without_known(failure))
+    assert [ToLocal.of(expected)] == LayerStack([editor.answers.layer, Failing()]).start(0)
 
 
 def test_failed_attach(editor):
@@ -193,27 +199,28 @@ def test_numbers_do_not_go_backwards():
 
 
 def test_nothing_is_inserted_into_a_long_message():
-    """While a message of the debugger is passed on in parts, requests are left to the debugger."""
+    """While a message of the debugger is passed on in parts, responses wait for its end."""
     editor = Editor()
     editor.send("initialize")
     editor.send("attach")
     long = encode({"seq": 2, "type": "event", "event": "output", "body": {"output": "x" * MAX_PARSED}})
     assert [ToLocal(long[:1000])] == editor.answers.receive_peer(long[:1000], 0)
     assert [] == editor.send("setExceptionBreakpoints")
-    assert [ToLocal(long[1000:])] == editor.answers.receive_peer(long[1000:], 0)
-    assert ["setExceptionBreakpoints"] == names(editor.answered("setExceptionBreakpoints"))
+    (rest,) = editor.answers.receive_peer(long[1000:], 0)
+    assert rest.data.startswith(long[1000:])
+    assert ["setExceptionBreakpoints"] == names(MessageDecoder().receive_data(rest.data[len(long) - 1000 :]))
 
 
 def test_connection_that_is_not_an_editors():
     """The layer is finished at the first bytes."""
-    answers = AttachAnswers()
+    answers = Alone(AttachAnswers())
     assert [ToPeer(b"GET / HTTP/1.1")] == answers.receive_local(b"GET / HTTP/1.1", 0)
     assert answers.is_finished
 
 
 def test_ends():
     """Parts of messages are passed on before an end or a loss."""
-    answers = AttachAnswers()
+    answers = Alone(AttachAnswers())
     assert ([EndPeer()], [EndLocal()]) == (answers.receive_local_eof(0), answers.receive_peer_eof(0))
     answers.receive_local(b"Content", 0)
     answers.receive_peer(b"Content", 0)
@@ -237,8 +244,8 @@ messages = st.builds(
 @given(st.lists(st.tuples(st.booleans(), messages), max_size=12))
 def test_any_messages(sent):
     """No message, however malformed, raises an exception, and the debugger receives every request unchanged."""
-    answers = AttachAnswers()
-    answers.is_debugpy = True
+    answers = Alone(AttachAnswers())
+    answers.layer.is_debugpy = True
     for from_editor, message in sent:
         data = encode(message)
         if from_editor:

@@ -5,8 +5,9 @@ import pytest
 from relay_client.prefetch.response_cache import AUTOMATIC_DELAY, MAX_AGE, ResponseCache
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET
-from relay_core.dap.splitter import MAX_PARSED
 from relay_core.layers.layer import EndLocal, EndPeer, ResetLocal, ToLocal, ToPeer
+from relay_core.layers.piece import MAX_PARSED
+from tests.support.layers import Alone
 from tests.support.streams import split
 
 THREADS = {"threads": [{"id": 1, "name": "main"}]}
@@ -17,7 +18,7 @@ class Editor:
 
     def __init__(self) -> None:
         self.now = 10.0
-        self.client = ResponseCache()
+        self.client = Alone(ResponseCache())
         self.seq = 0
 
     def send(self, command: str, **arguments: object) -> tuple[list[Message], list[Message]]:
@@ -207,15 +208,6 @@ def test_request_that_was_prefetched_after_a_change(editor):
     assert 1 == len(editor.send("threads")[0])
 
 
-def test_nothing_is_inserted_into_a_long_message(editor):
-    """While a message of the agent is passed on in parts, the editor receives nothing else."""
-    editor.receive(stopped(), prefetched(editor, "threads"), answered())
-    editor.client._from_agent.max_parsed = MAX_PARSED
-    long = encode({"seq": 2, "type": "event", "event": "output", "body": {"output": "x" * MAX_PARSED}})
-    assert editor.client.receive_peer(long[:1000], editor.now) == [ToLocal(long[:1000])]
-    assert 1 == len(editor.send("threads")[0])
-
-
 def test_old_response(editor):
     """A response older than MAX_AGE is not used."""
     editor.receive(stopped(), prefetched(editor, "threads"), answered())
@@ -245,7 +237,7 @@ def test_other_responses_to_initialize(body):
 def test_single_frames_for_an_editor_that_listens():
     """With the adapter on this machine, a request of one frame is neither learned nor answered, but its ids are."""
     editor = Editor()
-    editor.client = ResponseCache(is_adapter_local=True)
+    editor.client = Alone(ResponseCache(is_adapter_local=True))
     editor.receive(stopped())
     editor.send("stackTrace", threadId=1, startFrame=0, levels=1)
     editor.receive({"type": "response", "request_seq": editor.seq, "body": {"stackFrames": [{"id": 7}]}})
@@ -322,11 +314,12 @@ def test_malformed_requests_and_responses(editor, malformed):
 
 @pytest.mark.parametrize("early", [b"", b"Content"])
 def test_connection_that_is_not_an_editors(early):
-    """A layer in front of another protocol is finished, unless bytes of the other direction wait for their rest."""
-    client = ResponseCache()
+    """A layer in front of another protocol is finished, and holds no bytes of the other direction back."""
+    client = Alone(ResponseCache())
     client.receive_peer(early, 0)
-    assert [ToPeer(b"GET / HTTP/1.1")] == client.receive_local(b"GET / HTTP/1.1", 0)
-    assert (not early) == client.is_finished
+    held = [ToLocal(early)] if early else []
+    assert [ToPeer(b"GET / HTTP/1.1"), *held] == client.receive_local(b"GET / HTTP/1.1", 0)
+    assert client.is_finished
 
 
 def test_editor_that_loses_its_framing(editor):

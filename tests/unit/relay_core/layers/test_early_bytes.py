@@ -4,6 +4,7 @@ import pytest
 
 from relay_core.layers.early_bytes import MAX_EARLY_BYTES, EarlyBytes
 from relay_core.layers.layer import Abort, EndLocal, EndPeer, ResetLocal, ToLocal, ToPeer
+from tests.support.layers import Alone
 
 
 @pytest.fixture
@@ -13,7 +14,7 @@ def committed():
 
 @pytest.fixture
 def early(committed):
-    return EarlyBytes(lambda: committed.append(True))
+    return Alone(EarlyBytes(lambda: committed.append(True)))
 
 
 def test_early_bytes_are_sent_again(early, committed):
@@ -24,7 +25,7 @@ def test_early_bytes_are_sent_again(early, committed):
     assert [ToPeer(b"one")] == early.start(1)
     assert [ToPeer(b"two")] == early.receive_local(b"two", 1)
     assert [ToPeer(b"onetwo")] == early.start(2)
-    assert (6, []) == (len(early), committed)
+    assert (6, []) == (len(early.layer), committed)
 
 
 def test_an_answer_ends_it(early, committed):
@@ -46,7 +47,7 @@ def test_only_so_much_is_kept(early, committed):
     early.receive_local(bytes(MAX_EARLY_BYTES - 1), 0)
     assert not early.is_finished
     assert [ToPeer(b"xyz")] == early.receive_local(b"xyz", 0)
-    assert (True, 0, [True]) == (early.is_finished, len(early), committed)
+    assert (True, 0, [True]) == (early.is_finished, len(early.layer), committed)
     assert [ToPeer(b"more")] == early.receive_local(b"more", 0)
 
 
@@ -60,6 +61,6 @@ def test_who_leaves_without_a_word_is_not_waited_for(early):
 def test_repr(early):
     """The number of bytes is shown, or that there is an answer."""
     early.receive_local(b"one", 0)
-    assert repr(early) == "<EarlyBytes 3>"
+    assert repr(early.layer) == "<EarlyBytes 3>"
     early.receive_peer(b"1", 0)
-    assert repr(early) == "<EarlyBytes committed>"
+    assert repr(early.layer) == "<EarlyBytes committed>"

@@ -1,6 +1,8 @@
 """Facts about several layers as one."""
 
+from relay_core.dap.framing import encode
 from relay_core.layers.layer import Abort, EndLocal, EndPeer, Layer, ResetLocal, ToLocal, ToPeer
+from relay_core.layers.splitter import MessageSplitter
 from relay_core.layers.stack import LayerStack
 
 
@@ -13,12 +15,12 @@ class Tagging(Layer):
     def start(self, now):
         return [ToPeer(b"<" + self.name)]
 
-    def receive_local(self, data, now):
-        answers = [ToLocal(b"!" + self.name)] * data.count(b"?")
-        return [ToPeer(data.replace(b"?", b"") + self.name), *answers]
+    def receive_local(self, piece, now):
+        answers = [ToLocal(b"!" + self.name)] * piece.data.count(b"?")
+        return [ToPeer(piece.data.replace(b"?", b"") + self.name), *answers]
 
-    def receive_peer(self, data, now):
-        return [ToLocal(data + self.name)]
+    def receive_peer(self, piece, now):
+        return [ToLocal(piece.data + self.name)]
 
 
 class Ticking(Layer):
@@ -36,9 +38,9 @@ class Ticking(Layer):
         self.is_finished = True
         return [ToLocal(b"tick"), ToPeer(b"tock")]
 
-    def receive_local(self, data, now):
+    def receive_local(self, piece, now):
         assert not self.is_finished
-        return super().receive_local(data, now)
+        return super().receive_local(piece, now)
 
 
 class Stubborn(Layer):
@@ -76,14 +78,14 @@ def test_an_answer_of_a_layer_passes_the_layers_before_it():
 
 def test_start_passes_the_layers_behind():
     """What a layer begins with is received by its neighbours."""
-    assert [ToPeer(b"<12"), ToPeer(b"<2")] == LayerStack([Tagging(b"1"), Tagging(b"2")]).start(0)
+    assert [ToPeer(b"<12<2")] == LayerStack([Tagging(b"1"), Tagging(b"2")]).start(0)
 
 
 def test_the_earliest_deadline_counts():
     """A layer that has finished is taken out, and with it its deadline."""
     stack = LayerStack([Ticking(5), Ticking(3), Layer()])
     assert (3, []) == (stack.next_deadline(), stack.tick(2))
-    assert [ToLocal(b"tick"), ToPeer(b"tock")] == stack.tick(3)
+    assert [ToPeer(b"tock"), ToLocal(b"tick")] == stack.tick(3)
     assert (5, 2) == (stack.next_deadline(), len(stack))
     assert [ToPeer(b"x")] == stack.receive_local(b"x", 4)
 
@@ -98,3 +100,86 @@ def test_a_layer_may_hold_an_end():
 def test_repr():
     """The layers are named."""
     assert repr(LayerStack()) == "<LayerStack []>"
+
+
+class Reading(Layer):
+    """Notes the messages of both sides, and answers each message of the peer."""
+
+    longest_local = longest_peer = 100
+
+    def __init__(self):
+        self.seen = []
+
+    def receive_local(self, piece, now):
+        self.seen.append(piece.request())
+        self.is_finished = piece.is_foreign
+        return [piece]
+
+    def receive_peer(self, piece, now):
+        self.seen.append(piece.event())
+        return [piece, ToPeer.of(ANSWER)] if piece.body else [piece]
+
+
+ANSWER = {"seq": 1, "type": "response", "request_seq": 1}
+EVENT = {"seq": 1, "type": "event", "event": "stopped"}
+REQUEST = {"seq": 1, "type": "request", "command": "next"}
+LONG = encode({**REQUEST, "arguments": {"threadId": "x" * 100}})
+
+
+def test_a_stream_is_cut_once_for_all_layers():
+    """Each layer that reads messages receives whole ones, and the very same, parsed once."""
+    first, second = Reading(), Reading()
+    stack = LayerStack([first, second])
+    data = encode(REQUEST)
+    assert [[], [ToPeer(data)]] == [stack.receive_local(data[:20], 0), stack.receive_local(data[20:], 0)]
+    assert [REQUEST] == first.seen == second.seen
+    assert first.seen[0] is second.seen[0]
+
+
+def test_several_messages_leave_as_one_output():
+    """What arrives together leaves together."""
+    stack = LayerStack([Reading()])
+    assert [ToPeer(encode(ANSWER) * 2), ToLocal(encode(EVENT) * 2)] == stack.receive_peer(encode(EVENT) * 2, 0)
+
+
+def test_nothing_is_put_inside_a_long_message():
+    """A message that a layer adds waits for the end of one that is passed on in parts."""
+    stack = LayerStack([Reading()])
+    assert [ToPeer(LONG[:60])] == stack.receive_local(LONG[:60], 0)
+    assert [ToLocal(encode(EVENT))] == stack.receive_peer(encode(EVENT), 0)
+    assert [ToPeer(LONG[60:] + encode(ANSWER))] == stack.receive_local(LONG[60:], 0)
+
+
+def test_nothing_is_added_to_a_stream_that_is_not_dap_any_more():
+    """A message of a layer could not be told from the bytes around it."""
+    stack = LayerStack([Reading()])
+    assert [ToPeer(encode(REQUEST) + b"garbage")] == stack.receive_local(encode(REQUEST) + b"garbage", 0)
+    assert [ToLocal(encode(EVENT))] == stack.receive_peer(encode(EVENT), 0)
+
+
+def test_bytes_that_no_layer_waits_for_are_released():
+    """Once no layer reads messages any more, an incomplete one passes on at once, in both directions."""
+    stack = LayerStack([Reading()])
+    assert [] == stack.receive_peer(b"Content", 0)
+    assert [ToPeer(b"GET /"), ToLocal(b"Content")] == stack.receive_local(b"GET /", 0)
+    assert ([ToPeer(b"Cont")], 0) == (stack.receive_local(b"Cont", 0), len(stack))
+
+
+def test_an_incomplete_message_passes_before_an_end():
+    """Bytes that wait for the rest of their message are not lost with the connection."""
+    for send, end, expected in (
+        ("receive_local", "receive_local_eof", [ToPeer(b"Content"), EndPeer()]),
+        ("receive_peer", "receive_peer_eof", [ToLocal(b"Content"), EndLocal()]),
+        ("receive_peer", "receive_peer_lost", [ToLocal(b"Content"), ResetLocal()]),
+    ):
+        stack = LayerStack([Reading()])
+        assert [] == getattr(stack, send)(b"Content", 0)
+        assert expected == getattr(stack, end)(0)
+
+
+def test_a_message_may_come_in_through_two_stacks():
+    """If the local program stays and the layers change, a message that has begun is not lost."""
+    from_local = MessageSplitter(ToPeer)
+    data = encode(REQUEST)
+    assert [] == LayerStack([Reading()], from_local).receive_local(data[:30], 0)
+    assert [ToPeer(data)] == LayerStack([Reading()], from_local).receive_local(data[30:], 0)

@@ -194,7 +194,7 @@ async def test_layers_are_called_at_their_deadline() -> None:
 class Defect(Layer):
     """Fails at the first byte."""
 
-    def receive_peer(self, data: bytes, now: float) -> list[Output]:
+    def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:
         raise ZeroDivisionError
 
 

@@ -1,41 +1,32 @@
-"""A splitter that cuts a byte stream at message boundaries and passes every byte on unchanged."""
+"""A splitter that cuts a byte stream at the boundaries of DAP messages and passes every byte on unchanged."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Generic
 
 from relay_core.dap.framing import HEADER_START, find_body
 from relay_core.errors import ProtocolError
+from relay_core.layers.piece import MAX_PARSED, Kind, PieceType
 
-__all__ = ["MAX_PARSED", "MessageSplitter", "Piece"]
+__all__ = ["MessageSplitter"]
 
-MAX_PARSED = 256 * 1024
-"""Bytes of JSON; longer messages are passed on without being parsed."""
 _USUAL_HEADER = re.compile(rb"Content-Length: ([0-9]{1,10})\r\n\r\n")
 """The start of a message as every known debugger and editor writes it."""
 
 
-class Piece(NamedTuple):
-    """Consecutive bytes of the stream."""
-
-    raw: bytes
-    """The bytes to pass on: a whole message with its header, or part of anything else."""
-    body: bytes
-    """The JSON of a whole message, or b""."""
-
-
-class MessageSplitter:
+class MessageSplitter(Generic[PieceType]):
     """The splitter for one direction of a connection.
 
     Once the stream is found not to be DAP, all further bytes are passed on immediately.
 
     Args:
-        max_parsed: Bytes of JSON; a longer message is passed on in parts, as they arrive.
+        make: The class of the pieces.
     """
 
-    def __init__(self, max_parsed: int = MAX_PARSED) -> None:
-        self.max_parsed = max_parsed
+    def __init__(self, make: type[PieceType]) -> None:
+        self._make = make
+        self._longest = MAX_PARSED
         self._buffer = bytearray()
         self._long = 0
         """Bytes of a long message that have not been passed on yet."""
@@ -47,24 +38,15 @@ class MessageSplitter:
     def __repr__(self) -> str:
         return f"<MessageSplitter {len(self._buffer)} bytes buffered{' foreign' if self._is_foreign else ''}>"
 
-    @property
-    def at_boundary(self) -> bool:
-        """True if the bytes passed on so far end with a complete message, so that another one may be inserted."""
-        return not self._long and not self._is_foreign
+    def feed(self, data: bytes, longest: int = MAX_PARSED) -> list[PieceType]:
+        """Take bytes and return the pieces that can be passed on.
 
-    @property
-    def is_foreign(self) -> bool:
-        """True if no part of the stream was DAP: all bytes are passed on immediately."""
-        return self._is_foreign and not self._has_messages
-
-    @property
-    def is_untouched(self) -> bool:
-        """True if no message was recognized and no bytes are buffered."""
-        return not (self._has_messages or self._buffer)
-
-    def feed(self, data: bytes) -> list[Piece]:
-        """Take bytes and return the pieces that can be passed on."""
-        pieces: list[Piece] = []
+        Args:
+            data: The next bytes of the stream.
+            longest: Bytes of JSON; a longer message is passed on in parts, as they arrive.
+        """
+        self._longest = longest
+        pieces: list[PieceType] = []
         if not (self._buffer or self._long or self._is_foreign):
             data = self._take_whole(data, pieces)
         self._buffer += data
@@ -72,33 +54,34 @@ class MessageSplitter:
             pieces.append(piece)
         return pieces
 
-    def end(self) -> bytes:
-        """Return the bytes of an incomplete message at the end of the stream."""
-        return self._take(len(self._buffer))
+    def end(self, kind: Kind = Kind.CUT) -> list[PieceType]:
+        """Return the bytes of an incomplete message: at the end of the stream, or as another kind."""
+        rest = self._take(len(self._buffer))
+        return [self._make(rest, kind)] if rest else []
 
-    def _take_whole(self, data: bytes, pieces: list[Piece]) -> bytes:
+    def _take_whole(self, data: bytes, pieces: list[PieceType]) -> bytes:
         """Add the whole messages at the start of `data` to `pieces`; return the rest.
 
-        Usually nothing remains. Every message passes through this function in several layers, so it avoids copying.
+        Usually nothing remains. This is the way of every message, so it copies no byte that it need not.
         """
         at = 0
         while header := _USUAL_HEADER.match(data, at):
             start, length = header.end(), int(header[1])
-            if length > self.max_parsed or start + length > len(data):
+            if length > self._longest or start + length > len(data):
                 break
-            raw = data[at : start + length]  # no copy if the message is all of `data`
-            pieces.append(Piece(raw, data[start : start + length]))
+            # `data` itself, without a copy, if it is one message
+            pieces.append(self._make(data[at : start + length], Kind.MESSAGE, start - at))
             at = start + length
             self._has_messages = True
         return data[at:]
 
-    def _next(self) -> Piece | None:
+    def _next(self) -> PieceType | None:
         if self._is_foreign:
-            return Piece(self.end(), b"")
+            return self._foreign()
         if self._long:
             part = self._take(min(self._long, len(self._buffer)))
             self._long -= len(part)
-            return Piece(part, b"")
+            return self._make(part, Kind.PART if self._long else Kind.LAST_PART)
         try:
             # Decided at the first byte that differs: bytes of another protocol must not wait for an empty line.
             if not HEADER_START.startswith(bytes(self._buffer[: len(HEADER_START)])):
@@ -106,19 +89,22 @@ class MessageSplitter:
             found = find_body(self._buffer)
         except ProtocolError:
             self._is_foreign = True
-            return Piece(self.end(), b"")
+            return self._foreign()
         return None if found is None else self._cut(*found)
 
-    def _cut(self, start: int, length: int) -> Piece | None:
+    def _foreign(self) -> PieceType:
+        kind = Kind.BROKEN if self._has_messages else Kind.FOREIGN
+        return self._make(self._take(len(self._buffer)), kind)
+
+    def _cut(self, start: int, length: int) -> PieceType | None:
         size = start + length
         self._has_messages = True
-        if length > self.max_parsed:
+        if length > self._longest:
             self._long = size
             return self._next()
         if len(self._buffer) < size:
             return None
-        raw = self._take(size)
-        return Piece(raw, raw[start:])
+        return self._make(self._take(size), Kind.MESSAGE, start)
 
     def _take(self, size: int) -> bytes:
         taken = bytes(self._buffer[:size])

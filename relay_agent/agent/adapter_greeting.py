@@ -8,7 +8,7 @@ several simultaneous connections, only one receives the third event, so the dela
 
 from __future__ import annotations
 
-from relay_core.layers.layer import Abort, EndLocal, Layer, Output, ResetLocal
+from relay_core.layers.layer import Abort, EndLocal, Layer, Output, ResetLocal, ToPeer
 
 __all__ = ["FIRST_BYTES_LIMIT", "GREETING_LIMIT", "GreetingGuard"]
 
@@ -39,15 +39,15 @@ class GreetingGuard(Layer):
     def __repr__(self) -> str:
         return f"<GreetingGuard {'greeted' if self.is_finished else 'greeting' if self._has_begun else 'waiting'}>"
 
-    def receive_local(self, data: bytes, now: float) -> list[Output]:
-        """Pass the adapter's bytes on; release the client's EOF or reset after the last event of the greeting."""
-        outputs = super().receive_local(data, now)
+    def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
+        """Pass bytes of the adapter on; release the client's end after the last event of the greeting."""
+        outputs = super().receive_local(piece, now)
         if self.is_finished:
             return outputs
         if not self._has_begun:
             self._has_begun = True
             self._deadline = now + GREETING_LIMIT
-        seen = self._tail + data
+        seen = self._tail + piece.data
         self._tail = seen[-len(LAST_EVENT) :]
         return [*outputs, *self._release()] if LAST_EVENT in seen else outputs
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from relay_core.dap.adapter_greeting import FIRST_BYTES_LIMIT, GREETING_LIMIT, GreetingGuard
+from relay_agent.agent.adapter_greeting import FIRST_BYTES_LIMIT, GREETING_LIMIT, GreetingGuard
 from relay_core.layers.layer import Abort, EndLocal, EndPeer, ResetLocal, ToLocal, ToPeer
+from tests.support.layers import Alone
 
 GREETING = b'{"event": "output"} {"event": "output"} {"event": "debugpySockets"}'
 START = 100.0
@@ -11,7 +12,7 @@ START = 100.0
 
 @pytest.fixture
 def guard():
-    return GreetingGuard(START)
+    return Alone(GreetingGuard(START))
 
 
 @pytest.mark.parametrize("end", ["receive_peer_eof", "receive_peer_lost"])
@@ -50,7 +51,7 @@ def test_an_adapter_that_does_not_greet(guard):
     assert (START + FIRST_BYTES_LIMIT, []) == (guard.next_deadline(), guard.tick(START + 1))
     silent = [Abort("debugpy accepted the connection but did not answer")]
     assert silent == guard.tick(START + FIRST_BYTES_LIMIT)
-    assert silent == GreetingGuard(START).receive_local_eof(START)
+    assert silent == Alone(GreetingGuard(START)).receive_local_eof(START)
 
 
 def test_an_adapter_that_disconnects_during_its_greeting(guard):
@@ -62,8 +63,8 @@ def test_an_adapter_that_disconnects_during_its_greeting(guard):
 
 def test_repr(guard):
     """`repr` shows the progress of the greeting."""
-    assert repr(guard) == "<GreetingGuard waiting>"
+    assert repr(guard.layer) == "<GreetingGuard waiting>"
     guard.receive_local(GREETING[:5], START)
-    assert repr(guard) == "<GreetingGuard greeting>"
+    assert repr(guard.layer) == "<GreetingGuard greeting>"
     guard.receive_local(GREETING[5:], START)
-    assert repr(guard) == "<GreetingGuard greeted>"
+    assert repr(guard.layer) == "<GreetingGuard greeted>"
