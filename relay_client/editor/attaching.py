@@ -1,4 +1,4 @@
-"""How an editor attaches: path mappings, child processes, the current holder, and breakpoints that were not set."""
+"""How an editor attaches: its mappings and children, who holds the job, and breakpoints that were not set."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Callable
 from relay_client.editor.breakpoints import UnsetBreakpoints
 from relay_client.editor.job import JobView
 from relay_client.editor.mappings import FindRoot, map_paths, remote_path
+from relay_client.editor.messages import CONSOLE, IMPORTANT
+from relay_client.editor.outbox import Outbox
+from relay_client.editor.sentences import different_text
 from relay_core.dap.messages import Arguments, Request, Response
 from relay_core.dap.prefetch import arguments_of
 
@@ -17,20 +20,20 @@ FOLLOWS_CHILDREN = "supportsStartDebuggingRequest"
 OnSource = Callable[[str, str], None]
 """Called with a file of the laptop, and the file of the node that it is mapped to."""
 HELD = "already being debugged"
-"""Part of debugpy's error message if another debugger is attached."""
+"""Part of the message of debugpy if another debugger is attached."""
 
 
 class Attaching:
     """The `attach` and the breakpoints of one editor.
 
     Args:
+        outbox: The messages for the editor.
         find_root: Finds the job's script on this machine.
         on_source: Called once with each file that has breakpoints.
     """
 
-    def __init__(
-        self, find_root: FindRoot, on_source: Callable[[str, str], None] = lambda _local, _remote: None
-    ) -> None:
+    def __init__(self, outbox: Outbox, find_root: FindRoot, on_source: OnSource) -> None:
+        self._outbox = outbox
         self._find_root = find_root
         self._on_source = on_source
         self._sources: set[str] = set()
@@ -38,23 +41,27 @@ class Attaching:
         self._request: Request | None = None
         """The arguments of `attach` as sent to the debugger."""
         self._breakpoints = UnsetBreakpoints()
+        self._has_different = False
+        """True if the user was notified of a differing file; one notification is enough."""
 
     def __repr__(self) -> str:
         return f"<Attaching {'child' if self.is_child else 'process'}>"
 
     @property
     def is_child(self) -> bool:
-        """True if the debugger is that of a child process. The agent does not announce the exit of a child process."""
+        """True if the debugger is that of a child process, whose end its agent does not announce."""
         return self._request is not None and "subProcessId" in arguments_of(self._request)
 
-    def requested(self, request: Request, initialize: Arguments, view: JobView) -> tuple[Request, str]:
-        """Return the `attach` to send to the debugger, and a line for the editor or ""."""
+    def requested(self, request: Request, initialize: Arguments, view: JobView) -> Request:
+        """Return the `attach` to send to the debugger, and show which settings were added."""
         arguments, line = map_paths(arguments_of(request), view, self._find_root)
+        if line:
+            self._outbox.show(line)
         if "subProcess" not in arguments and initialize.get(FOLLOWS_CHILDREN) is True:
             arguments = {**arguments, "subProcess": True}
         changed = arguments != arguments_of(request)
         self._request = {**request, "arguments": arguments} if changed else request
-        return self._request, line
+        return self._request
 
     def breakpoints_requested(self, request: Request, view: JobView) -> None:
         """Record a `setBreakpoints` request."""
@@ -65,15 +72,22 @@ class Attaching:
         if remote := remote_path(path, arguments_of(self._request), view.cwd):
             self._on_source(path, remote)
 
-    def refusal(self, response: Response, view: JobView) -> tuple[Request, str] | None:
-        """Return the reason and the `attach` if a response rejects it because of another debugger; otherwise None."""
-        request = self._request
-        if request is None or response["request_seq"] != request["seq"] or response.get("success") is not False:
-            return None
-        if HELD not in response.get("message", ""):
-            return None
-        return request, f"{view.name} is {view.holder or 'held by another debugger'}"
+    def source_differs(self, path: str, view: JobView) -> None:
+        """Show that a file differs from the one on the node."""
+        self._outbox.show(different_text(view, path), CONSOLE if self._has_different else IMPORTANT)
+        self._has_different = True
 
-    def line_about(self, response: Response, view: JobView) -> str:
-        """Return a line about breakpoints that were not set, or ""."""
-        return self._breakpoints.answered(response, view)
+    def responded(self, response: Response, view: JobView) -> bool:
+        """Show what a response of the debugger means; return True if the editor receives another response instead."""
+        request = self._request
+        if request is not None and response["request_seq"] == request["seq"] and _is_refusal(response):
+            self._outbox.fail(request, f"{view.name} is {view.holder or 'held by another debugger'}")
+            return True
+        if line := self._breakpoints.answered(response, view):
+            self._outbox.show(line, IMPORTANT)
+        return False
+
+
+def _is_refusal(response: Response) -> bool:
+    """True if the debugger has refused to attach because another one is attached."""
+    return response.get("success") is False and HELD in response.get("message", "")

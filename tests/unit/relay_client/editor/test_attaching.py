@@ -4,18 +4,22 @@ from typing import Any
 
 import pytest
 
-from relay_client.editor.attaching import Attaching
+from relay_client.editor.attaching import Attaching, OnSource
 from relay_client.editor.job import JobView
+from relay_client.editor.outbox import Outbox
 
 JOB = JobView(5678, "myhc", host="node", cwd="/mnt/job", script="train.py")
 CAPABLE = {"supportsStartDebuggingRequest": True}
 
 
+def attaching(on_source: OnSource = lambda _local, _remote: None) -> Attaching:
+    return Attaching(Outbox(), lambda _folder, _script: "", on_source)
+
+
 def attached(arguments: dict[str, Any], initialize: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments that the debugger receives."""
     request = {"seq": 2, "type": "request", "command": "attach", "arguments": arguments}
-    changed, _line = Attaching(lambda _folder, _script: "").requested(request, initialize, JOB)
-    return changed["arguments"]
+    return attaching().requested(request, initialize, JOB)["arguments"]
 
 
 def test_children_are_followed_by_editors_that_can() -> None:
@@ -38,22 +42,22 @@ def test_other_editors_are_not_offered_children(initialize: dict[str, Any]) -> N
 def test_each_source_is_reported_once() -> None:
     """Files with breakpoints are reported with the file on the node that they are mapped to."""
     found: list[tuple[str, str]] = []
-    attaching = Attaching(lambda _folder, _script: "", lambda local, remote: found.append((local, remote)))
+    attach = attaching(lambda local, remote: found.append((local, remote)))
     mappings = [{"localRoot": "/home/me", "remoteRoot": "."}]
-    attaching.requested(
+    attach.requested(
         {"seq": 2, "type": "request", "command": "attach", "arguments": {"pathMappings": mappings}}, {}, JOB
     )
     for path, lines in (("/home/me/a.py", []), ("/home/me/a.py", [1]), ("/home/me/a.py", [2]), ("/other/b.py", [1])):
         arguments = {"source": {"path": path}, "breakpoints": lines}
         request = {"seq": 3, "type": "request", "command": "setBreakpoints", "arguments": arguments}
-        attaching.breakpoints_requested(request, JOB)
+        attach.breakpoints_requested(request, JOB)
     assert [("/home/me/a.py", "a.py")] == found
 
 
 def test_repr() -> None:
     """The repr shows if it is a child."""
-    attaching = Attaching(lambda _folder, _script: "")
-    assert "<Attaching process>" == repr(attaching)
+    attach = attaching()
+    assert "<Attaching process>" == repr(attach)
     request = {"seq": 2, "type": "request", "command": "attach", "arguments": {"subProcessId": 17}}
-    attaching.requested(request, {}, JOB)
-    assert "<Attaching child>" == repr(attaching)
+    attach.requested(request, {}, JOB)
+    assert "<Attaching child>" == repr(attach)

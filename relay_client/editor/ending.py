@@ -1,0 +1,109 @@
+"""The end of an editor's session, which is held back until the editor can be shown the reason."""
+
+from __future__ import annotations
+
+from relay_client.editor.job import JobView
+from relay_client.editor.messages import CONSOLE, IMPORTANT
+from relay_client.editor.outbox import Outbox
+from relay_client.editor.sentences import debugger_ended_text, ended_text, exit_code
+from relay_core.dap.messages import Request
+from relay_core.layers.layer import EndLocal, Output, ToLocal
+
+__all__ = ["END_PATIENCE", "EXIT_PATIENCE", "SessionEnd"]
+
+END_PATIENCE = 1.0
+"""Seconds for the announcement of how a job has ended; the editor waits meanwhile."""
+EXIT_PATIENCE = 5.0
+"""Seconds for the status of a process that is announced as exiting."""
+RESTARTING_CLIENTS = frozenset({"vscode", "neovim"})
+"""Editors that attach again when `terminated` has `restart`; others would report a session that has failed."""
+
+
+class SessionEnd:
+    """What the debugger has sent to end the session, and the reason.
+
+    Args:
+        outbox: The messages for the editor.
+    """
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.deadline: float | None = None
+        """When to end the session even if the reason is unknown; None if it has not ended."""
+        self._outbox = outbox
+        self._held: list[Output] = []
+        """The debugger's `terminated`, and its EOF."""
+
+    def __repr__(self) -> str:
+        return f"<SessionEnd {len(self._held)} held>"
+
+    @property
+    def is_held(self) -> bool:
+        """True if the debugger has ended the session and the editor has not been notified."""
+        return bool(self._held)
+
+    def hold(self, end: ToLocal | EndLocal, view: JobView, now: float) -> None:
+        """Hold back `terminated`, or the debugger's EOF."""
+        self._held.append(end)
+        if isinstance(end, ToLocal):
+            self.deadline = now + (END_PATIENCE if view.ending is None else EXIT_PATIENCE)
+        elif self.deadline is None:
+            self.deadline = now + END_PATIENCE
+
+    def announced(self, *, is_final: bool, now: float) -> None:
+        """Handle the announcement of how the job ends; unless it is final, the exit status follows."""
+        if not is_final:
+            self.deadline = now + EXIT_PATIENCE if self._held else None
+        elif self.deadline is None:
+            self.deadline = now + END_PATIENCE  # the debugger's own end should arrive first
+
+    def is_due(self, view: JobView, now: float) -> bool:
+        """True if the session has ended and the reason is known, or was not announced in time."""
+        if self.deadline is None:
+            return False
+        is_known = bool(self._held) and view.ending is not None and view.ending.is_final
+        return is_known or now >= self.deadline
+
+    def conclude(self, view: JobView, client: object) -> None:
+        """Show why the session has ended, and report `terminated` if the debugger has not.
+
+        Args:
+            view: What is known about the job.
+            client: The editor's `clientID` if it may attach again, else None.
+        """
+        has_terminated = any(isinstance(output, ToLocal) for output in self._held)
+        goes_on = view.is_running and view.ending is None and not has_terminated
+        returning = client if goes_on else None
+        self.show(view, debugger_ended_text(view, goes_on=goes_on), returning)
+        if not has_terminated:
+            self.terminate(returning)
+
+    def release(self) -> list[Output]:
+        """Return the messages that were held back."""
+        self.deadline = None
+        held, self._held = self._held, []
+        return held
+
+    def refuse(self, initialize: Request, view: JobView, reason: str) -> None:
+        """Fail the first request of a session that does not begin."""
+        self._outbox.fail(initialize, f"cannot debug {view.name}: {reason}")
+
+    def show(self, view: JobView, reason: str, client: object = None) -> None:
+        """Show how the job has ended, or another reason and whether the editor attaches again.
+
+        Args:
+            view: What is known about the job.
+            reason: One sentence.
+            client: The editor's `clientID` if it may attach again, else None.
+        """
+        if view.ending is None:
+            self._outbox.show(f"{reason}; attaching again" if client in RESTARTING_CLIENTS else reason, IMPORTANT)
+            return
+        code = exit_code(view.ending)
+        self._outbox.show(ended_text(view, view.ending), IMPORTANT if code else CONSOLE)
+        if code is not None:
+            self._outbox.report("exited", {"exitCode": code})
+
+    def terminate(self, client: object) -> None:
+        """Report the end of the session; an editor that is able to attach again does so if `client` names it."""
+        restarts = client in RESTARTING_CLIENTS
+        self._outbox.report("terminated", {"restart": {"relay-client": "attach again"}} if restarts else {})

@@ -1,0 +1,65 @@
+"""The request with which an editor ends its session: it never ends the job, unless the user allows that."""
+
+from __future__ import annotations
+
+from relay_client.editor.detach_only import harmless
+from relay_client.editor.outbox import Outbox
+from relay_client.editor.sentences import GUARDED
+from relay_core.dap.messages import Request
+from relay_core.layers.layer import Output, ToPeer
+
+__all__ = ["Leaving"]
+
+
+class Leaving:
+    """`disconnect` and `terminate` of one editor.
+
+    Args:
+        outbox: The messages for the editor.
+        allow_terminate: Whether the editor may end the job.
+    """
+
+    def __init__(self, outbox: Outbox, *, allow_terminate: bool) -> None:
+        self.has_begun = False
+        """True if the editor has requested the end of the session, or has ended its connection."""
+        self._outbox = outbox
+        self._allow_terminate = allow_terminate
+        self._unanswered: Request | None = None
+        """The request, until the debugger has answered it."""
+        self._answered: set[int] = set()
+        """Numbers of requests whose responses the editor has already received."""
+
+    def __repr__(self) -> str:
+        return f"<Leaving {'begun' if self.has_begun else 'not begun'}>"
+
+    def requested(self, request: Request, piece: ToPeer, *, has_stream: bool) -> list[Output]:
+        """Handle a request; return what the debugger receives."""
+        self.has_begun = True
+        if not has_stream:
+            self._outbox.succeed(request)
+            return []
+        self._unanswered = request
+        changed = harmless(request)
+        if self._allow_terminate or changed is request:
+            return [piece]
+        self._outbox.show(GUARDED)
+        # The editor waits for `terminated`, which follows the debugger's response to `disconnect`.
+        if request["command"] == "terminate":
+            self._answered.add(request["seq"])
+            self._unanswered = None
+            self._outbox.succeed(request)
+        return [ToPeer.of(changed)]
+
+    def responded(self, number: int) -> bool:
+        """Note a response of the debugger; True if the editor has received one before."""
+        if self._unanswered is not None and number == self._unanswered["seq"]:
+            self._unanswered = None
+        if number not in self._answered:
+            return False
+        self._answered.remove(number)
+        return True
+
+    def answer(self) -> None:
+        """Answer the request in place of the debugger, which has gone."""
+        if self._unanswered is not None:
+            self._outbox.succeed(self._unanswered)

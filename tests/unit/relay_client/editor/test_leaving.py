@@ -1,0 +1,47 @@
+"""Facts about the request with which an editor ends its session; the whole layer is tested in test_session.py."""
+
+from relay_client.editor.leaving import Leaving
+from relay_client.editor.outbox import Outbox
+from relay_core.dap.messages import Request
+from relay_core.layers.layer import ToLocal, ToPeer
+
+TERMINATE: Request = {"seq": 9, "type": "request", "command": "terminate"}
+
+
+def leaving(*, allow_terminate: bool = False) -> tuple[Leaving, Outbox]:
+    outbox = Outbox()
+    return Leaving(outbox, allow_terminate=allow_terminate), outbox
+
+
+def test_terminate_becomes_a_disconnect() -> None:
+    """The editor has its response at once, so that of the debugger is left out, once."""
+    leave, outbox = leaving()
+    (sent,) = leave.requested(TERMINATE, ToPeer.of(TERMINATE), has_stream=True)
+    assert isinstance(sent, ToPeer)
+    assert (9, "disconnect") == (sent.head.seq, sent.head.name)
+    assert ["output", "terminate"] == [each.head.name for each in outbox.take() if isinstance(each, ToLocal)]
+    assert (True, False, True) == (leave.responded(9), leave.responded(9), leave.has_begun)
+
+
+def test_terminate_that_is_allowed() -> None:
+    """It passes as the bytes that came, and the debugger answers it."""
+    leave, outbox = leaving(allow_terminate=True)
+    piece = ToPeer.of(TERMINATE)
+    assert [piece] == leave.requested(TERMINATE, piece, has_stream=True)
+    assert (False, []) == (leave.responded(9), outbox.take())
+
+
+def test_without_a_debugger_the_request_is_answered() -> None:
+    """At once if there is no stream, or once the debugger is lost; a response of the debugger is enough."""
+    for has_stream, is_answered, expected in ((False, False, 1), (True, False, 1), (True, True, 0)):
+        leave, outbox = leaving(allow_terminate=True)
+        leave.requested(TERMINATE, ToPeer.of(TERMINATE), has_stream=has_stream)
+        if is_answered:
+            leave.responded(9)
+        leave.answer()
+        assert expected == len(outbox.take())
+
+
+def test_repr() -> None:
+    """The repr shows if the editor is leaving."""
+    assert "<Leaving not begun>" == repr(leaving()[0])
