@@ -46,7 +46,7 @@ OTHER_VARIABLES = (
     (
         "RELAY_CLIENT_DIR",
         "client",
-        "directory of the control sockets and port locks (default: a private directory in /tmp)",
+        "directory of the control sockets (default: a private directory in /tmp, where the locks of ports always are)",
     ),
     ("RELAY_RANK", "job", "rank of a process, where no launcher sets it"),
     ("RELAY_WORLD_SIZE", "job", "number of ranks"),

@@ -1,8 +1,8 @@
 """The private directory of this user's relay-clients: locks of local ports, and control sockets.
 
-    /tmp/relay-client-1000/           mode 0700; RELAY_CLIENT_DIR sets another directory
-        5678.lock                     see `relay_client.ports.port_lock`
-        control-1a2b3c4d.sock         see `relay_client.control.directory`
+    /tmp/relay-client-1000/           mode 0700
+        control-1a2b3c4d.sock         see `relay_client.control.directory`; RELAY_CLIENT_DIR sets another directory
+        5678.lock                     see `relay_client.ports.port_lock`; always here, because ports have no directories
 
 It is in the directory for temporary files; on Windows each user has a separate one.
 """
@@ -14,17 +14,26 @@ import stat
 import tempfile
 from pathlib import Path
 
-__all__ = ["DIRECTORY_VARIABLE", "make_private", "require_private", "user_directory"]
+__all__ = ["DIRECTORY_VARIABLE", "make_private", "require_private", "shared_directory", "user_directory"]
 
 DIRECTORY_VARIABLE = "RELAY_CLIENT_DIR"
 
 
 def user_directory() -> Path:
     """Return the directory, which may not exist yet."""
-    if chosen := os.environ.get(DIRECTORY_VARIABLE):
-        return Path(chosen)
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    return Path(tempfile.gettempdir()) / f"relay-client-{user}"
+    chosen = os.environ.get(DIRECTORY_VARIABLE)
+    return Path(chosen) if chosen else Path(tempfile.gettempdir()) / _name()
+
+
+def shared_directory() -> Path:
+    """Return the directory that all relay-clients of this user have in common, whatever their environment."""
+    # TMPDIR may differ between terminals; the directory below is private.
+    parent = "/tmp" if hasattr(os, "getuid") else tempfile.gettempdir()  # noqa: S108 - see above
+    return Path(parent) / _name()
+
+
+def _name() -> str:
+    return f"relay-client-{os.getuid() if hasattr(os, 'getuid') else 0}"
 
 
 def make_private(directory: Path) -> None:

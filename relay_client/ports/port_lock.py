@@ -1,6 +1,6 @@
 """Locks on the local ports that this user's relay-clients use: one locked file for each port.
 
-    /tmp/relay-client-1000/           0700
+    /tmp/relay-client-1000/           0700, whatever RELAY_CLIENT_DIR is: the ports are those of the machine
         5678.lock                     locked (flock) by a relay-client while it uses port 5678
 
 The lock distinguishes a port that another relay-client uses (an error) from a port on which an editor is listening (the
@@ -13,7 +13,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from relay_client.user_directory import make_private, user_directory
+from relay_client.user_directory import make_private, shared_directory, user_directory
 
 __all__ = ["PortLock", "PortLocked"]
 
@@ -27,16 +27,21 @@ class PortLock:
 
     Args:
         port: The local port.
-        root: Directory of the lock files; by default a private directory of this user.
+        roots: Directories for the lock file, of which the first usable one counts; by default that of all relay-clients
+            of this user, or else that of RELAY_CLIENT_DIR.
 
     Raises:
         PortLocked: another relay-client uses the port.
     """
 
-    def __init__(self, port: int, root: Path | None = None) -> None:
+    def __init__(self, port: int, *roots: Path) -> None:
         self.port = port
-        self._path = (root or user_directory()) / f"{port}.lock"
-        self._descriptor = _lock(self._path)
+        self._descriptor: int | None = None
+        for root in roots or (shared_directory(), user_directory()):
+            self._path = root / f"{port}.lock"
+            self._descriptor = _lock(self._path)
+            if self._descriptor is not None:
+                break
 
     def __repr__(self) -> str:
         return f"<PortLock {self.port} {'held' if self.is_held else 'unknown'}>"

@@ -315,12 +315,13 @@ async def test_a_listening_editor_is_dialled(relay: LocalRelay, env: dict[str, s
         await stop(client)
 
 
-async def test_two_clients_cannot_have_one_port(relay: LocalRelay, env: dict[str, str]) -> None:
-    """A second relay-client is an error, not an editor."""
+async def test_two_clients_cannot_have_one_port(relay: LocalRelay, env: dict[str, str], tmp_path: Path) -> None:
+    """A second relay-client is an error, not an editor, also if it has a directory of its own."""
     port = free_port()
     async with program("relay_client", "--ports", str(port), env=env) as client:
         await client.line("ready on")
-        finished = await run("relay_client", "--ports", str(port), env=env)
+        other = {**env, "RELAY_CLIENT_DIR": str(tmp_path / "other")}
+        finished = await run("relay_client", "--listen", "--ports", str(port), env=other)
         assert 8 == finished.status
         assert f"port {port} on this machine is in use by another relay-client" in finished.stderr
 

@@ -1,11 +1,12 @@
 """Facts about the private directory of a user's relay-clients."""
 
+import os
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from relay_client.user_directory import make_private, require_private, user_directory
+from relay_client.user_directory import make_private, require_private, shared_directory, user_directory
 
 
 def test_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,6 +16,15 @@ def test_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert user_directory().name.startswith("relay-client-")
     monkeypatch.setenv("RELAY_CLIENT_DIR", str(tmp_path))
     assert tmp_path == user_directory()
+
+
+def test_what_all_relay_clients_have_in_common(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the variable nor TMPDIR changes it; on Windows, each user has an own directory for temporary files."""
+    monkeypatch.setenv("RELAY_CLIENT_DIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert Path("/tmp") / f"relay-client-{os.getuid()}" == shared_directory()
+    monkeypatch.delattr("os.getuid")
+    assert tmp_path / "relay-client-0" == shared_directory()
 
 
 def test_it_is_private(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from relay_client.ports.port_lock import PortLock, PortLocked
 from tests.support.jobs import job
+from tests.support.ports import free_port
 
 
 def test_a_port_is_locked_once(tmp_path: Path) -> None:
@@ -27,6 +28,27 @@ def test_the_directory_is_private(tmp_path: Path) -> None:
     """Only this user can enter it."""
     lock = PortLock(5678, tmp_path / "locks")
     assert 0o700 == stat.S_IMODE((tmp_path / "locks").stat().st_mode)
+    lock.release()
+
+
+def test_the_directory_of_the_user_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relay-clients with different directories and different temporary ones see each other's locks."""
+    port = free_port()
+    monkeypatch.setenv("RELAY_CLIENT_DIR", str(tmp_path / "one"))
+    first = PortLock(port)
+    monkeypatch.setenv("RELAY_CLIENT_DIR", str(tmp_path / "two"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(PortLocked):
+        PortLock(port)
+    first.release()
+
+
+def test_another_directory_is_used_if_need_be(tmp_path: Path) -> None:
+    """Where the common directory cannot be used, the next one is."""
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    lock = PortLock(5678, tmp_path / "open", tmp_path / "own")
+    assert (True, True) == (lock.is_held, (tmp_path / "own" / "5678.lock").exists())
     lock.release()
 
 
