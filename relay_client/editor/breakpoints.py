@@ -61,18 +61,17 @@ def _message(breakpoint_: object) -> str:
 
 
 def _line(message: str, path: str, view: JobView) -> str:
+    folder, name = ntpath.split(path) if "\\" in path else posixpath.split(path)
+    begin = f"breakpoints in {name} are not set: {path}"  # a notification shows only the first words of a line
     if EXCLUDED in message:
-        return f'breakpoints in {path} are not set: justMyCode excludes the file. hint: set "justMyCode": false'
+        return f'{begin} is excluded by justMyCode. hint: set "justMyCode": false'
     if MISSING not in message:
         return ""
     node = f" on {view.host}" if view.host else ""
     if not view.cwd:
-        return (
-            f"breakpoints in {path} are not set: the file is not found{node}. hint: check pathMappings in launch.json"
-        )
-    folder, name = ntpath.split(path) if "\\" in path else posixpath.split(path)
+        return f"{begin} is not found{node}. hint: check pathMappings in launch.json"
     local = folder if name == view.script else "${workspaceFolder}"
     return (
-        f"breakpoints in {path} are not set: the file is not found{node}. The job was started in {view.cwd}. "
+        f"{begin} is not found{node}. The job was started in {view.cwd}. "
         f"hint: in launch.json, {mapping_text(local, view.cwd)}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ntpath
 import signal
 
 from relay_client.editor.job import JobView
@@ -45,7 +46,10 @@ def back_text(view: JobView, seconds: float) -> str:
 def different_text(view: JobView, path: str) -> str:
     """Return the sentence for a source file that differs from the one on the node."""
     node = f" on {view.host}" if view.host else ""
-    return f"{path} differs from the job's file{node}: breakpoints and steps may be shown at the wrong lines"
+    return (
+        f"{ntpath.basename(path)} differs from the job's file{node}: breakpoints and steps may be shown at the wrong "
+        f"lines ({path})"
+    )
 
 
 def ended_text(view: JobView, ending: Ending) -> str:

@@ -265,6 +265,8 @@ async def test_a_wrong_mapping_is_explained(relay: LocalRelay, tmp_path: Path) -
             found = await editor.attach({"/home/me/train.py": [{"line": 6}]}, within=60, pathMappings=mappings)
             assert [False] == [each["verified"] for each in found["/home/me/train.py"]]
             mapping = f'{{"localRoot": "/home/me", "remoteRoot": "{tmp_path / "node"}"}}'
-            assert mapping in await output(editor, "breakpoints in /home/me/train.py are not set")
+            assert mapping in await output(
+                editor, "breakpoints in train.py are not set: /home/me/train.py is not found"
+            )
             await editor.request("disconnect", within=60)
         await job.finish()

@@ -16,7 +16,7 @@ async def test_a_wrong_remote_root(editor: Editor, relay: LocalRelay, tmp_path: 
     wrong = [{"localRoot": "${workspaceFolder}", "remoteRoot": "/nowhere"}]
     async with ready_for_f5(editor, relay, tmp_path, pathMappings=wrong) as (window, *_):
         await window.press("F5")
-        await window.until_shown(window.notifications, " are not set: the file is not found")
+        await window.until_shown(window.notifications, "relay-client: breakpoints in train.py are not set: ")
         shown = await window.until_shown(window.console, '"pathMappings": [')
         assert f'"remoteRoot": "{tmp_path / "job"}"' in " ".join(shown)
 

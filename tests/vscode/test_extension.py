@@ -109,6 +109,7 @@ async def test_ranks_are_in_the_run_drop_down(editor: Editor, relay: LocalRelay,
         choosing = await run_command(window, "workbench.action.debug.selectandstart")
         await choose(window, "Python Debugger...")
         await window.until_shown(choices(window), "rank 0 on ")
+        assert 1 == await choices(window).count()
         await choose(window, "rank 0 on ")
         await window.until_stopped()
         await window.until_shown(window.call_stack, f"step {SCRIPT} {BREAKPOINT}:1")
@@ -168,7 +169,7 @@ async def test_the_relay_is_away_for_twenty_seconds(editor: Editor, relay: Local
         await window.until_shown(window.variables, "square = 0")
         assert time.monotonic() < back + SOON
         await window.until_shown(window.console, " is back after 2")
-        await status_bar(window).locator(".codicon-debug-alt").wait_for()
+        await status_bar(window).locator(".codicon-server").wait_for()
 
 
 async def test_stacks_of_a_rank(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:

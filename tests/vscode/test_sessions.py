@@ -138,7 +138,7 @@ async def test_another_version_of_the_file(editor: Editor, relay: LocalRelay, tm
     async with ready_for_f5(editor, relay, tmp_path) as (window, *_):
         (tmp_path / "job" / SCRIPT).write_text("# another version\n" + PROGRAM)
         await window.press("F5")
-        await window.until_shown(window.notifications, f"{SCRIPT} differs from the job's file on ")
+        await window.until_shown(window.notifications, f"relay-client: {SCRIPT} differs from the job's file on ")
 
 
 async def test_the_job_fails(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:

@@ -35,7 +35,9 @@ export function configurationOf(rank: Rank, folder: vscode.WorkspaceFolder | und
 export class RankConfigurations implements vscode.DebugConfigurationProvider {
   constructor(private readonly clients: Clients) {}
 
+  // VS Code asks for each folder, and once more for none: "user settings".
   provideDebugConfigurations(folder: vscode.WorkspaceFolder | undefined): vscode.DebugConfiguration[] {
+    if (!folder && vscode.workspace.workspaceFolders?.length) return [];
     return this.clients.ranks.map((rank) => configurationOf(rank, folder));
   }
 

@@ -24,7 +24,7 @@ export class StatusBar implements vscode.Disposable {
     const stopped = ranks.filter(({ target }) => target.stop || target.state === 'crashed').length;
     const away = statuses.some(({ nodes }) => nodes.some(({ link }) => link !== 'connected' && link !== 'connecting'));
     const count = `${ranks.length} rank${ranks.length === 1 ? '' : 's'}`;
-    this.item.text = `$(${away ? 'warning' : 'debug-alt'}) ${count}${stopped ? `, ${stopped} stopped` : ''}`;
+    this.item.text = `$(${away ? 'warning' : 'server'}) ${count}${stopped ? `, ${stopped} stopped` : ''}`;
     const nodes = statuses.flatMap((status) => status.nodes.map((node) => `${nodeLabel(node)}: ${describeNode(node)}`));
     this.item.tooltip = nodes.length ? nodes.join('\n') : 'relay-client is running; no agent is connected';
     this.item.show();

@@ -25,7 +25,7 @@ def line(path: str, *found: dict[str, Any], view: JobView = JOB, breakpoints: Un
 def test_a_file_that_the_node_does_not_have() -> None:
     """The directory of the job's script is known on both sides: the line has the mapping to write."""
     assert (
-        "breakpoints in /home/me/job/train.py are not set: the file is not found on node. The job was started in "
+        "breakpoints in train.py are not set: /home/me/job/train.py is not found on node. The job was started in "
         '/mnt/job. hint: in launch.json, "pathMappings": [{"localRoot": "/home/me/job", "remoteRoot": "/mnt/job"}]'
     ) == line("/home/me/job/train.py", MISSING)
 
@@ -43,14 +43,14 @@ def test_a_path_of_windows() -> None:
 def test_a_job_whose_directory_is_unknown() -> None:
     """The line names the setting."""
     assert (
-        "breakpoints in /home/me/job/train.py are not set: the file is not found. "
+        "breakpoints in train.py are not set: /home/me/job/train.py is not found. "
         "hint: check pathMappings in launch.json"
     ) == line("/home/me/job/train.py", MISSING, view=JobView(5678))
 
 
 def test_code_of_others() -> None:
     """What `justMyCode` excludes is not a matter of mappings."""
-    assert 'breakpoints in /a/b.py are not set: justMyCode excludes the file. hint: set "justMyCode": false' == line(
+    assert 'breakpoints in b.py are not set: /a/b.py is excluded by justMyCode. hint: set "justMyCode": false' == line(
         "/a/b.py", EXCLUDED
     )
 

@@ -152,7 +152,7 @@ def test_sources_that_differ_are_shown() -> None:
         editor.session.source_differs(path)
     editor.take(editor.session.tick(0))
     text = "differs from the job's file on node: breakpoints and steps may be shown at the wrong lines"
-    assert [f"important: /home/me/a.py {text}", f"console: /home/me/b.py {text}"] == editor.lines()
+    assert [f"important: a.py {text} (/home/me/a.py)", f"console: b.py {text} (/home/me/b.py)"] == editor.lines()
 
 
 # Protection of the job:
