@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from relay_core.errors import ConfigurationError
+from relay_core.values import MAX_PORT
 
 __all__ = ["DEBUG_ARGUMENTS", "Step", "debug_inputs", "find_problems", "prepare_debug_run", "read_steps", "rest_body"]
 
@@ -34,7 +35,7 @@ DEBUG_ARGUMENTS = (
 """Append this to a step's command or to a parallel step's program arguments. Azure ML omits a `$[[ ]]` whose input has
 no value."""
 
-FIRST_PORT, LAST_PORT = 1024, 65535
+FIRST_PORT = 1024
 """Ports below 1024 are privileged: relay-client could not listen on them on the developer's machine."""
 MAX_PAUSE = 24 * 60 * 60
 """Seconds that a parallel step may pause in a debug run: enough to hold it overnight (Azure ML allows 72 h)."""
@@ -57,7 +58,7 @@ def debug_inputs(port: int) -> dict[str, dict[str, Any]]:
     return {
         "is_debug": {"type": "boolean", "default": False},
         "debug_relay_connection_name": {"type": "string", "optional": True},
-        "debug_port": {"type": "integer", "default": port, "min": FIRST_PORT, "max": LAST_PORT},
+        "debug_port": {"type": "integer", "default": port, "min": FIRST_PORT, "max": MAX_PORT},
         "debug_relay_connection_string_secret": {"type": "string", "optional": True},
     }
 
@@ -216,8 +217,8 @@ def _problems(step: Step) -> Iterator[str]:
         if name in step.values and not _within(step.values[name], bounds):
             span = f"{bounds.get('min', 'any')} to {bounds.get('max', 'any')}"
             yield f"input '{name}' is {step.values[name]}, not within {span}"
-    if step.ports and step.ports[0] <= LAST_PORT < step.ports[-1]:
-        yield f"its {len(step.ports)} processes need ports up to {step.ports[-1]}, above {LAST_PORT}"
+    if step.ports and step.ports[0] <= MAX_PORT < step.ports[-1]:
+        yield f"its {len(step.ports)} processes need ports up to {step.ports[-1]}, above {MAX_PORT}"
 
 
 def _within(value: str, bounds: Body) -> bool:

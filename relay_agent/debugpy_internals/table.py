@@ -79,7 +79,11 @@ CONTINUING = Feature(
         "the callbacks that wait for the threads to resume",
     ),
     Internal("pydevd:ThreadsSuspendedSingleNotification._callbacks_lock", "called", "protects these callbacks"),
-    Internal("pydevd:AbstractSingleNotificationBehavior._lock", "called", "protects the two numbers below"),
+    Internal(
+        "pydevd:AbstractSingleNotificationBehavior._lock",
+        "called",
+        "protects the numbers of the last resume and the last stop",
+    ),
     Internal(
         "pydevd:AbstractSingleNotificationBehavior._last_resume_notification_time",
         "read",

@@ -2,9 +2,7 @@
 
 directory     the lock and the socket, in a directory that only this user can access
 protocol      the messages between process and agent: JSON lines
-connect       process side: connect to the node's agent, or start it
-client        process side: registration, and responses to the agent's requests
-server        agent side: accepts processes, and runs from the first registration to the last exit
-processes     agent side: the registered processes, as targets for clients
-process_exit  agent side: notification when a process has exited
+exit_status   how a process has exited
+in_job        in the job's process: finds or starts the agent (`connect`), registers and answers requests (`client`)
+in_agent      in the agent process: accepts processes (`server`) and offers them to clients (`processes`)
 """

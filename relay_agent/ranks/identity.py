@@ -18,8 +18,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from relay_agent.ranks.launchers import TABLE, Numbers, Row, read_numbers
-from relay_agent.ranks.logical_port import LAST_PORT, logical_port
+from relay_agent.ranks.logical_port import logical_port
 from relay_agent.ranks.variables import Environment, Unusable, is_set, number_or_none
+from relay_core.errors import ConfigurationError
 
 __all__ = ["SINGLE", "ProcessIdentity", "explain", "identify"]
 
@@ -88,9 +89,11 @@ def explain(environ: Environment, base_port: int) -> list[str]:
         )
     if identity.node_level:
         lines.append("note: this rank numbers nodes; if a node has several processes, set RELAY_RANK in each")
-    port = logical_port(base_port, identity.rank)
-    out_of_range = "" if port <= LAST_PORT else f", which is above {LAST_PORT}"
-    return [*lines, f"logical port: {base_port} + {identity.rank} = {port}{out_of_range}"]
+    try:
+        port = f"logical port: {base_port} + {identity.rank} = {logical_port(base_port, identity.rank)}"
+    except ConfigurationError as error:
+        port = f"no logical port: {error.sentence}"
+    return [*lines, port]
 
 
 def _describe(identity: ProcessIdentity) -> str:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-__all__ = ["LAST_PORT", "logical_port"]
+from relay_core.errors import ConfigurationError
+from relay_core.values import MAX_PORT
 
-LAST_PORT = 65535
+__all__ = ["logical_port"]
 
 
 def logical_port(debug_port: int, rank: int) -> int:
-    """Return the logical port; above `LAST_PORT` if there is none for this rank."""
-    return debug_port + rank
+    """Return the logical port.
+
+    Raises:
+        ConfigurationError: the port would be above the highest one.
+    """
+    port = debug_port + rank
+    if port > MAX_PORT:
+        raise ConfigurationError(
+            f"rank {rank} has no port: {debug_port} + {rank} is above {MAX_PORT}", hint="use a lower --debug-port"
+        )
+    return port

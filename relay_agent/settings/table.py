@@ -147,8 +147,8 @@ SETTINGS = (
     ),
     Setting(
         "values", "--debug-values", "RELAY_DEBUG_VALUES", "SWITCH", _parse_values, "on",
-        "show tensors, arrays and tables by type, shape and device, and give each value a deadline; off leaves all to "
-        "debugpy", bare="on",
+        "show tensors, arrays and tables by type, shape and device, and limit the time for formatting each value; with "
+        "off, debugpy formats all values", bare="on",
     ),
 )  # fmt: skip
 """In the order of `--help`."""

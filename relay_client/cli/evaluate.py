@@ -79,7 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
             await tunnels.discover_all()
             groups = odd_ones_first(await collect_values(tunnels, request))
             if not groups:
-                raise NoListener("no process has these ranks", hint="relay-client targets lists what is there")
+                raise NoListener(
+                    "no process has these ranks", hint="relay-client targets lists the registered processes"
+                )
             differences = await find_differences(tunnels, request, groups) if arguments.diff else None
         if arguments.json:
             print(json.dumps({"groups": as_objects(groups, differences)}, indent=2))

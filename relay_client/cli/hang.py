@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
             verdicts = await look(tunnels, ports)
         if not verdicts:
             wanted = f" with port {format_ranges(ports)}" if ports else ""
-            raise NoListener(f"no process found{wanted}", hint="relay-client targets lists what is there")
+            raise NoListener(f"no process found{wanted}", hint="relay-client targets lists the registered processes")
         _show(verdicts, as_json=arguments.json)
         status = HANG_FOUND if any(verdict.groups for verdict in verdicts) else 0
 

@@ -106,7 +106,11 @@ class Search:
         index = next((index for index, (one, other) in pairs if one != other), None)
         here = self._selection
         if index is None:
-            note = "the values change" if first.digest == second.digest else "no part of it was found to differ"
+            note = (
+                "the values change"
+                if first.digest == second.digest
+                else "the checksums differ, but no differing part was found"
+            )
             self._end(note, first.leaf)
             return
         if first.leaf is None:

@@ -275,7 +275,7 @@ def _listen_error(port: int, error: OSError) -> RelayDebugError:
     if error.errno == errno.EADDRINUSE:
         return _in_use(port, "")
     if error.errno == errno.EACCES:
-        return UsageError(f"port {port} needs administrator rights", hint="use ports from 1024 upwards")
+        return UsageError(f"port {port} needs administrator rights", hint="use port 1024 or higher")
     return LocalPortInUse(f"cannot listen on {LOCAL_HOST}:{port}: {error.strerror}", hint="use other --ports")
 
 

@@ -37,7 +37,7 @@ def parse_tunnel_key(text: str, source: str) -> bytes:
         key = b""
     if len(key) != TUNNEL_KEY_BYTES:
         raise ConfigurationError(
-            f"the tunnel key from {source} is not {TUNNEL_KEY_BYTES} bytes of base64",
+            f"the tunnel key from {source} is not {TUNNEL_KEY_BYTES} bytes encoded as base64",
             hint="create one with: python3 -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'",
         )
     return key

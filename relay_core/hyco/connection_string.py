@@ -181,7 +181,7 @@ def _parse_tunnel_key(text: str) -> bytes | None:
         key = b""
     if len(key) != TUNNEL_KEY_BYTES:
         raise ConfigurationError(
-            f"the connection string's TunnelKey is not {TUNNEL_KEY_BYTES} bytes of base64",
+            f"the connection string's TunnelKey is not {TUNNEL_KEY_BYTES} bytes encoded as base64",
             hint="create one with: python3 -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'",
         )
     return key

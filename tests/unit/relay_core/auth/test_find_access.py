@@ -99,7 +99,9 @@ async def test_where_tunnel_keys_come_from(tmp_path: Path, monkeypatch: pytest.M
 async def test_a_tunnel_key_that_is_none(tmp_path: Path, text: str) -> None:
     """A broken tunnel key is an error that names its place; going on in the clear would be worse."""
     settings = AccessSettings(connection_string=string(), tunnel_key_file=key_file(tmp_path, text))
-    with pytest.raises(ConfigurationError, match=r"tunnel key from .*tunnel\.key is not 32 bytes of base64.*urandom"):
+    with pytest.raises(
+        ConfigurationError, match=r"tunnel key from .*tunnel\.key is not 32 bytes encoded as base64.*urandom"
+    ):
         await find_access(settings, side="agent")
 
 
