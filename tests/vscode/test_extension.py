@@ -25,7 +25,7 @@ from tests.support.vscode.jobs import waiting_job
 from tests.support.vscode.window import Window
 from tests.support.vscode.workspace import BREAKPOINT, SCRIPT
 
-pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode"), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode-extension"), pytest.mark.asyncio(loop_scope="module")]
 
 EXTENSION = ROOT / "build" / "relay-debug.vsix"
 GPU = "terminal.integrated.gpuAcceleration"
