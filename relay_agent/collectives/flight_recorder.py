@@ -1,7 +1,7 @@
 """Process groups of this process, from torch's flight recorder.
 
 torch records every collective operation of a process, without any setting, in one of two recorders: one for NCCL, and
-one for all other backends (gloo). Both are read as JSON, which takes half a millisecond and stops nobody. This module
+one for all other backends (gloo). Both are read as JSON, which stops no rank for longer than that takes. This module
 imports nothing of torch: what the job has not imported, it does not use.
 
     recorder   read by                    since torch   an operation is complete if
@@ -28,7 +28,7 @@ READERS = {"other": "_dump_fr_trace_json", "nccl": "_dump_nccl_trace_json"}
 SIZE_VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 """Number of operations that a recorder keeps: the newer and the older name."""
 MAX_ENTRIES = 20_000
-"""Operations of a recorder that is read. The job stands still while they are parsed: 10 ms for the default of 2000."""
+"""Operations of a recorder that is read. The job waits while they are parsed: 20 to 80 ms for the default of 2000."""
 MAX_TENSORS = 4
 """Tensors of an operation that are described."""
 MAX_DIMENSIONS = 8
@@ -146,24 +146,25 @@ def _group_name(entry: Mapping[str, object], index: int) -> str:
 
 
 def _group(name: str, kind: str, entries: list[Mapping[str, object]], now: float) -> GroupRecord:
-    operations: dict[int, Operation] = {}
+    by_number: dict[int, Mapping[str, object]] = {}
     incomplete: list[int] = []
     for entry in entries:
         number = count(entry.get("collective_seq_id"))
         if not number or entry.get("is_p2p") is True:  # those have numbers of their own
             continue
-        operations.setdefault(number, _operation(entry, number, now))
+        by_number.setdefault(number, entry)
         if not _is_complete(entry, kind):
             incomplete.append(number)
-    enqueued = max(operations, default=0)
+    enqueued = max(by_number, default=0)
     completed = min(incomplete, default=enqueued + 1) - 1
+    reported = _reported(sorted(by_number), completed)
     return GroupRecord(
         name,
         _group_name(entries[-1], 1),
         kind,
         enqueued=enqueued,
         completed=completed,
-        operations=tuple(operations[number] for number in _reported(sorted(operations), completed)),
+        operations=tuple(_operation(by_number[number], number, now) for number in reported),
     )
 
 

@@ -10,25 +10,33 @@ from relay_client.hang.reports import NodeReply
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.requests import Collectives
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.errors import RelayDebugError
+from relay_core.errors import ConnectionLost, RelayDebugError
 
 __all__ = ["collect_replies"]
 
 DEADLINE = 5.0
 """Seconds for an agent, which waits less long for each of its processes and for NCCL RAS."""
+RETRY_INTERVAL = 0.1
+"""Seconds between attempts while the tunnel to an agent is interrupted."""
 
 
 async def collect_replies(tunnels: Tunnels, *, within: float = DEADLINE) -> list[NodeReply]:
-    """Return the response of each connected agent, or why there is none."""
+    """Return the response of each known agent, or why there is none; takes at most `within` seconds."""
+    return list(await asyncio.gather(*(_reply_of(agent, tunnels, within) for agent in tunnels.roster)))
 
-    async def reply_of(agent: AgentInfo) -> NodeReply:
-        try:
-            async with timeout(within):
-                response = await send_request(tunnels, agent.id, Collectives(), within=2 * within)
-        except TIMEOUT_ERRORS:
-            return NodeReply(agent, error=f"has not answered for {within:g} s")
-        except RelayDebugError as error:
-            return NodeReply(agent, error=f"cannot be asked: {error.sentence}")
-        return NodeReply.parse(agent, response)
 
-    return list(await asyncio.gather(*map(reply_of, tunnels.roster)))
+async def _reply_of(agent: AgentInfo, tunnels: Tunnels, within: float) -> NodeReply:
+    silence = f"has not answered for {within:g} s"
+    try:
+        async with timeout(within):
+            while True:
+                try:
+                    response = await send_request(tunnels, agent.id, Collectives(), within=2 * within)
+                    return NodeReply.parse(agent, response)
+                except ConnectionLost as error:
+                    silence = f"cannot be asked: {error.sentence}"
+                await asyncio.sleep(RETRY_INTERVAL)
+    except TIMEOUT_ERRORS:
+        return NodeReply(agent, error=silence)
+    except RelayDebugError as error:
+        return NodeReply(agent, error=f"cannot be asked: {error.sentence}")

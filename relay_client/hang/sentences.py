@@ -18,6 +18,8 @@ _ACTIVITIES = {
     "blocked": "blocked in a call",
 }
 """What the main thread of a rank does, by the word of the job."""
+_PLURALS = {"is": "are", "has": "have", "was": "were", "waits": "wait"}
+"""The verbs with which the ends of sentences begin."""
 
 
 def describe_job(verdict: JobVerdict) -> list[str]:
@@ -51,7 +53,8 @@ def _group_paragraph(verdict: GroupVerdict, verdicts: Sequence[GroupVerdict], jo
     for word, ranks in (("missing", verdict.missing), ("not known:", verdict.unknown)):
         if ranks:
             each = _by_text(ranks, lambda rank: _whereabouts(rank, verdict, verdicts, job))
-            parts.append(f"{word} {'; '.join(f'{format_ranks(found)}, which {text}' for text, found in each)}")
+            clauses = (f"{format_ranks(found)}, which {_agreeing(text, found)}" for text, found in each)
+            parts.append(f"{word} {'; '.join(clauses)}")
     return f"{_group_name(verdict)}: {'; '.join(parts)}"
 
 
@@ -74,6 +77,14 @@ def _by_text(ranks: Iterable[int], text_of: Callable[[int], str]) -> list[tuple[
     for rank in ranks:
         found.setdefault(text_of(rank), []).append(rank)
     return list(found.items())
+
+
+def _agreeing(text: str, ranks: Sequence[int]) -> str:
+    """Return the end of a sentence about one rank as one about these ranks."""
+    if len(ranks) == 1:
+        return text
+    verb, _, rest = text.partition(" ")
+    return f"{_PLURALS.get(verb, verb)} {rest.replace(' and is at ', ' and are at ')}"
 
 
 def _whereabouts(rank: int, verdict: GroupVerdict, verdicts: Sequence[GroupVerdict], job: Job) -> str:
@@ -131,7 +142,7 @@ def _rows(job: Job) -> Iterator[str]:
     """Yield the ranks whose groups are unknown, and why."""
     silent = [report for report in job.ranks.values() if report.silence]
     for text, ranks in _by_text([report.rank for report in silent], lambda rank: job.ranks[rank].silence):
-        yield f"{format_ranks(ranks)}: {text}"
+        yield f"{format_ranks(ranks)} {_agreeing(text, ranks)}"
     answered = [report for report in job.ranks.values() if report.collectives is not None and not report.silence]
     problems = {report.rank: report.collectives.problem for report in answered if report.collectives}
     for text, ranks in _by_text([rank for rank, problem in problems.items() if problem], lambda rank: problems[rank]):

@@ -12,6 +12,7 @@ from relay_client.hang.verdict import JobVerdict, positions
 
 __all__ = ["Progress", "watch"]
 
+MIN_INTERVAL = 0.5
 MAX_INTERVAL = 10.0
 """Seconds between two looks; each takes a rank up to 20 ms of its processor's time."""
 LOOKS = 10
@@ -71,4 +72,4 @@ async def watch(
         verdicts = await look_once(tunnels, ports)
         if due := progress.verdicts_due(verdicts, time.monotonic()):
             report(due)
-        await asyncio.sleep(min(MAX_INTERVAL, patience / LOOKS))
+        await asyncio.sleep(max(MIN_INTERVAL, min(MAX_INTERVAL, patience / LOOKS)))

@@ -16,6 +16,7 @@ from relay_core.agent_api.values import Clean, as_is, count, items, mapping, sec
 __all__ = [
     "MAX_GROUPS",
     "MAX_OPERATIONS",
+    "MAX_PROCESSES",
     "MAX_RANKS",
     "GroupRecord",
     "NodeCollectives",
@@ -27,8 +28,10 @@ MAX_GROUPS = 64
 """Process groups of one process, those that wait first; jobs with tensor, pipeline and expert parallelism have ten."""
 MAX_OPERATIONS = 8
 """Operations of one group: the first ones that are not complete, and the last ones."""
-MAX_RANKS = 16384
-"""Ranks of one group."""
+MAX_RANKS = 4096
+"""Ranks of one group: many times those on one hybrid connection."""
+MAX_PROCESSES = 256
+"""Processes of one node."""
 
 
 class Operation(NamedTuple):
@@ -214,6 +217,6 @@ class NodeCollectives(NamedTuple):
         found = [process for process in items(fields.get("processes")) if isinstance(process, Mapping)]
         ras = fields.get("ras")
         return cls(
-            tuple(ProcessCollectives.parse(process, clean) for process in found),
+            tuple(ProcessCollectives.parse(process, clean) for process in found[:MAX_PROCESSES]),
             RasStatus.parse(ras, clean) if isinstance(ras, Mapping) else None,
         )

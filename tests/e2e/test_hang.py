@@ -1,11 +1,19 @@
 """Facts about `relay-client hang`, with real torch jobs that hang in different ways."""
 
+import asyncio
+import signal
 from pathlib import Path
 
 import pytest
 
+from relay_client.agents.tunnels import Tunnels
+from relay_client.dap.client import DapClient
+from relay_client.ports.forwarder import Forwarder
+from relay_core.compat import TIMEOUT_ERRORS
 from tests.support.hang_job import hang_job, line_of
-from tests.support.relay import LocalRelay
+from tests.support.programs import program
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access
 from tests.support.torch_job import needs_torch
 
 pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.timeout(300)]
@@ -80,7 +88,7 @@ async def test_dead_rank(relay: LocalRelay, tmp_path: Path) -> None:
         await job.until_ready()
         status, text = await job.verdict_that("was killed by SIGKILL")
     assert "missing rank 2, which was killed by SIGKILL" in text
-    assert text.endswith("\n\nrank 2: was killed by SIGKILL")
+    assert text.endswith("\n\nrank 2 was killed by SIGKILL")
     assert status == 16
 
 
@@ -120,6 +128,64 @@ async def test_job_that_runs_well(relay: LocalRelay, tmp_path: Path) -> None:
         assert (0, "no rank is waiting in a collective; relay-client stacks shows what each is doing") == (
             await job.verdict()
         )
+
+
+async def test_rank_that_holds_the_gil(relay: LocalRelay, tmp_path: Path) -> None:
+    """A rank whose C code holds the GIL cannot tell its groups; its place is known by a signal."""
+    async with hang_job(relay, tmp_path, "gil", ranks=2) as job:
+        await job.until_ready()
+        status, text = await job.verdict_that("C code holds the GIL")
+    assert (
+        f"group 'default' (2 ranks): collective #6 all_reduce [16] float32; "
+        f"entered by rank 0 at {line_of('gil: all')} (N s ago); not known: rank 1, which has not answered for 1.5 s "
+        f"and is at {line_of('gil: holder')} (C code holds the GIL)"
+    ) == text.split("\n\n")[0]
+    assert "rank 1 has not answered for 1.5 s" == text.split("\n\n")[1]
+    assert status == 16
+
+
+async def test_rank_at_a_breakpoint(relay: LocalRelay, tmp_path: Path) -> None:
+    """A rank that a debugger has stopped is named as such, and so is a job all of whose ranks are stopped."""
+    place = line_of("well: pause")
+    line = int(place.split(":")[1].split()[0])
+    breakpoints = {str(tmp_path / "train.py"): [{"line": line}]}
+    async with (
+        hang_job(relay, tmp_path, "well", ranks=2) as job,
+        Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
+        Forwarder(tunnels, [job.port, job.port + 1]),
+    ):
+        await job.until_ready()
+        async with await DapClient.connect("127.0.0.1", job.port + 1) as second:
+            await second.attach(breakpoints, within=60)
+            await second.wait_for_event("stopped", within=60)
+            status, text = await job.verdict_that("stopped by a debugger")
+            assert text.endswith(f"missing rank 1, which is stopped by a debugger at {place}")
+            assert status == 16
+            async with await DapClient.connect("127.0.0.1", job.port) as first:
+                await first.attach(breakpoints, within=60)
+                second_thread = (await second.request("threads", {}, within=60))["threads"][0]["id"]
+                await second.request("continue", {"threadId": second_thread}, within=60)
+                for stopped in (first, second):
+                    await stopped.wait_for_event("stopped", within=60)
+                assert (0, "all 2 ranks are stopped by a debugger, or wait for one: this is not a hang") == (
+                    await job.verdict()
+                )
+
+
+async def test_watch(relay: LocalRelay, tmp_path: Path) -> None:
+    """`--watch` reports a hang after the given time, once, and stops at a signal with status 0."""
+    async with hang_job(relay, tmp_path, "skip") as job:
+        await job.until_ready()
+        client = access(relay, tmp_path, "send")
+        async with program("relay_client", "--hc", HC, "hang", "--watch", "2", env=client) as watching:
+            assert watching.process.stdout is not None
+            line = (await asyncio.wait_for(watching.process.stdout.readline(), 100)).decode()
+            assert f"missing rank 2, which is at {line_of('skip: elsewhere')} (blocked in a call)\n" in line
+            with pytest.raises(TIMEOUT_ERRORS):  # ten more looks
+                await asyncio.wait_for(watching.process.stdout.readline(), 5)
+            watching.process.send_signal(signal.SIGINT)
+            finished = await watching.finish()
+    assert (0, "") == (finished.status, finished.stdout)
 
 
 async def test_no_process_group(relay: LocalRelay, tmp_path: Path) -> None:

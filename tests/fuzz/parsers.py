@@ -14,14 +14,22 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+from relay_agent.collectives.flight_recorder import parse_dump
+from relay_agent.collectives.ras_status import parse_status
 from relay_agent.node import protocol as node
 from relay_agent.prefetch.layer import PrefetchLayer
+from relay_client.hang.output import verdict_as_object, verdict_as_text
+from relay_client.hang.reports import NodeReply, read_jobs
+from relay_client.hang.verdict import JobVerdict
 from relay_client.ports.reverse_requests import SUBPROCESS_EVENTS, ReverseRequestGuard
 from relay_client.prefetch.response_cache import ResponseCache
-from relay_core.agent_api.announcement import AgentInfo
+from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
+from relay_core.agent_api.collectives import MAX_OPERATIONS, NodeCollectives
+from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.evaluation import Evaluate, NodeValues
 from relay_core.agent_api.fitting import MAX_ANNOUNCEMENT, fit
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
+from relay_core.agent_api.ras import RasStatus
 from relay_core.agent_api.requests import Failure, parse_request
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.dap.framing import MessageDecoder
@@ -41,7 +49,7 @@ from relay_core.tunnel.limits import Limits
 from relay_core.tunnel.messages import Greeting
 from relay_core.tunnel.outcomes import ProtocolBreach, Role
 from relay_core.tunnel.session import Session
-from relay_core.values import parse_duration, parse_flag, parse_port
+from relay_core.values import escape_controls, parse_duration, parse_flag, parse_port
 from relay_core.ws.frames import Chunk
 from relay_core.ws.frames import FrameDecoder as WebSocketDecoder
 from relay_server.access.jwt import JwtVerifier
@@ -62,6 +70,8 @@ Parser = Callable[[bytes], None]
 MAX_SENTENCE = 2000
 """Characters of an error; it must not repeat an input of any length."""
 NOW = 1_800_000_000.0
+MAX_RAS_STATUS = 2 << 20
+"""Characters: 64 communicators with 16 remarks of 200 characters, each of which JSON may write as six."""
 HC = HybridConnection("myhc")
 KEY = "a key of this test"
 LIMITS = Limits(max_payload=1024, window=4096, max_streams=4)
@@ -272,9 +282,40 @@ def evaluation(data: bytes) -> None:
 
 
 @parser
+def collectives(data: bytes) -> None:
+    value = as_json(data)
+    found = NodeCollectives.parse(value, escape_controls)
+    assert NodeCollectives.parse(found.encode()).encode() == found.encode()
+    targets = tuple(TargetInfo(5678 + rank, rank=rank, world=4) for rank in range(4))
+    reply = NodeReply(AgentInfo(AgentId("a"), targets=targets, endings=(Ending(5680, signal=9),)), found)
+    verdicts = [JobVerdict.of(job) for job in read_jobs([reply])]
+    text = verdict_as_text(verdicts)
+    assert text.replace("\n", "").isprintable(), text
+    json.dumps(verdict_as_object(verdicts))
+
+
+@parser
 def stream_target(data: bytes) -> None:
     request = parse_request(as_text(data))
     assert request is None or parse_request(request.encode()) == request
+
+
+# What torch and NCCL in a job, or something else on NCCL's port, hand to the agent:
+
+
+@parser
+def flight_recorder(data: bytes) -> None:
+    for kind in ("other", "nccl"):
+        groups, _ = parse_dump(as_json(data), kind, NOW)
+        assert all(len(group.operations) <= MAX_OPERATIONS for group in groups)
+        assert all(group.completed <= group.enqueued for group in groups)
+
+
+@parser
+def ras_answer(data: bytes) -> None:
+    status = parse_status(as_text(data))
+    assert RasStatus.parse(status.encode()).communicators == status.communicators
+    assert len(json.dumps(status.encode())) < MAX_RAS_STATUS
 
 
 # What a debugged process and an editor send:

@@ -22,6 +22,7 @@ from tests.support.torch_job import show_logs
 __all__ = ["HangJob", "hang_job", "line_of"]
 
 SCRIPT = """\
+import ctypes
 import os
 import sys
 import time
@@ -75,6 +76,12 @@ def loop():
     dist.barrier()  # loop: all
 
 
+def gil():
+    if rank == 1:
+        ctypes.PyDLL(None).sleep(1000)  # gil: holder
+    dist.all_reduce(x)  # gil: all
+
+
 def two():
     even, odd = dist.new_group([0, 2], group_desc="even"), dist.new_group([1, 3])
     if rank > 1:
@@ -85,7 +92,7 @@ def two():
 def well():
     while True:
         dist.all_reduce(x)
-        time.sleep(0.01)
+        time.sleep(0.01)  # well: pause
 
 
 if __name__ == "__main__":

@@ -61,15 +61,27 @@ def test_states_of_a_missing_rank() -> None:
 
 def test_rank_that_holds_the_gil() -> None:
     """A rank that only a signal could read is not known, with its place."""
-    found = at(2, LOAD, error="5680 did not answer within 1.5 s")
+    found = at(2, LOAD, error="has not answered for 1.5 s")
     assert found.collectives is not None
     stacks = found.collectives.stacks._replace(how="faulthandler")
-    silent = replace(found, silence="did not answer", collectives=found.collectives._replace(stacks=stacks))
+    silent = replace(found, silence="has not answered for 1.5 s", collectives=found.collectives._replace(stacks=stacks))
     assert (
-        "not known: rank 2, which did not answer and is at loader.py:88 in load_batch (C code holds the GIL)"
-        == with_rank_2(silent)
-    )
-    assert "rank 2: did not answer" == sentences(*WAITING, silent)[1]
+        "not known: rank 2, which has not answered for 1.5 s and is at loader.py:88 in load_batch "
+        "(C code holds the GIL)"
+    ) == with_rank_2(silent)
+    assert "rank 2 has not answered for 1.5 s" == sentences(*WAITING, silent)[1]
+
+
+def test_several_missing_ranks() -> None:
+    """Ranks that do the same are named together."""
+    waiting = [at(rank, STEP, group(6, 5)) for rank in (0, 1)]
+    behind = [at(rank, LOAD, group(5, 5)) for rank in (2, 3)]
+    (sentence,) = sentences(*waiting, *behind)
+    assert sentence.endswith("; missing ranks 2-3, which are at loader.py:88 in load_batch (blocked in a call)")
+    dead = [RankReport(rank, silence="was killed by SIGKILL", has_ended=True) for rank in (2, 3)]
+    sentence, row = sentences(*waiting, *dead)
+    assert sentence.endswith("; missing ranks 2-3, which were killed by SIGKILL")
+    assert "ranks 2-3 were killed by SIGKILL" == row
 
 
 def test_rank_that_nobody_knows() -> None:
