@@ -15,7 +15,15 @@ from relay_agent.api import (
     present,
     start_remote_debugging,
     start_remote_debugging_from_args,
+    stats,
 )
 from relay_agent.settings.arguments import add_debug_arguments
 
-__all__ = ["add_debug_arguments", "breakpoint", "present", "start_remote_debugging", "start_remote_debugging_from_args"]
+__all__ = [
+    "add_debug_arguments",
+    "breakpoint",
+    "present",
+    "start_remote_debugging",
+    "start_remote_debugging_from_args",
+    "stats",
+]

@@ -21,8 +21,16 @@ from relay_core.errors import RelayDebugError, TimedOut
 
 if TYPE_CHECKING:
     from relay_agent.debuggee.process import DebuggedProcess
+    from relay_agent.values.statistics import Statistics
 
-__all__ = ["breakpoint", "present", "start_debugging", "start_remote_debugging", "start_remote_debugging_from_args"]
+__all__ = [
+    "breakpoint",
+    "present",
+    "start_debugging",
+    "start_remote_debugging",
+    "start_remote_debugging_from_args",
+    "stats",
+]
 
 
 def start_remote_debugging_from_args(argv: Sequence[str] | None = None) -> bool:
@@ -172,6 +180,21 @@ def present(kind: type | str, function: Callable[[Any], str]) -> None:
     from relay_agent.values import presentation  # noqa: PLC0415 - for jobs that call this only
 
     presentation.present(kind, function)
+
+
+def stats(value: object, seconds: float = 5.0) -> Statistics:
+    """Return minimum, maximum, mean and the number of NaN of a tensor, an array, or each of those in a value, as text.
+
+    In the debug console, `@stats x` of relay-client calls this. All elements are read, which may wait for a device, in
+    a helper thread.
+
+    Args:
+        value: A tensor, an array, or something that contains them, such as a module or a dict.
+        seconds: Time limit.
+    """
+    from relay_agent.values.statistics import compute_statistics  # noqa: PLC0415 - for who calls this only
+
+    return compute_statistics(value, seconds)
 
 
 def _process_if_debugged() -> DebuggedProcess | None:

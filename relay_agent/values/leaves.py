@@ -33,6 +33,9 @@ class Data(Protocol):
     def show(self, start: int, stop: int) -> list[str]:
         """Return elements as text."""
 
+    def numbers(self, start: int, stop: int) -> Any:
+        """Return elements as a flat numpy array of float64; the magnitudes of complex ones."""
+
 
 class Leaf(NamedTuple):
     """A part of a value that is compared as one."""
@@ -154,6 +157,11 @@ class _Array(_Flat):
         """Return elements as text."""
         return [_text(element, self.item_size) for element in self.flat(start, stop).tolist()]
 
+    def numbers(self, start: int, stop: int) -> Any:
+        """Return elements as a flat numpy array of float64; the magnitudes of complex ones."""
+        flat = self.flat(start, stop)
+        return (abs(flat) if flat.dtype.kind == "c" else flat).astype("float64")
+
 
 class _Tensor(_Flat):
     """Elements of a tensor."""
@@ -175,3 +183,8 @@ class _Tensor(_Flat):
     def show(self, start: int, stop: int) -> list[str]:
         """Return elements as text."""
         return [_text(element, self.item_size) for element in self.flat(start, stop).tolist()]
+
+    def numbers(self, start: int, stop: int) -> Any:
+        """Return elements as a flat numpy array of float64; the magnitudes of complex ones."""
+        flat = self.flat(start, stop).cpu()
+        return (flat.abs() if flat.is_complex() else flat).double().numpy()

@@ -52,15 +52,11 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         add_json(parser)
 
 
-VALUE_SECONDS = 5.0
-DIFF_SECONDS = 60.0
-"""A checksum of a gigabyte takes two seconds in the job's memory, and longer from a device."""
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Print the values."""
     from relay_client.cli.rank_ranges import parse_ranks
     from relay_client.compare.collect import collect_values, find_differences
+    from relay_client.compare.console import DIFF_SECONDS, VALUE_SECONDS
     from relay_client.compare.groups import odd_ones_first
     from relay_client.compare.render import as_objects, show_values
     from relay_core.agent_api.evaluation import Evaluate, Selection

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from relay_client.agents.requests import send_request
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import Reply, odd_ones_first
+from relay_client.compare.render import show_values
 from relay_client.compare.search import Difference, Search
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, Selection, Value
 from relay_core.errors import RelayDebugError
 from relay_core.values import escape_controls
 
-__all__ = ["collect_values", "find_differences"]
+__all__ = ["collect_values", "compare_as_text", "find_differences"]
 
 MARGIN = 10.0
 """Seconds beyond the time limit of the processes for an agent to respond."""
@@ -32,6 +33,13 @@ async def collect_values(tunnels: Tunnels, request: Evaluate) -> list[Reply]:
         return Reply(host, NodeValues.parse(response, escape_controls).values)
 
     return list(await asyncio.gather(*map(reply_of, tunnels.roster)))
+
+
+async def compare_as_text(tunnels: Tunnels, request: Evaluate) -> str:
+    """Return the table of the values of all ranks."""
+    groups = odd_ones_first(await collect_values(tunnels, request))
+    differences = None if request.selection is None else await find_differences(tunnels, request, groups)
+    return show_values(groups, differences)
 
 
 async def find_differences(tunnels: Tunnels, request: Evaluate, groups: Sequence[Value]) -> dict[Value, Difference]:

@@ -29,9 +29,10 @@ def make_output(text: str, category: str, seq: int) -> Event:
     return make_event("output", {"category": category, "output": f"{PREFIX}{text}\n"}, seq)
 
 
-def make_success(request: Request, seq: int) -> Response:
-    """Return the response to a request that has no result."""
-    return _response(request, seq, success=True)
+def make_success(request: Request, seq: int, body: Mapping[str, object] | None = None) -> Response:
+    """Return the response to a request."""
+    response = _response(request, seq, success=True)
+    return response if body is None else {**response, "body": dict(body)}
 
 
 def make_failure(request: Request, reason: str, seq: int) -> Response:

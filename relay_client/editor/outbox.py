@@ -42,9 +42,9 @@ class Outbox:
         """Add an event."""
         self._messages.append(make_event(name, body, self._last_seq))
 
-    def succeed(self, request: Request) -> None:
-        """Add the response to a request that has no result."""
-        self._messages.append(make_success(request, self._last_seq))
+    def succeed(self, request: Request, body: Mapping[str, object] | None = None) -> None:
+        """Add the response to a request."""
+        self._messages.append(make_success(request, self._last_seq, body))
 
     def fail(self, request: Request, reason: str) -> None:
         """Add the response to a request that has failed."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import enum
 
+from relay_client.compare.console import OnComparison, comparison_of, with_statistics
 from relay_client.editor.attaching import Attaching, OnSource
 from relay_client.editor.ending import SessionEnd
 from relay_client.editor.job import JobView
@@ -54,6 +55,7 @@ class EditorSession(Layer):
         allow_terminate: Whether the editor may end the job.
         find_root: Finds the job's script on this machine.
         on_source: Called once with each file that has breakpoints.
+        on_comparison: Called with each `@all` and `@diff` of the debug console, and what it asks all ranks.
     """
 
     longest_local = longest_peer = MAX_PARSED
@@ -66,10 +68,12 @@ class EditorSession(Layer):
         allow_terminate: bool = False,
         find_root: FindRoot = lambda _folder, _script: "",
         on_source: OnSource = lambda _local, _remote: None,
+        on_comparison: OnComparison = lambda _request, _evaluation: None,
     ) -> None:
         self.has_stream = False
         """True while a stream leads to the debugger."""
         self._view = view
+        self._on_comparison = on_comparison
         self._state = State.WAITING
         self._is_inside = False
         """Whether the editor has received part of a message, after which nothing can be added."""
@@ -112,6 +116,10 @@ class EditorSession(Layer):
     def source_differs(self, path: str) -> None:
         """Show that a file differs from the one on the node."""
         self._attach.source_differs(path, self._view)
+
+    def compared(self, request: Request, text: str) -> None:
+        """Answer a request of the debug console with the values of all ranks."""
+        self._outbox.succeed(request, {"result": text, "variablesReference": 0})
 
     def conclude(self, reason: str, *, may_return: bool) -> None:
         """Queue the last messages for the editor, with the reason; the owner then ends the connection.
@@ -201,6 +209,11 @@ class EditorSession(Layer):
                 self._attach.breakpoints_requested(request, self._view)
             case "disconnect" | "terminate":
                 return self._leaving.requested(request, piece, has_stream=self.has_stream)
+            case "evaluate" if (evaluation := comparison_of(request)) is not None:
+                self._on_comparison(request, evaluation)
+                return []
+            case "evaluate" if (changed := with_statistics(request)) is not request:
+                return [ToPeer.of(changed)]
         return [piece]
 
     def _checked(self, piece: ToLocal) -> list[Output]:

@@ -13,7 +13,10 @@ from relay_core.errors import UsageError
 
 __all__ = ["GroupChoice", "run_command"]
 
-HELP = "use @group all, @group here, @group 0,3-5, @expand 0-7, @expand, @collapse or @ranks"
+HELP = (
+    "use @group all, @group here, @group 0,3-5, @expand 0-7, @expand, @collapse, @ranks, @all EXPRESSION, "
+    "@diff EXPRESSION or @stats EXPRESSION"
+)
 
 
 class GroupChoice(Protocol):

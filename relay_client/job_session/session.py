@@ -11,7 +11,7 @@ connections (`join`, `lost`), and executes the outputs (`take`) after each call.
     breakpoints             to all ranks, and to each that comes later: `breakpoints`
     continue, steps, pause  to the ranks of the group: `stepping`, and what follows: `stops`
     threads                 answered here: `thread_list`
-    evaluate `@...`         answered here: `commands`
+    evaluate `@...`         answered here: `commands`; `@all` and `@diff` when the agents have answered
     anything else           to the rank whose thread, frame or value it names: `translation`
     disconnect, terminate   detaches from all ranks
 """
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from relay_client.compare.console import comparison_of, with_statistics
 from relay_client.editor.messages import CONSOLE, IMPORTANT
 from relay_client.editor.sentences import GUARDED
 from relay_client.job_session.breakpoints import Breakpoints
@@ -34,7 +35,7 @@ from relay_client.job_session.stops import Stops
 from relay_client.job_session.summary import names_of, summary
 from relay_client.job_session.thread_list import ThreadList
 from relay_client.job_session.translation import StaleId, Translation
-from relay_client.job_session.wire import CloseRank, EndSession, Output, Wire, reason_of
+from relay_client.job_session.wire import CloseRank, CompareRanks, EndSession, Output, Wire, reason_of
 from relay_core.dap.messages import Arguments, Body, Event, Message, Request, Response
 from relay_core.dap.prefetch import arguments_of, is_message
 
@@ -151,6 +152,10 @@ class JobSession:
         """Take what running ranks are doing, by number: the response to `FindPlaces`."""
         self._stops.places_found(places)
 
+    def compared(self, request: Request, text: str) -> None:
+        """Answer a request with the values of all ranks: the response to `CompareRanks`."""
+        self._wire.answer(request, {"result": text, "variablesReference": 0})
+
     def next_deadline(self) -> float | None:
         """Return when to call `tick`, or None."""
         deadlines = [part.next_deadline() for part in self._timed]
@@ -191,12 +196,22 @@ class JobSession:
             case "disconnect" | "terminate":
                 self._leave(request)
             case "evaluate" if arguments.get("context") == "repl":
-                return run_command(request, self, self._threads, self._wire)
+                return self._console_input(request)
             case command if command in _FOR_ALL and not _source_reference(arguments):
                 self._breakpoints.requested(request, now)
             case _:
                 return False
         return True
+
+    def _console_input(self, request: Request) -> bool:
+        """Answer a command of the debug console, now or when all ranks have answered; False for an expression."""
+        if (evaluation := comparison_of(request)) is not None:
+            self._wire.put(CompareRanks(request, evaluation))
+            return True
+        if (changed := with_statistics(request)) is not request:
+            self._relay(changed)
+            return True
+        return run_command(request, self, self._threads, self._wire)
 
     def _configured(self, request: Request) -> None:
         self._wire.answer(request)

@@ -7,9 +7,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from relay_client.editor.messages import CONSOLE, PREFIX
+from relay_core.agent_api.evaluation import Evaluate
 from relay_core.dap.messages import Body, Event, Message, Request, Response
 
-__all__ = ["CloseRank", "EndSession", "FindPlaces", "OnResponse", "Output", "ToEditor", "ToRank", "Wire", "reason_of"]
+__all__ = [
+    "CloseRank",
+    "CompareRanks",
+    "EndSession",
+    "FindPlaces",
+    "OnResponse",
+    "Output",
+    "ToEditor",
+    "ToRank",
+    "Wire",
+    "reason_of",
+]
 
 LOST = "the rank has ended, or its debugger has"
 
@@ -47,11 +59,20 @@ class FindPlaces:
 
 
 @dataclass(frozen=True)
+class CompareRanks:
+    """Evaluate an expression in all ranks, and call `compared`."""
+
+    request: Request
+    """The request of the editor to answer."""
+    evaluation: Evaluate
+
+
+@dataclass(frozen=True)
 class EndSession:
     """Close the editor's connection, and those to the ranks."""
 
 
-Output = ToEditor | ToRank | CloseRank | FindPlaces | EndSession
+Output = ToEditor | ToRank | CloseRank | FindPlaces | CompareRanks | EndSession
 
 
 class Wire:

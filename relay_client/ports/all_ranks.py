@@ -16,11 +16,12 @@ from typing import NoReturn
 from relay_client.agents.requests import send_request
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
+from relay_client.compare.collect import compare_as_text
 from relay_client.editor.job import JobView
 from relay_client.editor.lines import WaitingLines
 from relay_client.job_session.members import RankName
 from relay_client.job_session.session import JobSession
-from relay_client.job_session.wire import CloseRank, EndSession, FindPlaces, ToEditor, ToRank
+from relay_client.job_session.wire import CloseRank, CompareRanks, EndSession, FindPlaces, ToEditor, ToRank
 from relay_client.ports.connection import carry
 from relay_client.ports.connections import Connections
 from relay_client.ports.local_port import LocalPort
@@ -29,8 +30,10 @@ from relay_client.stacks.groups import Reply
 from relay_client.stacks.places import places
 from relay_client.ui.text import clock
 from relay_core.agent_api.announcement import AgentId
+from relay_core.agent_api.evaluation import Evaluate
 from relay_core.agent_api.requests import Stacks
 from relay_core.dap.framing import MessageDecoder, encode
+from relay_core.dap.messages import Request
 from relay_core.errors import ProtocolError, RelayDebugError
 from relay_core.net.deadline import DeadlineTimer
 from relay_core.net.streams.endpoint import LocalSide
@@ -198,6 +201,8 @@ class JobConnection:
                         link.end.end()
                 case FindPlaces(members):
                     self._tasks.spawn(self._find_places(members), name="find out where ranks are")
+                case CompareRanks(request, evaluation):
+                    self._tasks.spawn(self._compare(request, evaluation), name="compare ranks")
                 case EndSession():
                     self._over.set()
         self._timer.set(self.session.next_deadline())
@@ -212,6 +217,10 @@ class JobConnection:
         found = dict(zip(agents, await asyncio.gather(*map(self._places_on, agents)), strict=True))
         wanted = {number: found[agent].get(port) for number, (agent, port, _) in keys.items()}
         self.session.places_found({number: place for number, place in wanted.items() if place})
+        self.flush()
+
+    async def _compare(self, request: Request, evaluation: Evaluate) -> None:
+        self.session.compared(request, await compare_as_text(self._tunnels, evaluation))
         self.flush()
 
     async def _places_on(self, agent_id: AgentId) -> dict[int, str]:

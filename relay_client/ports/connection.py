@@ -22,6 +22,7 @@ from typing import NoReturn
 
 from relay_client.agents.search import RETRY_DELAYS
 from relay_client.agents.tunnels import Tunnels
+from relay_client.compare.collect import compare_as_text
 from relay_client.editor.session import EditorSession
 from relay_client.ports.connections import ConnectionRecord
 from relay_client.ports.job_views import JobViews
@@ -32,6 +33,8 @@ from relay_client.ports.reverse_requests import ReverseRequestGuard
 from relay_client.ports.source_check import is_different
 from relay_client.prefetch.attach_answers import AttachAnswers
 from relay_core.agent_api.announcement import AgentId
+from relay_core.agent_api.evaluation import Evaluate
+from relay_core.dap.messages import Request
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.layers.early_bytes import EarlyBytes
 from relay_core.layers.layer import Layer, ToLocal, ToPeer
@@ -138,9 +141,10 @@ class _LocalConnection:
             allow_terminate=allow_terminate,
             find_root=find_local_root,
             on_source=self._check_source,
+            on_comparison=self._compare_ranks,
         )
         self._checks = TaskSet()
-        """Comparisons of source files."""
+        """Comparisons of source files, and of values in all ranks."""
         self._bridge: Bridge | None = None
         """To the current stream, or to the last one."""
         self._last_logged = ""
@@ -236,6 +240,14 @@ class _LocalConnection:
         if await is_different(self._tunnels, agent_id, self._local.destination.port, local, remote):
             self._session.source_differs(local)
             bridge.refresh()
+
+    def _compare_ranks(self, request: Request, evaluation: Evaluate) -> None:
+        self._checks.spawn(self._show_values(request, evaluation), name=f"{self._name}: compare ranks")
+
+    async def _show_values(self, request: Request, evaluation: Evaluate) -> None:
+        self._session.compared(request, await compare_as_text(self._tunnels, evaluation))
+        if self._bridge is not None:
+            self._bridge.refresh()
 
     async def _hold(self) -> bool:
         """Keep the bytes of the local side, and show an editor why it waits; return True when it has disconnected."""

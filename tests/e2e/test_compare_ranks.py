@@ -121,6 +121,28 @@ async def test_odd_rank_is_named_first(relay: LocalRelay, tmp_path: Path):
         assert [[0, 1, 3, 4, 5, 6, 7]] == [group["ranks"] for group in others]
 
 
+async def console(editor: DapClient, thread: dict[str, int], text: str) -> str:
+    """Return what the debug console shows for an input."""
+    frame = (await editor.request("stackTrace", {**thread, "levels": 1}, within=60))["stackFrames"][0]["id"]
+    arguments = {"expression": text, "frameId": frame, "context": "repl"}
+    return (await editor.request("evaluate", arguments, within=60))["result"]
+
+
+async def test_console_of_all_ranks(relay: LocalRelay, tmp_path: Path):
+    """The debug console of the session of all ranks has the same commands."""
+    port, *_, all_ranks = consecutive_ports(3)
+    script = tmp_path / "train.py"
+    async with ranks(relay, tmp_path, port, 2), running_client(relay, tmp_path, "--all-ranks", str(all_ranks)):
+        line = SCRIPT.splitlines().index("    return inner") + 1
+        async with await DapClient.connect("127.0.0.1", all_ranks, within=60) as editor:
+            await editor.attach({str(script): [{"line": line}]}, justMyCode=False, within=60)
+            thread = {"threadId": (await editor.wait_for_event("stopped", within=60))["body"]["threadId"]}
+            assert "ranks 0-1  0.312" in await console(editor, thread, "@all loss")
+            assert "ranks 0-1  equal, checksum " in await console(editor, thread, "@diff weights")
+            assert "mean 3 of 2,048" in await console(editor, thread, "@stats weights['layers.3.weight']")
+            await editor.request("disconnect", {"terminateDebuggee": False}, within=60)
+
+
 async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path):
     """An expression sees the names of the frame in which a rank is stopped, and does not disturb the editor."""
     port = consecutive_ports(2)[0]
@@ -135,6 +157,10 @@ async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path
             assert ([1], "__main__") == (running["ranks"], running["place"])
             assert "NameError: name 'inner' is not defined" == running["error"]
             assert ([0], "(2, 0)", f"work train.py:{line}") == (stopped["ranks"], stopped["text"], stopped["place"])
+            assert "rank 0  (2, 0)" in await console(editor, thread, "@all inner // step, rank")
+            assert "element 100: 0.5, others 17" not in await console(editor, thread, "@diff weights")
+            shown = await console(editor, thread, "@stats weights['layers.3.weight']")
+            assert "ndarray[64, 32] float32: min 3 max 3 mean 3 of 2,048" == shown
             await editor.request("next", thread, within=60)
             await editor.wait_for_event("stopped", within=60)
             assert "0" == (await groups(relay, tmp_path, "eval", "--ranks", "0", "rank"))[0]["text"]

@@ -1,0 +1,36 @@
+"""Facts about the commands of the Debug Console about values."""
+
+from typing import Any
+
+import pytest
+
+from relay_client.compare.console import DIFF_SECONDS, VALUE_SECONDS, comparison_of, with_statistics
+from relay_core.agent_api.evaluation import Evaluate, Selection
+from relay_core.dap.messages import Request
+
+
+def typed(text: object, context: str = "repl") -> Request:
+    arguments: dict[str, Any] = {"expression": text, "frameId": 7, "context": context}
+    return {"seq": 1, "type": "request", "command": "evaluate", "arguments": arguments}
+
+
+def test_all():
+    """`@all` asks all ranks for a value, `@diff` for checksums."""
+    assert Evaluate("loss.item()", seconds=VALUE_SECONDS) == comparison_of(typed("@all loss.item()"))
+    assert Evaluate("model", seconds=DIFF_SECONDS, selection=Selection()) == comparison_of(typed(" @diff  model "))
+
+
+def test_statistics():
+    """`@stats` is replaced by an expression that the job evaluates, in the same frame."""
+    changed = with_statistics(typed("@stats x[0]"))
+    expression = "__import__('relay_agent').stats(x[0])"
+    assert {"expression": expression, "frameId": 7, "context": "repl"} == changed["arguments"]
+
+
+@pytest.mark.parametrize(
+    "request_", [typed("loss"), typed("@all"), typed("@group 0"), typed("a @ b"), typed("@all x", "watch"), typed(None)]
+)
+def test_other_input(request_: Request):
+    """Everything else is left as it is: expressions, other commands, and watch expressions."""
+    assert comparison_of(request_) is None
+    assert with_statistics(request_) is request_
