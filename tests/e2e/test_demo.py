@@ -126,7 +126,7 @@ async def test_debugger_receives_the_end(tmp_path):
 def test_changed_sample(tmp_path: Path):
     """A sample without the line that the walkthrough stops at is an error that names both."""
     (tmp_path / "train.py").write_text("a = 1\na = 1\n")
-    with pytest.raises(DemoFailed, match="'a = 1' is in 2 lines of .*train.py, not in one"):
+    with pytest.raises(DemoFailed, match="'a = 1' is in 2 lines of .*train.py, expected one"):
         Sample(tmp_path).line_of("a = 1")
 
 
