@@ -321,7 +321,7 @@ class Agent:
         if held := self._holders.refusal(target, driver, user):
             raise ConfigurationError(f"port {port} is {held}")
         async with self._holders.holding(target, driver, user):
-            await connect_to_editor(port, target.connect_to, driver, stream, prefetch=prefetch)
+            await connect_to_editor(target, driver, stream, prefetch=prefetch)
 
     def _show_state(self, state: ListenerState, error: RelayDebugError | None) -> None:
         if state is ListenerState.LISTENING:

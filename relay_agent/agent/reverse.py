@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable
 
+from relay_agent.agent.debugger_watch import DebuggerWatch
+from relay_agent.agent.targets import Target
 from relay_agent.prefetch.layer import PrefetchLayer
 from relay_core.agent_api.metadata import StreamMetadata
 from relay_core.agent_api.requests import Ready
 from relay_core.errors import ConnectionLost
+from relay_core.layers.layer import Layer
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.socket_owner import PeerCheck
@@ -33,8 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 async def connect_to_editor(
-    logical_port: int,
-    connect: Callable[[int], Awaitable[object]],
+    target: Target,
     driver: SessionDriver,
     stream: SessionStream,
     *,
@@ -43,8 +44,7 @@ async def connect_to_editor(
     """Have the job's debugger connect to the client's editor, until the client closes `stream`.
 
     Args:
-        logical_port: The logical port of the job.
-        connect: Makes the job's debugger connect to a port of this machine.
+        target: The process whose debugger is to connect.
         driver: The client's session.
         stream: The stream of the client's request; it receives the response.
         prefetch: Whether the client supports prefetch.
@@ -53,23 +53,24 @@ async def connect_to_editor(
         RelayDebugError: the job cannot connect; no response has been sent yet.
         ConnectionLost: the client has disconnected.
     """
-    peers = PeerCheck(frozenset({own_user()}), lambda sentence: logger.warning("port %s: %s", logical_port, sentence))
+    port = target.logical_port
+    peers = PeerCheck(frozenset({own_user()}), lambda sentence: logger.warning("port %s: %s", port, sentence))
     if not SocketTables().is_readable:
         logger.warning(
             "this system does not show who connects; every user of this machine can connect to the editor of port %s",
-            logical_port,
+            port,
         )
     async with TaskSet() as connections:
 
         def accepted(local: LocalEndpoint) -> None:
             if not peers.allows(local):
                 return
-            carrying = _carry(logical_port, driver, local, prefetch=prefetch)
-            connections.spawn(carrying, name=f"reverse connection {logical_port}")
+            carrying = _carry(target, driver, local, prefetch=prefetch)
+            connections.spawn(carrying, name=f"reverse connection {port}")
 
         server = await listen_local(accepted, "127.0.0.1", 0)
         try:
-            await connect(server.sockets[0].getsockname()[1])
+            await target.connect_to(server.sockets[0].getsockname()[1])
             await stream.write(json.dumps(Ready().encode()).encode() + b"\n")
             while await stream.read():
                 pass
@@ -77,10 +78,14 @@ async def connect_to_editor(
             server.close()
 
 
-async def _carry(logical_port: int, driver: SessionDriver, local: LocalEndpoint, *, prefetch: bool) -> None:
+async def _carry(target: Target, driver: SessionDriver, local: LocalEndpoint, *, prefetch: bool) -> None:
+    port = target.logical_port
     try:
-        stream = driver.open(logical_port, StreamMetadata(prefetch=prefetch).encode())
-        await carry_bytes(local, stream, [PrefetchLayer()] if prefetch else [])
+        stream = driver.open(port, StreamMetadata(prefetch=prefetch).encode())
+        async with TaskSet() as checks:
+            watch = DebuggerWatch(lambda: checks.spawn(target.is_running(), name=f"check of {target}"))
+            layers: list[Layer] = [watch, PrefetchLayer()] if prefetch else [watch]
+            await carry_bytes(local, stream, layers)
     except ConnectionLost as lost:
         local.abort()
-        logger.info("port %s: the editor disconnected: %s", logical_port, lost.reason or lost.sentence)
+        logger.info("port %s: the editor disconnected: %s", port, lost.reason or lost.sentence)

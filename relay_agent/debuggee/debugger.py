@@ -247,7 +247,8 @@ class Debugger:
 
     def _end_abandoned(self) -> bool:
         """End a debugger that has not noticed that its editor disconnected; return whether there was one."""
-        if self.state is not State.LISTENING or not recovery.is_abandoned(self._port):
+        is_abandoned = self.state is State.LISTENING and recovery.is_abandoned(self._port)
+        if not is_abandoned and self.state is not State.DIALLED:  # the agent has closed its connection to an editor
             return False
         if not recovery.end_debugger(pydevd_debugger()):
             return False

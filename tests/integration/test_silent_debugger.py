@@ -1,5 +1,6 @@
 """Facts about a debugger that stops responding during a session through a relay."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from relay_client.dap.client import DapClient
 from relay_client.ports.forwarder import Forwarder
 from relay_core.dap.framing import Message
 from relay_core.errors import RelayDebugError
+from tests.support.listening import listening_editor
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 from tests.support.run_job import running_job
@@ -52,6 +54,31 @@ async def test_session_of_a_silent_debugger_ends(relay: LocalRelay, tmp_path: Pa
         client, thread = await attach(port, script)
         assert int(await value(client, thread, "number")) > int(before)
         await client.close()
+
+
+@pytest.mark.timeout(240)
+async def test_session_of_a_listening_editor_ends_too(relay: LocalRelay, tmp_path: Path) -> None:
+    """A job whose debugger hangs while it is connected to an editor that listens runs on, and can be attached to."""
+    port, script = free_port(), tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    async with (
+        running_job(relay, script, "--port", str(port)) as job,
+        Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
+    ):
+        async with (
+            listening_editor(port, script, BREAKPOINT) as editor,
+            Forwarder(tunnels, [port], may_reverse=True),
+        ):
+            await editor.until_stopped()
+            before = await editor.value("number")
+            await editor.value("hang()")
+            with contextlib.suppress(RelayDebugError):
+                await editor.client.request("threads", within=PATIENCE + 60)
+            await job.line("debugpy no longer responds; its session was ended")
+        async with Forwarder(tunnels, [port]):
+            client, thread = await attach(port, script)
+            assert int(await value(client, thread, "number")) > int(before)
+            await client.close()
 
 
 def is_reason(body: Message) -> bool:
