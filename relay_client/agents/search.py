@@ -46,7 +46,7 @@ class AgentSearch:
         self._tasks = tasks
         self._running: asyncio.Task[RelayDebugError | None] | None = None
         self._started_at = -START_INTERVAL
-        """When `start` last started a search, in the loop's time."""
+        """When the last search of `start` began, or will begin, in the loop's time."""
         self._demands: list[_Demand] = []
         self._changed = asyncio.Event()
 
@@ -110,14 +110,16 @@ class AgentSearch:
         raise AssertionError("unreachable")
 
     def start(self) -> None:
-        """Search for all agents once, in the background, unless such a search was started a moment ago.
+        """Search for all agents once, in the background, `START_INTERVAL` after the last such search at the earliest.
 
-        It does not join a running search, because a probe of that search may be waiting for a listener that was killed.
+        It does not join a search that is running: one of its probes may wait for a listener that was killed, or have
+        been answered before the agent that is wanted began to listen.
         """
         now = asyncio.get_running_loop().time()
-        if now - self._started_at >= START_INTERVAL:
-            self._started_at = now
-            self._tasks.spawn(self._search_apart(), name="look for agents once")
+        if now < self._started_at:
+            return  # one is scheduled
+        self._started_at = max(now, self._started_at + START_INTERVAL)
+        self._tasks.spawn(self._search_apart(self._started_at - now), name="look for agents once")
 
     async def repeat(self) -> NoReturn:
         """Search for all agents now, and again at intervals, until cancelled."""
@@ -130,7 +132,8 @@ class AgentSearch:
             effort = BACKGROUND
             await asyncio.sleep(BACKGROUND_INTERVAL * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load
 
-    async def _search_apart(self) -> None:
+    async def _search_apart(self, delay: float) -> None:
+        await asyncio.sleep(delay)
         error = await self._discovery.search(lambda: BACKGROUND)
         logger.debug("searched for agents: %s", error)
 

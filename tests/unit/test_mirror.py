@@ -40,7 +40,7 @@ COVERED_BY = {
     "tests/integration/test_forwarding.py": "relay_client/ports/ connection forwarder relay_agent/agent/ targets",
     "tests/integration/test_editor_session.py": "relay_client/ports/ job_views no_stream",
     "tests/unit/relay_client/editor/test_session.py": "relay_client/editor/ job",
-    "tests/integration/test_routing.py": "relay_client/agents/ event_log search tunnels",
+    "tests/integration/test_routing.py": "relay_client/agents/ event_log tunnels",
     "tests/integration/test_new_role.py": "relay_client/agents/ new_role",
     "tests/unit/relay_client/stacks/test_render.py": "relay_client/stacks/ groups",
     "tests/unit/relay_client/job_session/test_session.py": (
