@@ -11,8 +11,10 @@ import pytest
 from relay_client.agents.tunnels import Tunnels
 from relay_client.dap.client import DapClient
 from relay_client.ports.forwarder import Forwarder
+from tests.support.jobs import gone
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
+from tests.support.run_job import agents_on
 from tests.support.torch_job import TorchJob, line_of, needs_torch, torch_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400), needs_torch]
@@ -30,11 +32,11 @@ def four_ports() -> int:
 
 
 @contextlib.asynccontextmanager
-async def client(relay: LocalRelay, first: int) -> AsyncIterator[None]:
+async def client(relay: LocalRelay, first: int, *, allow_terminate: bool = False) -> AsyncIterator[None]:
     """Run a client for the ports of four ranks."""
     async with (
         Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
-        Forwarder(tunnels, list(range(first, first + 4))),
+        Forwarder(tunnels, list(range(first, first + 4)), allow_terminate=allow_terminate),
     ):
         yield
 
@@ -120,3 +122,31 @@ async def test_killed_rank_and_the_next_job(relay, tmp_path):
                 statuses = await job.finish()
                 assert (statuses == [0, 0]) == (attempt == "second")
                 assert job.left_over() == []
+
+
+async def test_rank_that_is_ended_by_its_editor(relay, tmp_path):
+    """`terminate` that reaches a rank's debugger ends this rank, but neither the node's agent nor its other rank.
+
+    torchrun, which would end the other ranks at once, is stopped meanwhile.
+    """
+    port = four_ports()
+    async with (
+        client(relay, port, allow_terminate=True),
+        torch_job(relay, tmp_path, port, "--debug-ranks", "none") as job,
+    ):
+        async with Session.attached(port, job) as other:
+            await other.until_stopped()
+            pids, (agent,) = job.rank_pids(), agents_on(tmp_path / "n0")
+            assert not set(pids.values()) & {parent.pid for parent in agent.parents()}
+            for launcher in job.launchers:
+                launcher.send_signal(signal.SIGSTOP)
+            async with await DapClient.connect("127.0.0.1", port + 1) as dap:
+                await dap.attach({}, within=PATIENCE)
+                await dap.request("terminate", within=PATIENCE)
+                assert await gone(pids[1])
+            assert "0" == await other.value("rank")
+            assert [agent] == agents_on(tmp_path / "n0")
+        for launcher in job.launchers:
+            launcher.send_signal(signal.SIGCONT)
+        assert 0 not in await job.finish()
+        assert [] == job.left_over()
