@@ -9,7 +9,7 @@ from relay_client.editor.job import JobView
 from relay_client.editor.mappings import FindRoot, map_paths, remote_path
 from relay_client.editor.messages import CONSOLE, IMPORTANT
 from relay_client.editor.outbox import Outbox
-from relay_client.editor.sentences import different_text
+from relay_client.editor.sentences import CANNOT_FOLLOW, different_text
 from relay_core.dap.messages import Arguments, Request, Response
 from relay_core.dap.prefetch import arguments_of
 
@@ -57,8 +57,11 @@ class Attaching:
         arguments, line = map_paths(arguments_of(request), view, self._find_root)
         if line:
             self._outbox.show(line)
-        if "subProcess" not in arguments and initialize.get(FOLLOWS_CHILDREN) is True:
+        can_follow = initialize.get(FOLLOWS_CHILDREN) is True
+        if "subProcess" not in arguments and can_follow:
             arguments = {**arguments, "subProcess": True}
+        if arguments.get("subProcess") is True and not can_follow and "subProcessId" not in arguments:
+            self._outbox.show(CANNOT_FOLLOW)
         changed = arguments != arguments_of(request)
         self._request = {**request, "arguments": arguments} if changed else request
         return self._request

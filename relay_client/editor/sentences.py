@@ -10,6 +10,7 @@ from relay_client.ui.text import duration
 from relay_core.agent_api.ending import Ending
 
 __all__ = [
+    "CANNOT_FOLLOW",
     "GUARDED",
     "back_text",
     "debugger_ended_text",
@@ -21,6 +22,10 @@ __all__ = [
     "waiting_text",
 ]
 
+CANNOT_FOLLOW = (
+    '"subProcess": true offers child processes to this editor, which does not announce that it opens sessions for '
+    'them: without one, a child process waits. hint: remove "subProcess" from the attach configuration'
+)
 GUARDED = "detached; the job continues (relay-client --allow-terminate lets an editor end it)"
 
 

@@ -4,8 +4,7 @@
     ANSWERED   the debugger answers; lines show when the tunnel is interrupted and restored
     CONCLUDED  the editor has received `terminated`, with the reason before it
 
-Only whole messages are added, between two messages of the debugger. Everything but the messages named here passes
-unchanged, and so does a connection that is not DAP.
+Everything but the messages named here passes unchanged, and so does a connection that is not DAP.
 
     initialize                  failed response if the job cannot be reached and waiting cannot help
     attach, setBreakpoints      `attaching`: mappings, children, who holds the job, breakpoints that are not set
@@ -24,6 +23,7 @@ from relay_client.editor.job import JobView
 from relay_client.editor.leaving import Leaving
 from relay_client.editor.lines import InterruptionLines, WaitingLines
 from relay_client.editor.mappings import FindRoot
+from relay_client.editor.messages import IMPORTANT
 from relay_client.editor.outbox import Outbox
 from relay_core.dap.messages import Request
 from relay_core.dap.prefetch import arguments_of
@@ -121,6 +121,10 @@ class EditorSession(Layer):
         """Answer a request of the debug console with the values of all ranks."""
         self._outbox.succeed(request, {"result": text, "variablesReference": 0})
 
+    def show_refusal(self, text: str) -> None:
+        """Show what the debugged process was not allowed to do."""
+        self._outbox.show(text, IMPORTANT)
+
     def conclude(self, reason: str, *, may_return: bool) -> None:
         """Queue the last messages for the editor, with the reason; the owner then ends the connection.
 
@@ -143,8 +147,6 @@ class EditorSession(Layer):
         self._leaving.answer()
         self._state = State.CONCLUDED
 
-    # As a layer:
-
     def start(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
         """Begin with the messages that were queued between two streams."""
         return self._outbox.take()
@@ -153,10 +155,9 @@ class EditorSession(Layer):
         """Take a message of the editor."""
         self.is_finished |= piece.is_foreign
         request = piece.request()
-        outputs: list[Output] = [*(self._received(request, piece) if request else [piece]), *self._outbox.take()]
-        if self._leaving.has_begun and not self.has_stream:
-            outputs += [EndLocal(), EndPeer()]
-        return outputs
+        passed = self._received(request, piece) if request else [piece]
+        ends = [EndLocal(), EndPeer()] if self._leaving.has_begun and not self.has_stream else []
+        return [*passed, *self._outbox.take(), *ends]
 
     def receive_local_eof(self, now: float) -> list[Output]:
         """Pass the end on."""
@@ -220,10 +221,9 @@ class EditorSession(Layer):
         """Return what the editor receives in place of a message."""
         if piece.head.name not in _COMMANDS or (response := piece.response()) is None:
             return [piece]
-        number = response["request_seq"]
-        if self._leaving.responded(number) or self._attach.responded(response, self._view):
+        if self._leaving.responded(response["request_seq"]) or self._attach.responded(response, self._view):
             return []
-        if self._initialize is not None and number == self._initialize["seq"] and self._state is State.WAITING:
+        if self._state is State.WAITING and self._initialize and response["request_seq"] == self._initialize["seq"]:
             self._state = State.ANSWERED
         return [piece]
 
@@ -242,10 +242,10 @@ class EditorSession(Layer):
     def _is_held(self, piece: ToLocal, now: float) -> bool:
         """Hold `terminated` back if its reason will be announced; True if so."""
         has_reason = self._is_open and self._view.announces_endings and not self._attach.is_child
-        if not has_reason or piece.head.name != "terminated" or piece.event() is None:
-            return False
-        self._end.hold(piece, self._view, now)
-        return True
+        is_end = has_reason and piece.head.name == "terminated" and piece.event() is not None
+        if is_end:
+            self._end.hold(piece, self._view, now)
+        return is_end
 
     def _due_end(self, now: float) -> list[Output]:
         """Conclude the session if that is due."""

@@ -275,7 +275,13 @@ class _LocalConnection:
         self._record.connected()
 
     def _guard(self) -> ReverseRequestGuard:
-        return ReverseRequestGuard(self._local.port, lambda text: logger.warning("%s: %s", self._name, text))
+        return ReverseRequestGuard(self._local.port, self._refused)
+
+    def _refused(self, text: str) -> None:
+        logger.warning("%s: %s", self._name, text)
+        self._session.show_refusal(text)
+        if self._bridge is not None:
+            self._loop.call_soon(self._bridge.refresh)  # the layers are being called at the moment
 
     def _log_waiting(self, why: RelayDebugError) -> None:
         reason = _waiting_reason(why)

@@ -112,14 +112,14 @@ class ReverseRequestGuard(Layer):
             is_unchanged = permitted == arguments["configuration"]
             changed = {**arguments, "configuration": permitted}
             return [piece if is_unchanged else ToLocal.of({**request, "arguments": changed})]
-        self._refused(f"request {request['command']!r}")
+        self._refused(f"request {request['command']!r}", arguments.get("configuration"))
         return [ToPeer.of(_failure(request))]
 
     def _checked_event(self, event: Event, piece: ToLocal) -> list[Output]:
         body = event.get("body")
         permitted = self._permitted(body) if isinstance(body, dict) and body.get("request") == "attach" else None
         if permitted is None:
-            self._refused(f"event {event['event']!r}")
+            self._refused(f"event {event['event']!r}", body)
             return []
         return [piece if permitted == body else ToLocal.of({**event, "body": permitted})]
 
@@ -139,9 +139,17 @@ class ReverseRequestGuard(Layer):
             return None
         return {**configuration, "connect": {"host": "127.0.0.1", "port": self._port}}
 
-    def _refused(self, what: str) -> None:
-        if not self._has_refused:
-            self._has_refused = True
+    def _refused(self, what: str, configuration: object) -> None:
+        if self._has_refused:
+            return
+        self._has_refused = True
+        child = configuration.get("subProcessId") if isinstance(configuration, dict) else None
+        if isinstance(child, int):
+            self._on_refused(
+                f"child process {child} is not followed, because it is offered with other settings than this "
+                'session\'s. hint: in the attach configuration, "connect" has to name the port of relay-client'
+            )
+        else:
             self._on_refused(f"refused {what} from the debugged process: it would start a program on this machine")
 
 

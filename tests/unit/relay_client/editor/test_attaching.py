@@ -7,6 +7,7 @@ import pytest
 from relay_client.editor.attaching import Attaching, OnSource
 from relay_client.editor.job import JobView
 from relay_client.editor.outbox import Outbox
+from relay_client.editor.sentences import CANNOT_FOLLOW
 
 JOB = JobView(5678, "myhc", host="node", cwd="/mnt/job", script="train.py")
 CAPABLE = {"supportsStartDebuggingRequest": True}
@@ -37,6 +38,23 @@ def test_the_editors_own_choice_counts(value: bool) -> None:
 def test_other_editors_are_not_offered_children(initialize: dict[str, Any]) -> None:
     """A child would wait in vain for an editor that ignores it."""
     assert {} == attached({}, initialize)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "initialize", "expected"),
+    [
+        ({"subProcess": True}, {}, ["relay-client: " + CANNOT_FOLLOW + "\n"]),
+        ({"subProcess": True}, CAPABLE, []),
+        ({"subProcess": False}, {}, []),
+        ({"subProcess": True, "subProcessId": 7}, {}, []),
+    ],
+)
+def test_an_editor_that_cannot_follow_children_is_shown_so(arguments, initialize, expected) -> None:
+    """A line says what happens to children that are offered in vain; the session of a child itself has none."""
+    outbox = Outbox()
+    request = {"seq": 2, "type": "request", "command": "attach", "arguments": arguments}
+    Attaching(outbox, lambda _folder, _script: "", lambda _local, _remote: None).requested(request, initialize, JOB)
+    assert expected == [message.event()["body"]["output"] for message in outbox.take()]
 
 
 def test_each_source_is_reported_once() -> None:

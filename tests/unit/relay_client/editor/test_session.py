@@ -202,6 +202,14 @@ def test_a_held_job_is_explained() -> None:
     assert "rank 0 on node is held by bob@laptop since 12:03" == editor.received[-1]["message"]
 
 
+def test_what_a_job_was_not_allowed_to_do_is_shown() -> None:
+    """The sentence of the guard is shown as a notification."""
+    editor = attached()
+    editor.session.show_refusal("child process 7 is not followed")
+    editor.take(editor.stack.tick(0))
+    assert ["important: child process 7 is not followed"] == editor.lines()
+
+
 def test_repr() -> None:
     """The repr names the state."""
     assert "<EditorSession waiting, no stream>" == repr(EditorSession(VIEW, 0))

@@ -94,6 +94,15 @@ def test_any_other_configuration(configuration, by_event):
     assert 1 == len(connection.logged)
 
 
+def test_a_child_that_is_not_followed_is_explained():
+    """The sentence names the child and what to change; a second one would not say more."""
+    connection = Connection()
+    for number in (7, 8):
+        connection.receive(attach_event({**CHILD, "subProcessId": number, "type": "node", "request": "attach"}))
+    (sentence,) = connection.logged
+    assert sentence.startswith("child process 7 is not followed, because it is offered with other settings")
+
+
 @pytest.mark.parametrize(
     "message",
     [
