@@ -17,12 +17,14 @@ from relay_client.dap.client import DapClient, RequestFailed
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import LocalPort
 from relay_core.auth.sas import SasKeyCredential
+from relay_core.dap.framing import encode
 from tests.support import secrets
 from tests.support.debuggee import LINE, debuggee, stopped_at_breakpoint
 from tests.support.ports import free_port
 from tests.support.programs import REPOSITORY, Program, environment
 from tests.support.relay import LocalRelay
 from tests.support.run_job import access, running_client
+from tests.support.streams import local_server
 from tests.support.tunnel import QUICK, running_agent, tunnelled_to
 
 KEY = os.urandom(32)
@@ -72,6 +74,30 @@ async def test_an_editor_that_comes_before_the_job_is_shown_what_it_waits_for(
         assert line.startswith(f"waiting for port {port} on 'myhc': no agent is listening yet, ")
         async with serving(relay, port, target_port):
             assert "supportsConfigurationDoneRequest" in await answer
+
+
+async def test_a_child_that_is_not_followed_is_explained(relay: LocalRelay) -> None:
+    """What a debugged process is refused reaches the log and the editor, although no other message follows."""
+    child = {"name": "Subprocess 7", "type": "node", "request": "attach", "subProcessId": 7}
+
+    async def offer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received = b""
+        while b'"attach"' not in received and (data := await reader.read(65536)):
+            received += data
+        writer.write(encode({"seq": 1, "type": "event", "event": "debugpyAttach", "body": child}))
+        await reader.read()
+
+    port = free_port()
+    async with (
+        local_server(offer) as (target_port, _),
+        forwarding(relay, port),
+        serving(relay, port, target_port),
+        await DapClient.connect("127.0.0.1", port) as editor,
+    ):
+        attaching = asyncio.ensure_future(editor.request("attach", {"subProcess": True}))
+        line = await output(editor, "child process 7")
+        assert line.startswith("child process 7 is not followed, because it is offered with other settings")
+        attaching.cancel()
 
 
 async def test_an_editor_that_stops_waiting_is_answered(relay: LocalRelay) -> None:
