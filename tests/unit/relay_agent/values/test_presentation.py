@@ -71,3 +71,12 @@ def test_nothing_is_imported():
         "print(sorted({'torch', 'numpy', 'pandas', 'polars', 'jax'} & set(sys.modules)))"
     )
     assert "[]\n" == subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_nobody_debugs():
+    """A job that registers but is not debugged loads nothing of this."""
+    code = (
+        "import sys, relay_agent, relay_agent.debuggee.process, relay_agent.node.in_job.client; "
+        "print([name for name in sys.modules if name.startswith(('relay_agent.values', 'relay_agent.evaluation'))])"
+    )
+    assert "[]\n" == subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
