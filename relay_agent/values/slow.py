@@ -7,6 +7,7 @@ values that take a third of a second each must not take half a minute.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -85,3 +86,7 @@ def within_deadline(
     finally:
         if seconds <= REPR_DEADLINE:
             _budget.spend(time.monotonic() - started)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_late.clear)  # the calls have ended with their threads

@@ -1,5 +1,6 @@
 """Facts about the limits of slow texts."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from relay_agent.values.slow import BUDGET, MAX_LATE, REPR_DEADLINE, within_dead
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test has the whole budget, and nothing late from before."""
     monkeypatch.setattr(slow, "_budget", slow._Budget())
-    monkeypatch.setattr(slow, "_late", {})
+    slow._late.clear()
 
 
 @pytest.fixture
@@ -67,3 +68,13 @@ def test_error_is_raised():
     """An exception of the job's code reaches the caller."""
     with pytest.raises(ZeroDivisionError):
         within_deadline(int, lambda: str(1 // 0))
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_forked_child_has_nothing_late(forever: threading.Event):
+    """In a forked child, a call that is late in its parent does not keep values of that type from being shown."""
+    within_deadline(bytes, lambda: str(forever.wait()))
+    child = os.fork()
+    if not child:
+        os._exit(7 if within_deadline(bytes, lambda: "text") == "text" else 1)
+    assert 7 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
