@@ -10,7 +10,7 @@ import sys
 
 from relay_client.cli import attach, demo, evaluate, forward, hang, init, pdb, stacks, targets, tensorboard, wait
 from relay_client.cli.common import PROGRAM, add_verbose
-from relay_client.cli.running import events, logs, release, status, stop
+from relay_client.cli.running import events, group, logs, release, status, stop
 from relay_core.program.console import configure_logging, run_program
 from relay_core.program.options import add_access_options
 
@@ -18,7 +18,7 @@ __all__ = ["main", "make_parser", "run"]
 
 COMMANDS = (
     *(init, targets, wait, attach, tensorboard, stacks, hang, evaluate, pdb, demo),
-    *(status, release, logs, events, stop),
+    *(status, release, group, logs, events, stop),
 )
 """Modules in the order in which `--help` lists the commands."""
 

@@ -13,6 +13,8 @@ __all__ = [
     "VERSION",
     "Attach",
     "Attached",
+    "ChooseGroup",
+    "ChosenGroup",
     "Event",
     "GetStatus",
     "LogLine",
@@ -123,6 +125,14 @@ class Released:
 
 
 @dataclass(frozen=True)
+class ChosenGroup:
+    """Result of `ChooseGroup`."""
+
+    text: str
+    """The group and its attached ranks, as in `ranks 0,3-5: ranks 0, 3-4`."""
+
+
+@dataclass(frozen=True)
 class StackGroups:
     """Result of `Stacks`."""
 
@@ -182,6 +192,16 @@ class Release:
 
 
 @dataclass(frozen=True)
+class ChooseGroup:
+    """Choose the ranks that move together in the debug sessions of all ranks, or return the choice."""
+
+    name: ClassVar[str] = "group"
+    result: ClassVar[type[ChosenGroup]] = ChosenGroup
+    group: str | None = None
+    """`all`, `here` or a list of ranks; None to leave it as it is."""
+
+
+@dataclass(frozen=True)
 class Stacks:
     """Return the current stacks of the processes, grouped by identical stack."""
 
@@ -210,6 +230,6 @@ class Stop:
     result: ClassVar[type[Stopping]] = Stopping
 
 
-Request = GetStatus | Logs | Attach | Release | Stacks | Subscribe | Stop
-Result = Status | LogLines | Attached | Released | StackGroups | Stopping
-REQUESTS: tuple[type[Request], ...] = (GetStatus, Logs, Attach, Release, Stacks, Subscribe, Stop)
+Request = GetStatus | Logs | Attach | Release | ChooseGroup | Stacks | Subscribe | Stop
+Result = Status | LogLines | Attached | Released | ChosenGroup | StackGroups | Stopping
+REQUESTS: tuple[type[Request], ...] = (GetStatus, Logs, Attach, Release, ChooseGroup, Stacks, Subscribe, Stop)

@@ -15,6 +15,8 @@ from relay_client.control.messages import (
     EVENTS,
     Attach,
     Attached,
+    ChooseGroup,
+    ChosenGroup,
     Event,
     GetStatus,
     LogLine,
@@ -32,6 +34,7 @@ from relay_client.control.messages import (
 )
 from relay_client.control.snapshot import take_snapshot
 from relay_client.control.state import ClientId, Status
+from relay_client.job_session.groups import Group
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
 from relay_client.ports.rank_port import claims_of, open_rank_port, single_claim, wake
 from relay_client.stacks.collect import collect_stacks
@@ -130,6 +133,8 @@ class ControlService:
                 result = await self._attach(request)
             case Release():
                 result = await self._release(request)
+            case ChooseGroup():
+                result = self._choose_group(request)
         return result
 
     async def look_for_agents(self) -> None:
@@ -246,6 +251,8 @@ class ControlService:
             raise self._unknown(request)
         ports = [port for target in targets for port in target.local_ports]
         count = sum([await self._forwarder.disconnect(port, RELEASED) for port in ports])
+        jobs = self._forwarder.job_sessions
+        count += sum(connection.release(target.port) for connection in jobs for target in targets)
         closed = tuple(port for port in ports if port in self._on_demand)
         for port in closed:
             await self._close(port)
@@ -262,6 +269,17 @@ class ControlService:
             async with timeout(RELEASE_TIMEOUT):
                 while holders and self._holders(ports) == holders:
                     await self._tunnels.search.changed.wait()
+
+    def _choose_group(self, request: ChooseGroup) -> ChosenGroup:
+        sessions = [connection.session for connection in self._forwarder.job_sessions]
+        if not sessions:
+            hint = "start relay-client with --all-ranks PORT, and attach to that port"
+            raise NoListener("no editor is attached to all ranks", hint=hint)
+        if request.group is not None:
+            group = Group.parse(request.group)
+            for connection in self._forwarder.job_sessions:
+                connection.choose(group)
+        return ChosenGroup(sessions[0].group)
 
     def _holders(self, ports: Sequence[int]) -> list[Attachment]:
         targets = [target for agent in self._tunnels.roster for target in agent.targets if target.port in ports]

@@ -4,6 +4,7 @@
 --ranks 4-5                          ranks 4 and 5 on 5682 and 5683: 5678 plus the rank
 --ranks 4-5 --ports 7004,7005        ranks 4 and 5 on these ports
 --from-targets                       the processes that are registered now
+--all-ranks 5600                     also one for the debug session of all ranks, on this port
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from relay_core.agent_api.announcement import TargetInfo
 from relay_core.errors import UsageError
 from relay_core.values import MAX_PORT
 
-__all__ = ["DEFAULT_PORT", "PREFIX", "Entry", "entries_for", "entries_of"]
+__all__ = ["DEFAULT_PORT", "PREFIX", "WHOLE_JOB", "Entry", "entries_for", "entries_of"]
 
+WHOLE_JOB = "whole job"
+"""Label of the entry for the debug session of all ranks."""
 DEFAULT_PORT = 5678
 """The port of rank 0 unless the job sets another `--debug-port`."""
 PREFIX = "Relay: "
@@ -30,6 +33,11 @@ class Entry(NamedTuple):
     label: str
     """`rank 3`, or `port 5678` for a process without a rank."""
     port: int
+
+    @property
+    def is_job(self) -> bool:
+        """True for the debug session of all ranks."""
+        return self.label == WHOLE_JOB
 
     @property
     def name(self) -> str:

@@ -46,8 +46,9 @@ def launch_json(text: str, entries: Sequence[Entry], name: str) -> str:
     for order, entry in enumerate(entries, 1):
         document.upsert("configurations", "name", _configuration(entry, order), keep=_KEPT_IN_CONFIGURATION)
     existing = _named(document.data.get("compounds"), COMPOUND)
-    if len(entries) > 1 or existing:
-        document.upsert("compounds", "name", _compound(entries, existing), keep=("stopAll", "presentation"))
+    ranks = [entry for entry in entries if not entry.is_job]
+    if len(ranks) > 1 or existing:
+        document.upsert("compounds", "name", _compound(ranks, existing), keep=("stopAll", "presentation"))
     return document.text()
 
 

@@ -174,7 +174,7 @@ class JobSession:
             return
         try:
             if not self._answer(message, now):
-                self._relay(message)
+                self._relay(message, now)
         except StaleId as error:
             self._wire.fail(message, str(error))
         self._after(now)
@@ -238,7 +238,7 @@ class JobSession:
             self._wire.put(EndSession())
         self._is_over = True
 
-    def _relay(self, request: Request) -> None:
+    def _relay(self, request: Request, now: float) -> None:
         """Pass a request on to the rank that it is about."""
         command = request["command"]
         number, arguments = self._translation.to_rank(command, arguments_of(request))
@@ -247,7 +247,7 @@ class JobSession:
             self._wire.fail(request, "no rank is attached")
             return
         if command in MOVING:
-            self._stepping.requested(request, member, arguments)
+            self._stepping.requested(request, member, arguments, now)
             return
         if command in _CHOOSING:
             self._members.chosen = member.number

@@ -22,6 +22,7 @@ __all__ = ["MOVING", "Stepping"]
 
 MOVING = RESUMING | {"pause"}
 """Requests for a group."""
+_STEPS = frozenset({"next", "stepIn", "stepOut"})
 
 
 class Stepping:
@@ -47,13 +48,14 @@ class Stepping:
     def __repr__(self) -> str:
         return f"<Stepping {self.group}>"
 
-    def requested(self, request: Request, member: Member, arguments: Arguments) -> None:
+    def requested(self, request: Request, member: Member, arguments: Arguments, now: float) -> None:
         """Handle a request of the editor.
 
         Args:
             request: The request.
             member: The rank of its thread.
             arguments: Its arguments with the rank's ids.
+            now: The time.
         """
         is_alone = arguments.get("singleThread") is True or bool(arguments.get("targetId"))
         self._members.chosen = member.number
@@ -61,7 +63,8 @@ class Stepping:
         if request["command"] == "pause":
             self._pause(request, group)
         else:
-            self._resume(request, member, group, arguments)
+            began = now if request["command"] in _STEPS else None
+            self._resume(request, member, group, arguments, began)
 
     def _pause(self, request: Request, group: list[Member]) -> None:
         for member in group:
@@ -69,13 +72,15 @@ class Stepping:
                 self._wire.ask(member.number, "pause", {"threadId": member.main_thread}, self._reporter(member))
         self._wire.answer(request)
 
-    def _resume(self, request: Request, chosen: Member, group: list[Member], arguments: Arguments) -> None:
+    def _resume(
+        self, request: Request, chosen: Member, group: list[Member], arguments: Arguments, step_began: float | None
+    ) -> None:
         stopped = [member for member in group if member.stop is not None]
         if not stopped:
             self._wire.fail(request, f"no rank of the group is stopped: the group is {self.group}")
             return
         lead = chosen if chosen in stopped else stopped[0]
-        self._stops.resumed_by_editor(stopped, lead)
+        self._stops.resumed_by_editor(stopped, lead, step_began)
         for member in stopped:
             thread = arguments.get("threadId") if member is chosen else member.stop.thread if member.stop else None
             own = {**arguments, "threadId": thread}

@@ -2,7 +2,8 @@
 
 The first stop after a `continue` or a step is shown at once and takes the focus. Those of the other ranks follow with
 `preserveFocusHint`, except that of the rank that the user has stepped: it takes the focus back. When all have stopped,
-or `SUMMARY_DELAY` after the first, one line sums up where all ranks are. Nobody waits for a rank that does not stop.
+or `SUMMARY_DELAY` after the first or after a step, one line sums up where all ranks are. Nobody waits for a rank that
+does not stop.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from relay_core.dap.messages import Arguments, Body, Request, Response
 __all__ = ["SUMMARY_DELAY", "Stops"]
 
 SUMMARY_DELAY = 1.0
-"""Seconds after the first stop; ranks that do the same work stop within some 50 ms."""
+"""Seconds after the first stop, or after a step; ranks that do the same work stop within some 50 ms."""
 PLACES_DELAY = 1.5
 """Seconds to find out where ranks are that have not stopped."""
 STACK: Arguments = {"startFrame": 0, "levels": 20}
@@ -57,11 +58,18 @@ class Stops:
 
     # Called by the session:
 
-    def resumed_by_editor(self, members: list[Member], lead: Member) -> None:
-        """Begin anew: these members run; the stop of `lead` takes the focus back."""
+    def resumed_by_editor(self, members: list[Member], lead: Member, step_began: float | None) -> None:
+        """Begin anew: these members run; the stop of `lead` takes the focus back.
+
+        Args:
+            members: Those that were resumed.
+            lead: The one of the editor's request.
+            step_began: The time if it is a step, which should end soon: the summary does not wait for the first stop.
+        """
         self._awaited, self._was_resumed = numbers_of(members), True
         self._has_focus, self._returns = False, lead.number
-        self._due_at = self._places_until = None
+        self._places_until = None
+        self._due_at = step_began + SUMMARY_DELAY if step_began is not None else None
         self._last_summary = ""
 
     def stopped(self, member: Member, body: Body, now: float, hit: list[int]) -> bool:

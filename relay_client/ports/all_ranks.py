@@ -19,6 +19,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.collect import compare_as_text
 from relay_client.editor.job import JobView
 from relay_client.editor.lines import WaitingLines
+from relay_client.job_session.groups import Group
 from relay_client.job_session.members import RankName
 from relay_client.job_session.session import JobSession
 from relay_client.job_session.wire import CloseRank, CompareRanks, EndSession, FindPlaces, ToEditor, ToRank
@@ -111,6 +112,8 @@ class JobConnection:
         """When the last connection to a process ended."""
         self._held: dict[ProcessKey, float] = {}
         """Since when somebody else debugs a process, by our clock; infinite once that is shown."""
+        self._released: set[ProcessKey] = set()
+        """Processes that somebody has released from this session."""
         self._empty_since: float | None = None
         self._waiting: WaitingLines | None = None
         """The lines until the first rank is there."""
@@ -137,6 +140,19 @@ class JobConnection:
             await first_completed(self._endpoint.close(), timeout=RELEASE_TIMEOUT)
             self._endpoint.abort()
             logger.info("port %d: the session of all ranks has ended", self._local.port)
+
+    def choose(self, group: Group) -> None:
+        """Let another group of ranks move together, and show it in the debug console."""
+        self.session.show(f"the group is {self.session.choose(group)}")
+        self.flush()
+
+    def release(self, port: int) -> int:
+        """End the connection to the rank with a logical port, and leave it out; return how many were ended."""
+        links = [link for link in self._links.values() if link.key[1] == port]
+        for link in links:
+            self._released.add(link.key)
+            link.end.end()
+        return len(links)
 
     def _conclude(self, reason: str) -> None:
         self.session.conclude(reason)
@@ -260,11 +276,7 @@ class JobConnection:
 
     def _claims(self) -> list[Claim]:
         """Return the ranks of the job that can be reached; ports that `relay-agent serve` offers are not."""
-        return [
-            claim
-            for claim in self._tunnels.reachable_targets()
-            if claim.target.rank is not None or claim.target.pid is not None
-        ]
+        return list(filter(_is_of_job, self._tunnels.reachable_targets()))
 
     def _look(self) -> None:
         """Connect to ranks that are new, or free now."""
@@ -273,6 +285,8 @@ class JobConnection:
             key = _key(claim)
             if any(link.key == key for link in self._links.values()):
                 self._held.pop(key, None)
+            elif key in self._released:
+                continue
             elif claim.target.attachment is not None:
                 self._note_holder(key, claim, now)
             elif now - self._ended.get(key, -RETRY_DELAY) >= RETRY_DELAY or key in self._held:
@@ -340,7 +354,8 @@ class JobConnection:
             self.session.show(text)
 
     def _end_if_empty(self, now: float) -> None:
-        is_empty = bool(self._numbers) and not self._links and not self._tunnels.roster.targets(time.time())
+        remaining = filter(_is_of_job, self._tunnels.roster.targets(time.time()))
+        is_empty = bool(self._numbers) and not self._links and next(remaining, None) is None
         if not is_empty:
             self._empty_since = None
             return
@@ -350,6 +365,10 @@ class JobConnection:
                 self.session.show(f"all ranks have ended; waiting {RESTART_PATIENCE:g} s for a restart of the job")
         if now - self._empty_since >= (RESTART_PATIENCE if self.session.has_failed else END_PATIENCE):
             self._conclude("all ranks have ended")
+
+
+def _is_of_job(claim: Claim) -> bool:
+    return claim.target.rank is not None or claim.target.pid is not None
 
 
 def _key(claim: Claim) -> ProcessKey:

@@ -64,6 +64,20 @@ async def test_write(tmp_path: Path) -> None:
     assert written == files_of(tmp_path)
 
 
+@pytest.mark.parametrize("is_before", [True, False])
+async def test_the_whole_job(tmp_path: Path, is_before: bool) -> None:
+    """With --all-ranks there is a configuration for all ranks, and the task opens the port."""
+    job, init = (
+        ["--all-ranks", "5600"],
+        ["init", "vscode", "--ports", "5678-5679", "--folder", str(tmp_path), "--write"],
+    )
+    command = [*job, *init] if is_before else [*init, *job]
+    assert 0 == (await run("relay_client", "--hc", "myhc", *command)).status
+    assert "Relay: whole job" == launch_of(tmp_path)["configurations"][2]["name"]
+    [task] = json.loads((tmp_path / ".vscode/tasks.json").read_text())["tasks"]
+    assert ["--ports", "5678-5679", "--reuse", *job] == task["args"][-5:]
+
+
 async def test_files_of_the_user(tmp_path: Path) -> None:
     """What the user's files have stays, to the byte: comments, line ends, a link, access rights."""
     (tmp_path / ".vscode").mkdir()

@@ -20,7 +20,7 @@ from tests.support.run_job import access, running_job
 
 pytestmark = pytest.mark.e2e
 
-COMMANDS = (["status"], ["logs"], ["release", "3"], ["events"], ["stop"])
+COMMANDS = (["status"], ["logs"], ["release", "3"], ["group"], ["events"], ["stop"])
 
 
 @pytest.fixture

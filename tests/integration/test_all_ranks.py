@@ -1,9 +1,12 @@
 """Facts about one debug session for all ranks: a real relay, agent and debugpy in each of several processes."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
+from relay_client.dap.client import DapClient
 from tests.support.many_ranks import AllRanksEditor, Ranks, all_ranks_editor, line_of
 from tests.support.relay import LocalRelay
 
@@ -57,3 +60,86 @@ async def test_all_ranks_stop_step_and_split(relay: LocalRelay, tmp_path: Path) 
         await editor.line(f"ranks 0-1, 3 at train.py:{SPLIT + 3}; rank 2 at train.py:{SPLIT + 1}")
         values = {name: await editor.evaluate("rank", body["threadId"]) for name, body in stops.items()}
         assert {"rank 0": "0", "rank 1": "1", "rank 2": "2", "rank 3": "3"} == values
+
+
+async def all_stopped(editor: AllRanksEditor, ranks: Ranks, count: int) -> dict[str, int]:
+    """Attach, and wait until all ranks have stopped; return the threads by rank."""
+    await attached(editor, ranks)
+    stops = await editor.stops(count)
+    await editor.line(f"ranks 0-{count - 1} at train.py:{COUNT}")
+    return {name: body["threadId"] for name, body in stops.items()}
+
+
+async def test_a_killed_rank_leaves_and_comes_back(relay: LocalRelay, tmp_path: Path) -> None:
+    """SIGKILL of a rank is a line, its threads leave, the others step; started again, it has its breakpoints."""
+    async with Ranks(relay, script_in(tmp_path), 3) as ranks, all_ranks_editor(relay) as editor:
+        threads = await all_stopped(editor, ranks, 3)
+        os.kill(ranks.jobs[1].process.pid, signal.SIGKILL)
+        assert "rank 1 on" in await editor.line("was killed (signal 9")
+        left = await editor.dap.wait_for_event("thread", matching=lambda body: body["reason"] == "exited", within=60)
+        assert threads["rank 1"] == left["body"]["threadId"]
+        await editor.move("next", threads["rank 0"])
+        await editor.line(f"ranks 0, 2 at train.py:{SPLIT}")
+        await ranks.start(1)
+        again = await editor.stops_of("rank 1")
+        assert threads["rank 1"] != again
+        assert COUNT == (await editor.top(again))["line"]
+
+
+async def test_eight_ranks_continue_to_the_next_breakpoint(relay: LocalRelay, tmp_path: Path) -> None:
+    """Eight ranks stop, continue and stop again together; with a condition on `RANK`, one of them stops."""
+    async with Ranks(relay, script_in(tmp_path), 8) as ranks, all_ranks_editor(relay) as editor:
+        threads = await all_stopped(editor, ranks, 8)
+        await editor.move("continue", threads["rank 3"])
+        await editor.line(f"ranks 0-7 at train.py:{COUNT}")
+        found = await editor.dap.set_breakpoints(
+            str(ranks.script), [{"line": COUNT, "condition": "RANK == 5 and number > 3"}], within=60
+        )
+        assert [True] == [each["verified"] for each in found]
+        await editor.move("continue", threads["rank 3"])
+        assert threads["rank 5"] == await editor.stops_of("rank 5")
+        assert "running" in await editor.line(f"rank 5 at train.py:{COUNT}")
+        assert "5" == await editor.evaluate("rank", threads["rank 5"])
+
+
+async def test_a_held_rank_is_named_and_joins_when_it_is_free(relay: LocalRelay, tmp_path: Path) -> None:
+    """A rank that another client debugs is left out with its holder, and joins when that has disconnected."""
+    async with Ranks(relay, script_in(tmp_path), 2) as ranks, all_ranks_editor(relay) as editor:
+        async with all_ranks_editor(relay) as other:
+            await other.dap.attach({}, within=120)
+            await other.until_listed(2)
+            await attached(editor, ranks)
+            assert "rank 0 is held by " in await editor.line("rank 0 is held by")
+            await other.dap.request("disconnect", within=60)
+        assert {"rank 0", "rank 1"} == set(await editor.stops(2))
+
+
+async def test_an_editor_that_disappears_releases_all_ranks(relay: LocalRelay, tmp_path: Path) -> None:
+    """When the editor's connection is closed, every rank runs on and can be debugged again."""
+    async with Ranks(relay, script_in(tmp_path), 2) as ranks, all_ranks_editor(relay) as editor:
+        await all_stopped(editor, ranks, 2)
+        await editor.dap.close()
+        port = editor.forwarder.opened[0]
+        async with await DapClient.connect("127.0.0.1", port) as dap:
+            again = AllRanksEditor(dap, editor.forwarder)
+            await again.dap.attach({str(ranks.script): [{"line": COUNT, "condition": "number > 20"}]}, within=120)
+            assert {"rank 0", "rank 1"} == set(await again.stops(2))
+            await dap.request("disconnect", {"terminateDebuggee": True}, within=60)
+
+
+async def test_the_session_ends_with_the_job(relay: LocalRelay, tmp_path: Path) -> None:
+    """When all ranks have ended the editor is shown how, in one line for all, and the session ends."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import time\n\nfor number in range(1_000_000):\n    time.sleep(0.01)\n    if number < 0:\n        break\n"
+    )
+    async with Ranks(relay, script, 2) as ranks, all_ranks_editor(relay) as editor:
+        await editor.dap.attach({str(script): [{"line": 5}]}, within=120)
+        stops = await editor.stops(2)
+        for body in stops.values():
+            await editor.evaluate("number = -1", body["threadId"])
+        await editor.dap.set_breakpoints(str(script), [], within=60)
+        await editor.move("continue", stops["rank 0"]["threadId"])
+        await editor.line("ended")
+        await editor.dap.wait_for_event("terminated", within=120)
+        assert [0, 0] == [await job.process.wait() for job in ranks.jobs.values()]

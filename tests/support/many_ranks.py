@@ -47,7 +47,7 @@ class Ranks:
         self._relay = relay
         self._world = world
         self._options = options
-        self._first_port = ports_in_a_row(world)
+        self.first_port = ports_in_a_row(world)
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Ranks:
@@ -66,7 +66,7 @@ class Ranks:
 
     async def start(self, rank: int) -> Program:
         """Start the process of a rank, or start it again."""
-        options = ["--port", str(self._first_port), "--debug-ranks", "none", *self._options]
+        options = ["--port", str(self.first_port), "--debug-ranks", "none", *self._options]
         variables = {"RELAY_RANK": str(rank), "RELAY_WORLD_SIZE": str(self._world)}
         job = await self._stack.enter_async_context(running_job(self._relay, self.script, *options, **variables))
         if not self.jobs:  # the others find its agent
@@ -110,6 +110,13 @@ class AllRanksEditor:
             if "MainThread" in name:
                 found[name.partition(" ·")[0]] = body
         return found
+
+    async def stops_of(self, label: str) -> int:
+        """Wait until the main thread of a rank stops, and return its id."""
+        while True:
+            body = (await self.dap.wait_for_event("stopped", within=PATIENCE))["body"]
+            if (await self.threads()).get(body["threadId"]) == f"{label} · MainThread":
+                return int(body["threadId"])
 
     async def line(self, part: str) -> str:
         """Return the next output of relay-client that contains a text, without the program's name."""

@@ -86,6 +86,7 @@ COVERED_BY = {
     "tests/unit/relay_agent/values/test_fingerprint.py": "relay_agent/values/ leaves short_repr",
     "tests/e2e/test_run_and_look.py": "relay_client/cli/ pdb stacks relay_client/stacks/ collect",
     "tests/e2e/test_running_clients.py": "relay_client/cli/running/ common events logs release status stop",
+    "tests/e2e/test_all_ranks_commands.py": "relay_client/cli/running/ group",
     "tests/e2e/test_ways_in.py": "relay_agent/agent/ reverse relay_client/ports/ reverse",
     "tests/e2e/test_debugpy_traps.py": (
         "relay_agent/debuggee/pydevd_patches/child_plugin/pydevd_plugins/extensions/ pydevd_plugin_relay_agent"

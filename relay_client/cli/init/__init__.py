@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands, add_command, quiet_logging, run_with_tunnels
 from relay_core.errors import UsageError
-from relay_core.values import named
+from relay_core.program.options import argument_type
+from relay_core.values import named, parse_port
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -40,6 +41,13 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         help="global ranks, such as 3 or 0-7 (default: from 0, one for each port)",
     )
     parser.add_argument(
+        "--all-ranks",
+        type=argument_type(parse_port),
+        default=argparse.SUPPRESS,
+        metavar="PORT",
+        help="also configure one debug session of all ranks, on this local port",
+    )
+    parser.add_argument(
         "--from-targets", action="store_true", default=False, help="configure the currently registered processes"
     )
     parser.add_argument(
@@ -59,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--write works only with {VSCODE}", hint=f"paste what 'relay-client init {editor}' prints")
     if not folder.is_dir():
         raise UsageError(f"--folder: no such folder: {folder}", hint="use the folder that the editor opens")
-    entries = _entries(arguments)
+    entries = [*_entries(arguments), *_whole_job(arguments)]
     if editor == VSCODE:
         from relay_client.cli.init.vscode_files import change_files
 
@@ -90,6 +98,12 @@ def _entries(arguments: argparse.Namespace) -> list[Entry]:
     with named("--ports"):
         ports = parse_ports(arguments.ports) if arguments.ports else None
     return entries_for(ports, ranks)
+
+
+def _whole_job(arguments: argparse.Namespace) -> list[Entry]:
+    from relay_client.editor_setup.entries import WHOLE_JOB, Entry
+
+    return [Entry(WHOLE_JOB, arguments.all_ranks)] if arguments.all_ranks else []
 
 
 def _registered(arguments: argparse.Namespace) -> list[TargetInfo]:

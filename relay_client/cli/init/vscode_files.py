@@ -70,7 +70,8 @@ def _with_task(text: str, name: str, arguments: argparse.Namespace, entries: Seq
     task = access_arguments(settings, places)
     for variable, option in missing_secrets(settings, os.environ).items():
         logger.warning("%s is a secret and is not written: set it for VS Code, or use %s", variable, option)
-    task += ["--ports", format_ranges(entry.port for entry in entries), "--reuse", *_other_options(arguments)]
+    ports = [entry.port for entry in entries if not entry.is_job]
+    task += ["--ports", format_ranges(ports), "--reuse", *_other_options(arguments)]
     return tasks_json(text, _program(places), task, task_environ(settings, os.environ, places), name)
 
 

@@ -94,6 +94,20 @@ def test_a_rank_that_does_not_arrive_is_named() -> None:
     assert ["ranks 0-1 at train.py:11; rank 2 in all_reduce; rank 3 running"] == stage.lines()
 
 
+def test_a_step_that_nobody_finishes_is_summed_up() -> None:
+    """A second after a step the line names what its ranks are doing, although none has stopped."""
+    stage, ranks = stopped(0, 1)
+    ranks[0].moves = no_stop
+    stage.ask("evaluate", expression="@group 0", context="repl")
+    stage.ask("next", threadId=stage.thread(0))
+    stage.forget()
+    stage.wait(1)
+    [wanted] = stage.wanted_places
+    stage.session.places_found(dict.fromkeys(wanted, "in all_reduce"))
+    stage.flush()
+    assert ["rank 0 in all_reduce; rank 1 at train.py:10"] == stage.lines()
+
+
 def test_a_rank_that_never_answers_a_step_holds_nobody_up() -> None:
     """The step of the chosen rank is answered although another one is silent."""
     stage, ranks = stopped(0, 1)

@@ -1,0 +1,51 @@
+"""`relay-client group`: chooses the ranks that an editor's session of all ranks moves together."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from relay_client.cli.common import Commands
+from relay_client.cli.running.common import add_running_command, as_json, run_with_clients
+from relay_core.errors import NoListener
+
+if TYPE_CHECKING:
+    from relay_client.control.client import ControlClient
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = add_running_command(
+        commands,
+        "group",
+        run,
+        summary="choose the ranks that step together in the debug session of all ranks",
+        description="Chooses the ranks that continue, step and pause together in the editors that are attached to the "
+        "port of --all-ranks, as @group in their debug console does; without GROUP, prints the choice.",
+    )
+    parser.add_argument(
+        "group", nargs="?", default=None, metavar="GROUP", help="all, here (the ranks at the same place), 3 or 0,3-5"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Choose the group."""
+    from relay_client.control.messages import ChooseGroup
+
+    async def choose(clients: Sequence[ControlClient]) -> None:
+        missing: NoListener | None = None
+        for client in clients:
+            try:
+                chosen = await client.request(ChooseGroup(arguments.group))
+            except NoListener as error:
+                missing = missing or error
+                continue
+            print(as_json(chosen) if arguments.json else chosen.text)
+            return
+        if missing is not None:
+            raise missing
+
+    return run_with_clients(arguments, choose)
