@@ -112,7 +112,7 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         """True if the handler has paused reading."""
         self._reading_paused = False
         self._writing_paused = False
-        self._eof_received = False
+        self._eof_received = self._eof_written = False
         self._error: Exception | None = None
         self._gone = asyncio.Event()
 
@@ -160,13 +160,14 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         self.resume_reading()
 
     def write(self, data: bytes) -> None:
-        """Send bytes to the local program, or drop them if the connection is closed."""
-        if not self._transport.is_closing():
+        """Send bytes to the local program, or drop them if the connection is closed or this direction has ended."""
+        if not (self._eof_written or self._transport.is_closing()):
             self._transport.write(data)
 
     def write_eof(self) -> None:
         """End this direction after the bytes written so far; the other one stays open."""
         if not self._transport.is_closing() and self._transport.can_write_eof():
+            self._eof_written = True
             with contextlib.suppress(OSError):  # the local program has closed the connection
                 self._transport.write_eof()
 

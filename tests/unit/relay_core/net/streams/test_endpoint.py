@@ -179,3 +179,12 @@ async def test_small_messages_leave_at_once() -> None:
     """A debugger's request does not wait 40 ms for Nagle's algorithm."""
     async with connection() as (endpoint, _, _program):
         assert endpoint._transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+async def test_bytes_after_the_end_are_dropped() -> None:
+    """A last message that comes after the end of this direction, as when the client stops just then, is no error."""
+    async with connection() as (endpoint, reader, _):
+        endpoint.write(b"last")
+        endpoint.write_eof()
+        endpoint.write(b"too late")
+        assert b"last" == await asyncio.wait_for(reader.read(), WAIT)
