@@ -97,8 +97,9 @@ class Stops:
         return takes_focus
 
     def left(self, member: int) -> None:
-        """Stop waiting for a member."""
+        """Stop waiting for a member; where the others are will be shown again."""
         self._awaited.discard(member)
+        self._last_summary = ""
 
     def answer_stack(self, member: Member, request: Request, arguments: Arguments) -> bool:
         """Answer a request for the call stack of a stopped thread with the response that the session has, or awaits."""

@@ -212,6 +212,19 @@ def test_a_restarted_rank_is_a_new_one() -> None:
     assert again.names().index("setBreakpoints") < again.names().index("configurationDone")
 
 
+def test_a_restarted_rank_at_the_same_place_is_summed_up_again() -> None:
+    """The line about all ranks appears again when one of them has left and come back."""
+    stage, ranks = stopped(0, 1)
+    stage.leave(ranks[1])
+    again = stage.join(1)
+    stage.settle()
+    again.stop()
+    stage.forget()
+    stage.settle()
+    stage.wait(3)
+    assert ["ranks 0-1 at train.py:10"] == stage.lines()
+
+
 def test_breakpoints_are_the_union_of_the_ranks() -> None:
     """A breakpoint is verified if any rank has it; the message has the number, and an event follows a change."""
     stage, ranks = attached(0, 1, 2)
