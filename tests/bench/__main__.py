@@ -32,6 +32,7 @@ from tests.bench.figures.resuming import resuming
 from tests.bench.figures.stepping import stepping
 from tests.bench.figures.throughput import throughput
 from tests.bench.figures.values import values
+from tests.bench.figures.verdict import verdict
 from tests.bench.figures.vscode import vscode
 from tests.bench.report import Row, print_rows, to_json
 from tests.bench.stage import Stage, staged
@@ -47,9 +48,12 @@ class Figure(Protocol):
 
 LOOPBACK: list[Figure] = [
     *(opening, stepping, interactive, throughput, resuming),
-    *(outage, death, ending, ownership, footprint, capacity, overhead, values),
+    *(outage, death, ending, ownership, footprint, capacity, overhead, values, verdict),
 ]
-WITH_DELAYS: list[Figure] = [opening, attach, stepping, throughput, resuming, outage, death, ending, discovery, vscode]
+WITH_DELAYS: list[Figure] = [
+    *(opening, attach, stepping, throughput, resuming),
+    *(outage, death, ending, discovery, verdict, vscode),
+]
 PROFILES = {"loopback": LOOPBACK, "Azure-like delays": WITH_DELAYS}
 
 
