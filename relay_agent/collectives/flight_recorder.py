@@ -75,14 +75,14 @@ def read_recorders() -> Recorded:
     readers = {kind: reader for kind, name in READERS.items() if (reader := getattr(bindings, name, None))}
     complete = True
     for kind, reader in readers.items():
-        dump, problem = _dump(kind, reader)
+        dump, problem, has_completed = _dump(kind, reader)
         problems += [problem] if problem else []
         records, is_whole = parse_dump(dump, kind, time.time())
-        complete = complete and is_whole
+        complete = complete and is_whole and has_completed
         groups += [record._replace(ranks=members.get(record.name, ())) for record in records]
     if not readers:
         problems.append(f"torch {version} has no flight recorder that can be read: 2.8 has, for NCCL 2.5")
-    elif complete:  # otherwise the operations of a group may just be too old
+    elif complete:  # otherwise the operations of a group may be too old, or unreadable
         recorded = {group.name for group in groups}
         groups += [GroupRecord(name, ranks=ranks) for name, ranks in members.items() if name not in recorded]
     return found._replace(rank=rank, world=world, groups=_first(groups), problem="; ".join(problems))
@@ -110,17 +110,17 @@ def _position(c10d: Any) -> tuple[int | None, int | None]:
     return (None, None) if group is None else (int(group.rank()), int(group.size()))
 
 
-def _dump(kind: str, reader: Callable[..., object]) -> tuple[object, str]:
-    """Return the dump of a recorder, and why there is none."""
+def _dump(kind: str, reader: Callable[..., object]) -> tuple[object, str, bool]:
+    """Return the dump of a recorder, why there is none, and whether it has completed operations too."""
     size = next((int(text) for name in SIZE_VARIABLES if (text := os.environ.get(name, "")).isdecimal()), 0)
     if size > MAX_ENTRIES and kind != "nccl":
-        return None, f"its flight recorder keeps up to {size} operations, too many to read"
+        return None, f"its flight recorder keeps up to {size} operations, too many to read", False
     try:
         # Incomplete operations only, if there are many; the other recorder regards all of its operations as incomplete.
         found: Any = reader(True, True) if size > MAX_ENTRIES else reader()
-        return json.loads(found), ""
+        return json.loads(found), "", size <= MAX_ENTRIES
     except (TypeError, ValueError, RuntimeError, RecursionError) as error:
-        return None, f"its flight recorder cannot be read: {type(error).__name__}: {error}"[:200]
+        return None, f"its flight recorder cannot be read: {type(error).__name__}: {error}"[:200], False
 
 
 def parse_dump(dump: object, kind: str, now: float) -> tuple[list[GroupRecord], bool]:

@@ -104,7 +104,7 @@ def _whereabouts(rank: int, verdict: GroupVerdict, verdicts: Sequence[GroupVerdi
         return f"{text}{place}"
     activity = _ACTIVITIES.get(report.collectives.activity if report.collectives is not None else "", "")
     if verdict.unknown and rank in verdict.unknown:
-        return f"has no record of this group any more{f' and is{place}' if place else ''}"
+        return f"has no record of this group{f' and is{place}' if place else ''}"
     return f"is{place or ' at an unknown place'}{f' ({activity})' if activity else ''}"
 
 

@@ -165,8 +165,8 @@ def _is_absent(ranks: Mapping[int, RankReport], rank: int) -> bool:
     report = ranks.get(rank)
     if report is None:
         return False
-    answered = report.collectives is not None and not report.silence
-    return report.has_ended or (answered and not (report.collectives and report.collectives.groups))
+    has_process_group = report.collectives is None or report.collectives.rank is not None
+    return report.has_ended or not (report.silence or has_process_group)
 
 
 def _display_name(name: str, found: Mapping[int, GroupRecord]) -> str:

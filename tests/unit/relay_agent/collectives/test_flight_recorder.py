@@ -178,7 +178,8 @@ def test_failing_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("not compiled")
 
     pretend_torch(monkeypatch, GROUPS, _dump_fr_trace_json=fail)
-    assert "its flight recorder cannot be read: RuntimeError: not compiled" == read_recorders().problem
+    found = read_recorders()
+    assert ("its flight recorder cannot be read: RuntimeError: not compiled", ()) == (found.problem, found.groups)
 
 
 def test_large_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,6 +194,7 @@ def test_large_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_NCCL_TRACE_BUFFER_SIZE", str(MAX_ENTRIES + 1))
     found = read_recorders()
     assert [(True, True)] == asked
+    assert [("0", 3)] == [(group.name, group.enqueued) for group in found.groups]
     assert "its flight recorder keeps up to 20001 operations, too many to read" == found.problem
 
 

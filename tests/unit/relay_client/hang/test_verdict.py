@@ -113,8 +113,15 @@ def test_silent_and_dead_ranks() -> None:
     """A rank without an answer is unknown; one that has ended, or has no process group, is missing."""
     silent = RankReport(1, TargetInfo(5679, rank=1), silence="did not answer")
     dead = RankReport(2, silence="was killed by SIGKILL", has_ended=True)
-    verdict = judge_one(report(0, group(6, 5)), silent, dead, report(3))
+    started = RankReport(3, TargetInfo(5681, rank=3), ProcessCollectives(5681, "2.13.0"))
+    verdict = judge_one(report(0, group(6, 5)), silent, dead, started)
     assert ((2, 3), (1,)) == (verdict.missing, verdict.unknown)
+
+
+def test_rank_whose_recorder_cannot_be_read() -> None:
+    """A rank that has a process group, and no record of it, may have entered the operation."""
+    verdict = judge_one(report(0, group(6, 5, (0, 1))), report(1))
+    assert ((), (1,)) == (verdict.missing, verdict.unknown)
 
 
 def test_rank_whose_record_was_overwritten() -> None:
