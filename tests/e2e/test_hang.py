@@ -86,6 +86,8 @@ async def test_dead_rank(relay: LocalRelay, tmp_path: Path) -> None:
     """A rank that was killed is missing, with the signal; those that noticed it are held at their exception."""
     async with hang_job(relay, tmp_path, "dead", "--debug-on-crash", "--debug-hold", "300") as job:
         await job.until_ready()
+        await job.verdict_that("missing rank 2, which is at train.py")  # the agent knows it
+        (tmp_path / "kill").touch()
         status, text = await job.verdict_that("was killed by SIGKILL")
     assert "missing rank 2, which was killed by SIGKILL" in text
     assert text.endswith("\n\nrank 2 was killed by SIGKILL")
@@ -125,9 +127,8 @@ async def test_job_that_runs_well(relay: LocalRelay, tmp_path: Path) -> None:
     """A job whose ranks meet all the time does not hang."""
     async with hang_job(relay, tmp_path, "well", ranks=2) as job:
         await job.until_ready()
-        assert (0, "no rank is waiting in a collective; relay-client stacks shows what each is doing") == (
-            await job.verdict()
-        )
+        wanted = "no rank is waiting in a collective; relay-client stacks shows what each is doing"
+        assert (0, wanted) == await job.verdict_that(wanted)
 
 
 async def test_rank_that_holds_the_gil(relay: LocalRelay, tmp_path: Path) -> None:

@@ -63,8 +63,10 @@ def order():
 
 
 def dead():
-    if rank == 2:
-        os.kill(os.getpid(), 9)
+    while rank == 2:
+        if os.path.exists("kill"):
+            os.kill(os.getpid(), 9)
+        time.sleep(0.05)
     dist.all_reduce(x)  # dead: all
 
 
