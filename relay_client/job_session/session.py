@@ -196,20 +196,20 @@ class JobSession:
             case "disconnect" | "terminate":
                 self._leave(request)
             case "evaluate" if arguments.get("context") == "repl":
-                return self._console_input(request)
+                return self._console_input(request, now)
             case command if command in _FOR_ALL and not _source_reference(arguments):
                 self._breakpoints.requested(request, now)
             case _:
                 return False
         return True
 
-    def _console_input(self, request: Request) -> bool:
+    def _console_input(self, request: Request, now: float) -> bool:
         """Answer a command of the debug console, now or when all ranks have answered; False for an expression."""
         if (evaluation := comparison_of(request)) is not None:
             self._wire.put(CompareRanks(request, evaluation))
             return True
         if (changed := with_statistics(request)) is not request:
-            self._relay(changed)
+            self._relay(changed, now)
             return True
         return run_command(request, self, self._threads, self._wire)
 
