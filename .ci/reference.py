@@ -226,8 +226,9 @@ that way, with a debugpy in which the name has changed (`tests/unit/relay_agent/
 
 {features}
 What is not here is public: `debugpy.listen`, `connect`, `configure`, `is_client_connected`, `breakpoint` and
-`trigger_exception_handler`. debugpy's adapter runs unchanged; only `socket.accept` of the standard library is replaced
-in it, so that its ports serve one user (`relay_agent.debuggee.adapter_guard`).
+`trigger_exception_handler`. In debugpy's adapter `socket.accept` of the standard library is replaced, so that its
+ports serve one user, and two methods of `debugpy.adapter.clients.Client`, so that no connection ends the thread that
+accepts them, and an attach waits for the end of the session before it (`relay_agent.debuggee.adapter_guard`).
 """
 
 

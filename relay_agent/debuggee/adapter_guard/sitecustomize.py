@@ -1,16 +1,28 @@
-"""Restricts debugpy's adapter to connections from its own user; Python runs this before the adapter starts.
+"""Makes debugpy's adapter serve the user of its process only, and one editor after the other; Python runs this first.
 
-The adapter's port for debuggers requires no authentication, and every user of a machine can reach 127.0.0.1. So each
-connection is checked before the adapter receives it. This also prevents another user from ending the adapter's accept
-thread by connecting and closing immediately (microsoft/debugpy#1308). Only `socket.accept` of the standard library is
-replaced, so a change in debugpy cannot leave the ports open.
+The adapter's port for debuggers needs no proof, and every user of a machine can reach 127.0.0.1. So each connection is
+checked before the adapter sees it. Only `socket.accept` of the standard library is replaced for this, so no change of
+debugpy can leave the ports open.
+
+The thread that accepts editors must survive. It ends, and every later attach hangs, if an editor closes its connection
+immediately (microsoft/debugpy#1308), or if another one has closed its own a moment before. So `Client.__init__`, which
+runs in that thread, is replaced as well: an error in it does not end the thread. And `attach` waits until the sessions
+of disconnected editors have ended, instead of being refused. With a debugpy in which these names differ, debugpy's own
+functions run.
 """
 
+import contextlib
 import os
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any
+
+SESSION_END_LIMIT = 5.0
+"""Seconds that a new editor waits until the previous session has ended; pydevd needs milliseconds, unless C code of the
+job holds the GIL."""
+POLL_INTERVAL = 0.005
 
 
 def guard_sockets() -> None:
@@ -31,6 +43,7 @@ def guard_sockets() -> None:
             return False
 
     def accept_own_user(self: socket.socket) -> tuple[socket.socket, Any]:
+        guard_clients()
         while True:
             connection, address = accept(self)
             if is_own(connection):
@@ -38,6 +51,42 @@ def guard_sockets() -> None:
             connection.close()
 
     socket.socket.accept = accept_own_user  # type: ignore[method-assign] # the point of this file
+
+
+def guard_clients() -> None:
+    """Replace two methods of `Client`, once; the adapter has imported it before it accepts connections."""
+    clients, sessions = (sys.modules.get(f"debugpy.adapter.{name}") for name in ("clients", "sessions"))
+    client: Any = getattr(clients, "Client", None)
+    if not hasattr(client, "attach_request") or hasattr(client, "relay_agent_guard"):
+        return
+    client.relay_agent_guard, begin, attach = True, client.__init__, client.attach_request
+
+    def begin_or_end(self: Any, connection: Any) -> None:
+        """Start a session, in the thread that accepts; if an editor has already gone, only that one is affected."""
+        with contextlib.suppress(Exception):
+            begin(self, connection)
+
+    def attach_after_others(self: Any, request: Any) -> Any:
+        """Attach to the process as soon as no session ends any more."""
+        deadline = time.monotonic() + SESSION_END_LIMIT
+        while has_leaving_editor(sessions) and time.monotonic() < deadline:
+            time.sleep(POLL_INTERVAL)
+        return attach(self, request)
+
+    client.__init__, client.attach_request = begin_or_end, attach_after_others
+
+
+def is_leaving(session: Any) -> bool:
+    """Return whether the editor of a session has disconnected, but not yet its process."""
+    return bool(session.client and not session.client.is_connected and session.server and session.server.is_connected)
+
+
+def has_leaving_editor(sessions: Any) -> bool:
+    """Return whether there is such a session; False if that is unknown."""
+    try:
+        return any(is_leaving(session) for session in list(sessions._sessions))  # noqa: SLF001 - nothing public lists them
+    except (AttributeError, RuntimeError):  # another debugpy; the set has changed meanwhile
+        return False
 
 
 try:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import textwrap
+from pathlib import Path
 
 import psutil
 import pytest
@@ -111,6 +112,52 @@ async def kill_adapter(port: int, client: DapClient) -> None:
     psutil.Process(adapter(port)).kill()
     with pytest.raises(ConnectionLost):
         await client.wait_for_event("never", within=30)
+
+
+async def test_connections_that_are_closed_immediately(tmp_path):
+    """The next debugger can attach: debugpy's adapter alone would accept no further one (microsoft/debugpy#1308)."""
+    async with job(armed(KILLED), str(endless(tmp_path))) as running:
+        port = int(await running.line())
+        for _ in range(10):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.transport.abort()
+        async with await DapClient.connect("127.0.0.1", port) as client:
+            await client.attach({}, within=30)
+
+
+async def test_debugger_that_attaches_while_another_one_is_leaving(tmp_path):
+    """It attaches as soon as pydevd has ended the previous session, and a third one can attach after it."""
+    code = """
+        def control():
+            lock = sys.modules["pydevd"].get_global_debugger()._main_lock
+            sys.stdin.readline()
+            with lock:  # pydevd ends no session meanwhile
+                print("held", flush=True)
+                sys.stdin.readline()
+        threading.Thread(target=control, daemon=True).start()
+        print(port, flush=True)
+        import runpy
+        runpy.run_path(sys.argv[1])
+    """
+    async with job(armed(code), str(endless(tmp_path))) as running:
+        port = int(await running.line())
+        async with await DapClient.connect("127.0.0.1", port) as first:
+            await first.attach({}, within=30)
+            running.process.stdin.write(b"\n")
+            assert "held" == await running.line()
+        async with await DapClient.connect("127.0.0.1", port) as second:
+            attaching = asyncio.ensure_future(second.attach({}, within=30))
+            assert not (await asyncio.wait([attaching], timeout=0.5))[0]
+            running.process.stdin.write(b"\n")
+            await attaching
+        async with await DapClient.connect("127.0.0.1", port) as third:
+            await third.attach({}, within=30)
+
+
+def endless(directory: Path) -> Path:
+    script = directory / "loop.py"
+    script.write_text("import time\nwhile True:\n    time.sleep(0.005)\n")
+    return script
 
 
 @needs_second_user
