@@ -25,16 +25,16 @@ from relay_client.editor.messages import CONSOLE, IMPORTANT
 from relay_client.editor.sentences import GUARDED
 from relay_client.job_session.breakpoints import Breakpoints
 from relay_client.job_session.capabilities import CAPABILITIES
-from relay_client.job_session.commands import run_command
-from relay_client.job_session.console import ConsoleLines
 from relay_client.job_session.groups import Group
 from relay_client.job_session.ids import Ids
 from relay_client.job_session.members import Member, Members, Phase, RankName
 from relay_client.job_session.stepping import MOVING, Stepping
 from relay_client.job_session.stops import Stops
-from relay_client.job_session.summary import names_of, summary
-from relay_client.job_session.thread_list import ThreadList
 from relay_client.job_session.translation import StaleId, Translation
+from relay_client.job_session.view.commands import run_command
+from relay_client.job_session.view.console import ConsoleLines
+from relay_client.job_session.view.summary import names_of, summary
+from relay_client.job_session.view.thread_list import ThreadList
 from relay_client.job_session.wire import CloseRank, CompareRanks, EndSession, Output, Wire, reason_of
 from relay_core.dap.messages import Arguments, Body, Event, Message, Request, Response
 from relay_core.dap.prefetch import arguments_of, is_message

@@ -13,7 +13,7 @@ from relay_client.job_session.groups import Group
 from relay_client.job_session.ids import Ids
 from relay_client.job_session.members import Member, Members
 from relay_client.job_session.stops import Stops
-from relay_client.job_session.thread_list import ThreadList
+from relay_client.job_session.view.thread_list import ThreadList
 from relay_client.job_session.wire import OnResponse, Wire, reason_of
 from relay_core.dap.messages import Arguments, Body, Request, Response
 from relay_core.dap.prefetch import RESUMING

@@ -44,9 +44,11 @@ COVERED_BY = {
     "tests/integration/test_new_role.py": "relay_client/agents/ new_role",
     "tests/unit/relay_client/stacks/test_render.py": "relay_client/stacks/ groups",
     "tests/unit/relay_client/job_session/test_session.py": (
-        "relay_client/job_session/ breakpoints capabilities commands ids members stepping stops translation wire"
+        "relay_client/job_session/ breakpoints capabilities ids members stepping stops translation wire "
+        "relay_client/job_session/view/ commands"
     ),
-    "tests/integration/test_all_ranks.py": "relay_client/ports/ all_ranks",
+    "tests/integration/test_all_ranks.py": "relay_client/ports/whole_job/ all_ranks",
+    "tests/e2e/test_all_ranks_commands.py": "relay_client/cli/running/ group",
     "tests/integration/test_pdb.py": (
         "relay_client/pdb/ debugger execution inspection prompt session child_processes relay_client/dap/ tcp"
     ),
@@ -86,7 +88,6 @@ COVERED_BY = {
     "tests/unit/relay_agent/values/test_fingerprint.py": "relay_agent/values/ leaves short_repr",
     "tests/e2e/test_run_and_look.py": "relay_client/cli/ pdb stacks relay_client/stacks/ collect",
     "tests/e2e/test_running_clients.py": "relay_client/cli/running/ common events logs release status stop",
-    "tests/e2e/test_all_ranks_commands.py": "relay_client/cli/running/ group",
     "tests/e2e/test_ways_in.py": "relay_agent/agent/ reverse relay_client/ports/ reverse",
     "tests/e2e/test_debugpy_traps.py": (
         "relay_agent/debuggee/pydevd_patches/child_plugin/pydevd_plugins/extensions/ pydevd_plugin_relay_agent"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_client.cli.port_ranges import MAX_PORTS, parse_ports
+from relay_client.cli.ranges.ports import MAX_PORTS, parse_ports
 from relay_core.errors import UsageError
 from relay_core.ranges import format_ranges
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from relay_client.job_session.ids import Ids
 from relay_client.job_session.members import Member, Members, Place
-from relay_client.job_session.summary import names_of
+from relay_client.job_session.view.summary import names_of
 from relay_client.job_session.wire import Wire
 from relay_core.dap.messages import Body, Event, Response
 

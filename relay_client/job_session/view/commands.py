@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from relay_client.job_session.groups import Group
-from relay_client.job_session.thread_list import ThreadList
+from relay_client.job_session.view.thread_list import ThreadList
 from relay_client.job_session.wire import Wire
 from relay_core.dap.messages import Request
 from relay_core.dap.prefetch import arguments_of

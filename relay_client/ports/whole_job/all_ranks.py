@@ -26,7 +26,7 @@ from relay_client.job_session.wire import CloseRank, CompareRanks, EndSession, F
 from relay_client.ports.connection import carry
 from relay_client.ports.connections import Connections
 from relay_client.ports.local_port import LocalPort
-from relay_client.ports.rank_link import RankLink
+from relay_client.ports.whole_job.rank_link import RankLink
 from relay_client.stacks.groups import Reply
 from relay_client.stacks.places import places
 from relay_client.ui.text import clock

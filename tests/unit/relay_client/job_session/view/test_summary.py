@@ -1,7 +1,7 @@
 """Facts about the line that sums up where all ranks are."""
 
 from relay_client.job_session.members import Member, Place, RankName, Stop
-from relay_client.job_session.summary import names_of, summary
+from relay_client.job_session.view.summary import names_of, summary
 
 
 def member(rank: int, line: int | None = None, **body: str) -> Member:

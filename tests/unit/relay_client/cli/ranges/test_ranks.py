@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_client.cli.rank_ranges import MAX_RANKS, parse_ranks
+from relay_client.cli.ranges.ranks import MAX_RANKS, parse_ranks
 from relay_core.errors import UsageError
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from relay_client.ports.rank_link import RankLink
+from relay_client.ports.whole_job.rank_link import RankLink
 
 
 class Carrier:

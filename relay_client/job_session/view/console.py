@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from relay_client.editor.messages import CONSOLE, IMPORTANT, PREFIX
 from relay_client.job_session.members import Member
-from relay_client.job_session.summary import names_of
+from relay_client.job_session.view.summary import names_of
 from relay_client.job_session.wire import Wire
 from relay_core.dap.messages import Body
 

@@ -1,0 +1,1 @@
+"""The grammars of the options that take lists of ports or ranks."""

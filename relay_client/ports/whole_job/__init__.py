@@ -1,0 +1,1 @@
+"""The local port of all ranks, with one connection to each rank."""
