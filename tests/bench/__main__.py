@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import psutil
 
+from tests.bench.figures.all_ranks import all_ranks
 from tests.bench.figures.attach import attach
 from tests.bench.figures.capacity import capacity
 from tests.bench.figures.death import death
@@ -48,7 +49,7 @@ class Figure(Protocol):
 
 LOOPBACK: list[Figure] = [
     *(opening, stepping, interactive, throughput, resuming),
-    *(outage, death, ending, ownership, footprint, capacity, overhead, values, verdict),
+    *(all_ranks, outage, death, ending, ownership, footprint, capacity, overhead, values, verdict),
 ]
 WITH_DELAYS: list[Figure] = [
     *(opening, attach, stepping, throughput, resuming),

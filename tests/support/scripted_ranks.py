@@ -239,9 +239,11 @@ class Stage:
         self.now = end
 
 
-def attached(*ranks: int, lines: tuple[int, ...] = (10,), **options: Any) -> tuple[Stage, list[ScriptedRank]]:
+def attached(
+    *ranks: int, lines: tuple[int, ...] = (10,), kind: type[Stage] = Stage, **options: Any
+) -> tuple[Any, list[ScriptedRank]]:
     """Return a session with ranks that are attached and run."""
-    stage = Stage(**options)
+    stage = kind(**options)
     stage.ask("initialize", clientID="vscode", adapterID="debugpy")
     stage.send("attach", type="debugpy")
     found = [stage.join(rank) for rank in ranks]
@@ -252,7 +254,7 @@ def attached(*ranks: int, lines: tuple[int, ...] = (10,), **options: Any) -> tup
     return stage, found
 
 
-def stopped(*ranks: int, **options: Any) -> tuple[Stage, list[ScriptedRank]]:
+def stopped(*ranks: int, **options: Any) -> tuple[Any, list[ScriptedRank]]:
     """Return a session whose ranks are all stopped at the same line."""
     stage, found = attached(*ranks, **options)
     for rank in found:
