@@ -129,20 +129,26 @@ def show_logs(directory: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def torch_job(
-    relay: LocalRelay, directory: Path, port: int, *arguments: str, restarts: int = 0
+    relay: LocalRelay,
+    directory: Path,
+    port: int,
+    *arguments: str,
+    restarts: int = 0,
+    nodes: int = 2,
+    source: str = SCRIPT,
 ) -> AsyncIterator[TorchJob]:
-    """Run the job; all its processes have ended when the block has."""
+    """Run the job on one or two "nodes"; all its processes have ended when the block has."""
     script = directory / "train.py"
-    script.write_text(SCRIPT)
+    script.write_text(source)
     meeting = free_port()
     launchers = []
     try:
-        for node in range(2):
+        for node in range(nodes):
             log = (directory / f"log-{node}").open("wb")
             launchers.append(
                 await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node)),
-                    *("--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-id", "tests"),
+                    *(sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes), "--node-rank", str(node)),
+                    *("--nproc-per-node", str(4 // nodes), "--rdzv-backend", "c10d", "--rdzv-id", "tests"),
                     *("--rdzv-endpoint", f"127.0.0.1:{meeting}", "--max-restarts", str(restarts)),
                     *(str(script), "--is-debug", "true", "--debug-relay-connection-name", HC),
                     *("--debug-port", str(port), *arguments),
