@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import opcode
 import sys
-import threading
-import time
 from types import FrameType
 
 from relay_agent.debugpy_internals.table import THREAD_STATE
+from relay_agent.unpatched import threading, time
 
 __all__ = ["activity"]
 

@@ -12,13 +12,12 @@ Only `accept` of the standard library is replaced, for one thread, so a change i
 from __future__ import annotations
 
 import contextlib
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+from relay_agent.unpatched import socket, threading, time
 
 __all__ = ["FILE_VARIABLE", "report_through_file"]
 

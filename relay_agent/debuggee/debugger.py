@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
-import time
 from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from types import FrameType, ModuleType
@@ -23,6 +21,7 @@ from typing import Any
 from relay_agent.debuggee import debugpy_start, fork_guard, pydevd_patches, recovery, tracing
 from relay_agent.debugpy_internals.table import BREAK_HERE, CHILDREN, FORKING, STATE, UNCAUGHT
 from relay_agent.stderr import write_line
+from relay_agent.unpatched import threading, time
 from relay_core.errors import ConfigurationError, RelayDebugError
 
 __all__ = ["TRANSITIONS", "Debugger", "Event", "State", "debugger", "pydevd_debugger"]

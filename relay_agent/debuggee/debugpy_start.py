@@ -8,13 +8,13 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import threading
 from pathlib import Path
 from types import ModuleType
 
-from relay_agent.debuggee import pydevd_patches
+from relay_agent.debuggee import gevent_support, pydevd_patches
 from relay_agent.debuggee.adapter_report import FILE_VARIABLE, report_through_file
 from relay_agent.debugpy_internals.table import DIALLING, JOB_PORT, RESTART, STATE, STOPPED_THREADS
+from relay_agent.unpatched import subprocess_in_use, threading
 
 __all__ = ["connect", "find_adapter_port", "listen", "load"]
 
@@ -41,8 +41,10 @@ def load(*, follow_children: bool, values: bool = True) -> ModuleType:
     # debugpy reads this when it is imported; its warning about frozen modules concerns the standard library only.
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     import debugpy  # noqa: PLC0415 - in debug runs only, here and below
-    from debugpy.server import api  # noqa: PLC0415
 
+    with gevent_support.importing():
+        from debugpy.server import api  # noqa: PLC0415
+    gevent_support.install()
     debugpy.configure(subProcess=follow_children, pythonEnv=_adapter_environment())
     if STATE.is_available() and RESTART.is_available():
         # Reset the state left by an adapter that has exited or by the parent of a forked child:
@@ -77,7 +79,8 @@ def listen(debugpy: ModuleType) -> int:
         report_through_file() as path
     ):  # another user could report false ports to the port that debugpy opens for the report
         debugpy.configure(pythonEnv={**_adapter_environment(), FILE_VARIABLE: path})
-        return int(debugpy.listen(("127.0.0.1", 0))[1])
+        with subprocess_in_use():
+            return int(debugpy.listen(("127.0.0.1", 0))[1])
 
 
 def connect(debugpy: ModuleType, port: int) -> None:

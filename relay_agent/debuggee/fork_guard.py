@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from relay_agent.debugpy_internals.table import FORKING
+from relay_agent.unpatched import threading
 
 __all__ = ["install"]
 

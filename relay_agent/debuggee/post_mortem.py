@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import NamedTuple
 
+from relay_agent import unpatched
 from relay_agent.debuggee.debugger import debugger, pydevd_debugger
 from relay_agent.debugpy_internals.table import POST_MORTEM
 from relay_agent.exceptions import describe_exception
@@ -153,7 +154,7 @@ def _stop_at(error: Exception) -> None:
 def _stop_with_older_debugpy(error: Exception, traceback: TracebackType) -> None:
     """Do what `debugpy.trigger_exception_handler` does since 1.8.22."""
     pydevd = pydevd_debugger()
-    thread = threading.current_thread()
+    thread = unpatched.threading.current_thread()  # as in pydevd
     state = pydevd.set_additional_thread_info(thread)
     innermost = traceback
     while innermost.tb_next is not None:

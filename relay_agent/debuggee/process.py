@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-import time
 from typing import TYPE_CHECKING, ClassVar
 
 from relay_agent.debuggee import pydevd_patches
@@ -29,6 +27,7 @@ from relay_core.errors import ConfigurationError, RelayDebugError
 if TYPE_CHECKING:
     from relay_agent.node.in_job.client import NodeClient
     from relay_agent.node.protocol import AnswerFields, Ask, TargetRecord
+from relay_agent.unpatched import import_gevent, threading, time
 
 __all__ = ["DebuggedProcess", "begin", "current"]
 
@@ -64,6 +63,7 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
             from relay_agent.collective_timeouts import raise_timeouts  # noqa: PLC0415 - with --debug-timeouts only
 
             raise_timeouts(settings.timeouts)
+        import_gevent()
         identity = identify(os.environ)
         found = DebuggedProcess(settings, identity if rank is None else identity._replace(rank=rank))
         DebuggedProcess.of_this_process = found

@@ -15,14 +15,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any
 
+from relay_agent.debuggee import gevent_support
 from relay_agent.debugpy_internals.table import REACHING, RELEASE, UNCAUGHT
+from relay_agent.unpatched import threading, time
 from relay_core.errors import RelayDebugError
 
 __all__ = ["reach_threads", "start_tracing", "stop_tracing", "trace_program"]
@@ -63,6 +63,7 @@ def _stop_tracing(pydevd: _Pydevd) -> None:
     if sys.version_info >= (3, 12) and pydevd.uses_monitoring:
         _stop_monitoring()
         return
+    gevent_support.GreenletTracer.is_released = True
     threading.settrace(None)
     if pydevd.stop_frame_eval is not None:
         pydevd.stop_frame_eval()
@@ -89,6 +90,7 @@ def start_tracing() -> None:
 def _start_tracing(pydevd: _Pydevd) -> None:
     debugger = pydevd.debugger
     _TraceRemover.is_over = True
+    gevent_support.GreenletTracer.is_released = False
     pydevd.monkey.enable_trace_thread_modules()
     debugger.patch_threads()
     debugger.enable_tracing(debugger.trace_dispatch, apply_to_all_threads=True)
@@ -110,7 +112,11 @@ def _reach_threads() -> None:
     import pydevd_tracing  # noqa: PLC0415 - in debug runs only, as below
     from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING, get_global_debugger  # noqa: PLC0415
 
-    if PYDEVD_USE_SYS_MONITORING or pydevd_tracing._load_python_helper_lib() is not None:  # noqa: SLF001 - None if missing
+    if PYDEVD_USE_SYS_MONITORING:
+        return
+    if gevent_support.in_use() and threading.current_thread() is not threading.main_thread():
+        _call_in_main_thread(gevent_support.trace_main_thread)
+    if pydevd_tracing._load_python_helper_lib() is not None:  # noqa: SLF001 - None if missing
         return
     debugger = get_global_debugger()
     if sys.version_info >= (3, 12):

@@ -17,6 +17,8 @@ __all__ = [
     "FEATURES",
     "FOLLOWING",
     "FORKING",
+    "GEVENT",
+    "GEVENT_HINT",
     "HIDDEN_THREADS",
     "JOB_PORT",
     "OUTPUT",
@@ -191,6 +193,22 @@ UNCAUGHT = Feature(
     Internal("pydevd:PyDB.trace_dispatch", "read", "the trace function", True),
     Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
 )
+GEVENT = Feature(
+    "a job that uses gevent cannot be debugged, or its breakpoints are not hit",
+    Internal("_pydev_bundle._pydev_saved_modules:threading", "set", "gives pydevd threads that are not greenlets"),
+    Internal("debugpy.common.sockets:socket", "set", "gives debugpy sockets that block their thread"),
+    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
+    Internal("pydevd:pydevd_gevent_integration", "read", "its `greenlet_events` is replaced, to trace all greenlets"),
+    Internal("pydevd:PyDB.set_trace_for_frame_and_parents", "called", "traces functions that are already running"),
+    Internal("pydevd:PyDB.mtime", "read", "shows whether breakpoints have changed", True),
+    _DEBUGGER,
+    _ENABLE,
+)
+GEVENT_HINT = Feature(
+    "debugpy repeats its hint about gevent",
+    Internal(f"{_COMM}:notify_about_gevent_if_needed", "replaced", "logs one line instead"),
+    Internal("_pydevd_bundle.pydevd_daemon_thread:notify_about_gevent_if_needed", "replaced", "likewise"),
+)
 CHILD_WAIT = Feature(
     "a child process that is offered to an editor waits for it without limit",
     Internal("pydevd:PyDB.wait_for_ready_to_run", "replaced", "waits for a limited time"),
@@ -288,6 +306,8 @@ FEATURES = (
     UNCAUGHT,
     CHILD_WAIT,
     FORKING,
+    GEVENT,
+    GEVENT_HINT,
     FOLLOWING,
     CHILDREN,
     POST_MORTEM,

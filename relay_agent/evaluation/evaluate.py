@@ -6,13 +6,12 @@ needs the GIL, as all Python code does.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
 from relay_agent.evaluation.places import Place, find_place
 from relay_agent.exceptions import describe_exception
+from relay_agent.unpatched import threading, time
 from relay_agent.values.deadline import Call, TooLate, call_within
 from relay_agent.values.fingerprint import fingerprint
 from relay_agent.values.short_repr import short_repr

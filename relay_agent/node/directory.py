@@ -17,12 +17,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from relay_agent.unpatched import os
 from relay_core.access_settings import ACCESS_VARIABLES
 from relay_core.errors import ConfigurationError
 
@@ -62,7 +62,7 @@ class NodeDirectory:
         """Return the files of the agent for these access settings and this process's environment."""
         root = os.environ.get(NODE_DIR_VARIABLE) or Path(tempfile.gettempdir()) / f"relay-debug-{_user_id()}"
         inherited = {name: value for name, value in os.environ.items() if name in ACCESS_VARIABLES}
-        here = os.getcwd() if os.path.exists(_OLD_CONFIG_FILE) else ""  # noqa: PTH109, PTH110 - pathlib is slower
+        here = os.getcwd() if os.path.exists(_OLD_CONFIG_FILE) else ""
         text = json.dumps([dict(access), inherited, here], sort_keys=True, default=str)
         return cls(Path(root), hashlib.sha256(text.encode()).hexdigest()[:12])
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -19,6 +17,7 @@ from typing import Any
 
 from relay_agent.debugpy_internals.table import PREFETCH
 from relay_agent.prefetch.engine import FIRST_SEQ, PrefetchEngine, PrefetchOutput
+from relay_agent.unpatched import threading, time
 from relay_core.dap import prefetch
 from relay_core.dap.messages import Event, Request
 

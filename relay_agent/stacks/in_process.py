@@ -14,12 +14,12 @@ import json
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from types import FrameType, TracebackType
 from typing import NamedTuple
 
+from relay_agent.unpatched import threading
 from relay_core.agent_api.stacks import Frame, ThreadStack
 
 __all__ = ["MAX_FRAMES", "MAX_THREADS", "collect", "held_frames", "is_helper", "register_dump"]

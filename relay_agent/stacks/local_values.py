@@ -6,12 +6,11 @@ when its time is up, and arrays are described by type, shape and device instead 
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import ClassVar
 
+from relay_agent.unpatched import threading, time
 from relay_agent.values.short_repr import ShortRepr
 
 __all__ = ["describe_locals"]

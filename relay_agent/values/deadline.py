@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextvars
 import os
-import queue
-import threading
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
+
+from relay_agent.unpatched import queue, threading
 
 __all__ = ["Call", "TooLate", "call_within"]
 

@@ -8,10 +8,9 @@ values that take a third of a second each must not take half a minute.
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable
 
+from relay_agent.unpatched import threading, time
 from relay_agent.values.deadline import Call, TooLate, call_within
 
 __all__ = ["FULL_DEADLINE", "REPR_DEADLINE", "within_deadline"]

@@ -73,6 +73,7 @@ COVERED_BY = {
     ),
     "tests/unit/relay_agent/stacks/test_in_process.py": "relay_agent/stacks/ local_values",
     "tests/e2e/test_hang.py": "relay_client/cli/ hang relay_client/hang/ collect look output",
+    "tests/e2e/test_gevent.py": "relay_agent/debuggee/ gevent_support",
     "tests/e2e/test_live_table.py": "relay_client/ui/ live_table",
     "tests/e2e/test_demo.py": (
         "relay_client/demo/ checks environment process run sample walkthrough relay_client/cli/ demo"

@@ -11,12 +11,12 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 from relay_agent.debugpy_internals.table import CHILD_WAIT
 from relay_agent.stderr import write_line
+from relay_agent.unpatched import time
 from relay_core.socket_tables import OwnerUnknown, SocketTables
 
 __all__ = ["PORT_VARIABLE", "install", "loaded_pydevds"]

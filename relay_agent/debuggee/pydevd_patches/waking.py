@@ -8,10 +8,10 @@ several queued commands waits again before it reads the next.
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from relay_agent.debugpy_internals.table import WAKING
+from relay_agent.unpatched import threading
 
 __all__ = ["install", "is_executing"]
 

@@ -12,10 +12,7 @@ import atexit
 import contextlib
 import os
 import random
-import socket
 import sys
-import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -36,6 +33,7 @@ from relay_agent.node.protocol import (
 )
 from relay_agent.stacks.in_process import register_dump
 from relay_agent.stderr import write_line
+from relay_agent.unpatched import socket, threading, time
 from relay_core.errors import RelayDebugError
 
 __all__ = ["NodeClient"]

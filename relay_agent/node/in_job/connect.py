@@ -18,18 +18,14 @@ a process with all its descendants do not find it.
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
-import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
 from relay_agent.debugpy_internals.table import UNATTACHED_AGENT
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.python_path import in_front
+from relay_agent.unpatched import os, socket, subprocess, threading, time
 from relay_core.errors import ConfigurationError, RelayUnreachable
 
 __all__ = ["STARTER_VARIABLE", "connect_or_start"]

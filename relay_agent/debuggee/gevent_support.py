@@ -1,0 +1,144 @@
+"""debugpy in a job that uses gevent: its own threads stay native, and the job's greenlets are traced.
+
+pydevd supports gevent if `GEVENT_SUPPORT` is set when it is imported: it then uses copies of the standard library. But
+it traces greenlets only in the thread that starts it, which here is the thread that serves the node's agent, and in the
+main thread not those that were running before. This module makes up for both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from relay_agent import unpatched
+from relay_agent.debugpy_internals.table import GEVENT, GEVENT_HINT
+from relay_agent.stderr import write_line
+from relay_agent.unpatched import GEVENT_VARIABLE, socket, threading
+
+__all__ = ["importing", "in_use", "install", "trace_main_thread"]
+
+_USED_BY_PYDEVD = ("code", "xmlrpc.client", "xmlrpc.server", "http.server")
+"""Modules of the standard library that pydevd's list of saved modules imports; the job must not get its copies."""
+_settrace = sys.settrace
+"""The original function; pydevd may replace `sys.settrace`."""
+
+
+def in_use() -> bool:
+    """Return whether pydevd was imported with support for gevent, so that it traces greenlets itself."""
+    return getattr(sys.modules.get("pydevd"), "pydevd_gevent_integration", None) is not None
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Let pydevd, if it is imported in this block, use native threads and support gevent if the job uses it."""
+    if "pydevd" in sys.modules or not unpatched.is_active():
+        yield
+        return
+    for name in _USED_BY_PYDEVD:
+        importlib.import_module(name)
+    preimport: Any = importlib.import_module("debugpy._vendored").preimport
+
+    with unpatched.copies_in_use("_thread", "threading", "time", "select", "socket", "queue"):
+        preimport("pydevd", ["_pydev_bundle._pydev_saved_modules"])
+    is_ours = GEVENT_VARIABLE not in os.environ
+    os.environ.setdefault(GEVENT_VARIABLE, "True")
+    try:
+        with unpatched.subprocess_in_use():  # by `platform`
+            yield
+    finally:
+        if is_ours:
+            del os.environ[GEVENT_VARIABLE]  # child processes need not use gevent
+
+
+def install() -> None:
+    """Prepare pydevd, just imported, for greenlets; in a job without gevent, for its hint that it does not."""
+    if not in_use():
+        _install_hint()
+        return
+    if not GEVENT.is_available():
+        return
+    with GEVENT.guarded():
+        sys.modules["debugpy.common.sockets"].socket = socket  # type: ignore[attr-defined]
+        helper: Any = threading.current_thread()
+        if helper is not threading.main_thread():  # of which pydevd knows nothing if it was started before the patch
+            helper.pydev_do_not_trace = helper.is_pydev_daemon_thread = True
+        _install_tracer()
+
+
+def trace_main_thread() -> None:
+    """Trace the greenlets of the calling thread, which is the main one, on Python 3.10 and 3.11."""
+    from pydevd import get_global_debugger  # noqa: PLC0415 - in debug runs only
+
+    with GEVENT.guarded():
+        debugger = get_global_debugger()
+        debugger.enable_tracing()
+        debugger.set_trace_for_frame_and_parents(threading.get_ident(), sys._getframe())  # noqa: SLF001
+
+
+class GreenletTracer:
+    """Callback for switches between greenlets: traces those that are running, as pydevd does those that start later."""
+
+    is_released = False
+    """True while tracing is off; greenlets are then cleared when they next run."""
+
+    def __init__(self, events: Any) -> None:
+        self._events = events
+        self._traced: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        """The greenlets whose frames are traced, with pydevd's number of the breakpoints."""
+
+    def __call__(self, event: str, switch: tuple[Any, Any]) -> None:
+        """Trace the greenlet that begins to run, in which this is called."""
+        if GEVENT.is_off or GreenletTracer.is_released:
+            if self._traced.pop(switch[1], None) is not None:
+                _clear(sys._getframe())  # noqa: SLF001 - its documented name, and below
+            return
+        self._events(event, switch)
+        debugger = sys.modules["pydevd"].get_global_debugger()
+        if debugger is not None and self._traced.get(switch[1]) != debugger.mtime:
+            with GEVENT.guarded():
+                self._traced[switch[1]] = debugger.mtime
+                debugger.set_trace_for_frame_and_parents(threading.get_ident(), sys._getframe())  # noqa: SLF001
+
+
+def _install_tracer() -> None:
+    integration = sys.modules["pydevd"].pydevd_gevent_integration
+    if not isinstance(integration.greenlet_events, GreenletTracer):
+        integration.greenlet_events = GreenletTracer(integration.greenlet_events)
+
+
+def _clear(frame: Any) -> None:
+    _settrace(None)
+    while frame is not None:
+        frame.f_trace = None
+        frame = frame.f_back
+
+
+def _install_hint() -> None:
+    """Replace debugpy's hint about gevent, which it prints with each message, by one line."""
+    if not GEVENT_HINT.is_available():
+        return
+    from _pydevd_bundle import pydevd_comm, pydevd_daemon_thread  # noqa: PLC0415 - in debug runs only
+
+    with GEVENT_HINT.guarded():
+        for module in (pydevd_comm, pydevd_daemon_thread):
+            module.notify_about_gevent_if_needed = _log_late_patch
+
+
+_logged: list[bool] = []
+
+
+def _log_late_patch(_stream: object = None) -> bool:
+    """Log once that gevent has replaced the standard library under a debugger that was not prepared for it."""
+    if _logged or not unpatched.is_active():
+        return False
+    _logged.append(True)
+    write_line(
+        "gevent has patched the standard library after the debugger was started: breakpoints in greenlets may not be "
+        f"hit, and a stop does not stop all greenlets. hint: set {GEVENT_VARIABLE}=True in the job's environment"
+    )
+    return True

@@ -1,0 +1,107 @@
+"""Facts about jobs whose standard library gevent has patched."""
+
+from pathlib import Path
+
+import pytest
+
+from relay_client.dap.client import DapClient
+from tests.support.debuggee import LINE, stopped_at_breakpoint
+from tests.support.ports import free_port
+from tests.support.programs import Program, program
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access, running_client, running_job
+
+pytest.importorskip("gevent", reason="gevent is not installed (make extras)")
+pytestmark = pytest.mark.e2e
+
+PATCH = "from gevent import monkey; monkey.patch_all(); "
+API = "import relay_agent; relay_agent.start_remote_debugging_from_args(); "
+PROGRAM = """\
+import itertools, subprocess, time, gevent; subprocess.run(["true"], check=True)
+total = 0
+def count():
+    for number in itertools.cycle(range(10)):
+        square = number * number; globals().update(total=total + 1)
+        time.sleep(0.02)
+
+gevent.joinall([gevent.spawn(count) for _ in range(3)])
+"""
+
+
+@pytest.mark.parametrize("order", [PATCH + API, API + PATCH], ids=["patched before", "patched after"])
+@pytest.mark.parametrize("wait", ["0", "60"], ids=["on demand", "waiting"])
+async def test_a_breakpoint_stops_all_greenlets(relay: LocalRelay, tmp_path: Path, wait: str, order: str) -> None:
+    """A breakpoint in a greenlet stops all of them, a step goes to the next line, and the debugger can come back."""
+    script = tmp_path / "greenlets.py"
+    script.write_text(order + PROGRAM)
+    port = free_port()
+    arguments = (
+        "--is-debug",
+        "true",
+        "--debug-relay-connection-name",
+        HC,
+        "--debug-port",
+        str(port),
+        "--debug-wait",
+        wait,
+    )
+    support = {"GEVENT_SUPPORT": "True"} if wait != "0" and order.startswith(API) else {}
+    environment = access(relay, tmp_path, "listen", PYTHONPATH=str(tmp_path), **support)
+    async with (
+        program("greenlets", *arguments, env=environment) as job,
+        running_client(relay, tmp_path, "--ports", str(port)),
+    ):
+        await _check_sessions(port, script)
+        await _check_log(job)
+
+
+@pytest.mark.parametrize(
+    ("wait", "support"), [("0", {}), ("60", {"GEVENT_SUPPORT": "True"})], ids=["demand", "waiting"]
+)
+async def test_a_job_under_relay_agent_run(
+    relay: LocalRelay, tmp_path: Path, wait: str, support: dict[str, str]
+) -> None:
+    """The same is true under `relay-agent run`, which has started its thread before the program patches."""
+    script = tmp_path / "greenlets.py"
+    script.write_text(PATCH + PROGRAM)
+    port = free_port()
+    async with (
+        running_job(relay, script, "--port", str(port), "--wait", wait, **support) as job,
+        running_client(relay, tmp_path, "--ports", str(port)),
+    ):
+        await _check_sessions(port, script)
+        await _check_log(job)
+
+
+async def test_a_patch_under_a_debugger_is_logged_once(relay: LocalRelay, tmp_path: Path) -> None:
+    """Without GEVENT_SUPPORT, one line instead of debugpy's many hints says what a waiting job needs."""
+    script = tmp_path / "greenlets.py"
+    script.write_text(PATCH + "import sys; print('patched', file=sys.stderr)\n" + PROGRAM)
+    port = free_port()
+    async with (
+        running_job(relay, script, "--port", str(port), "--wait", "60") as job,
+        running_client(relay, tmp_path, "--ports", str(port)),
+        await DapClient.connect("127.0.0.1", port) as client,
+    ):
+        await client.attach({}, within=60)
+        await job.line("patched")
+        for _ in range(3):
+            await client.request("threads", {}, within=60)
+        job.process.terminate()
+        log = (await job.finish()).stderr
+    assert 1 == log.count("hint: set GEVENT_SUPPORT=True in the job's environment")
+    assert "It seems that the gevent monkey-patching" not in log
+
+
+async def _check_sessions(port: int, script: Path) -> None:
+    for _ in range(2):
+        async with stopped_at_breakpoint(port, script) as session:
+            total = await session.value("total")
+            assert LINE + 1 == await session.step()
+            assert str(int(total) + 1) == await session.value("total")  # only this greenlet has run
+
+
+async def _check_log(job: Program) -> None:
+    """Check that debugpy gave no hint: it is printed with each message, and the last lines show that the job ran on."""
+    job.process.terminate()
+    assert "gevent" not in (await job.finish()).stderr
