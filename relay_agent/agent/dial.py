@@ -111,28 +111,27 @@ async def _first_bytes(stream: ByteStream, *, patience: float) -> bytes:
 
 async def _dial(target: Target, *, patience: float) -> LocalEndpoint:
     """Connect to a target; if its port refuses connections, retry for `patience` seconds."""
-    host, port = await target.locate()
     deadline = asyncio.get_running_loop().time() + patience
-    try:
-        async with timeout(patience + CONNECT_TIMEOUT):
-            while True:
-                try:
-                    return await _connect(target, host, port)
-                except ConnectionRefusedError:
-                    if asyncio.get_running_loop().time() >= deadline:
-                        raise
-                await asyncio.sleep(DIAL_INTERVAL)
-    except PermissionError as error:
-        raise ConnectionLost(f"cannot connect to {host}:{port}: {error.strerror or error}") from None
-    except (OSError, *TIMEOUT_ERRORS) as error:
-        if isinstance(error, OSError) and error.errno in EXHAUSTED:
-            raise ConnectionLost(
-                "the agent has no file descriptors left", hint="raise the node's limit (ulimit -n)"
-            ) from None
-        raise ConnectionLost(
-            f"nothing is listening on {f'[{host}]' if ':' in host else host}:{port}",
-            hint="the program has exited or has not started yet",
-        ) from None
+    while True:
+        # Located again for each attempt: a debugger that was about to exit has a successor on another port.
+        host, port = await target.locate()
+        try:
+            async with timeout(CONNECT_TIMEOUT):
+                return await _connect(target, host, port)
+        except PermissionError as error:
+            raise ConnectionLost(f"cannot connect to {host}:{port}: {error.strerror or error}") from None
+        except (OSError, *TIMEOUT_ERRORS) as error:
+            if isinstance(error, OSError) and error.errno in EXHAUSTED:
+                raise ConnectionLost(
+                    "the agent has no file descriptors left", hint="raise the node's limit (ulimit -n)"
+                ) from None
+            is_refused = isinstance(error, ConnectionRefusedError)
+            if not is_refused or asyncio.get_running_loop().time() >= deadline:
+                raise ConnectionLost(
+                    f"nothing is listening on {f'[{host}]' if ':' in host else host}:{port}",
+                    hint="the program has exited or has not started yet",
+                ) from None
+        await asyncio.sleep(DIAL_INTERVAL)
 
 
 async def _connect(target: Target, host: str, port: int) -> LocalEndpoint:

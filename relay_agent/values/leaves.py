@@ -6,6 +6,7 @@ No library is imported; the types of those that a job has imported are found by 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -173,8 +174,7 @@ class _Tensor(_Flat):
 
     def read(self, start: int, stop: int) -> Any:
         """Return elements as bytes."""
-        import torch  # noqa: PLC0415 - there is a tensor, so the job has imported it
-
+        torch: Any = sys.modules["torch"]  # there is a tensor, so the job has imported it
         flat = self.flat(start, stop).cpu()
         if flat.stride(0) != 1:  # also true for some with a single element, which count as contiguous
             flat = flat.clone(memory_format=torch.contiguous_format)

@@ -188,6 +188,30 @@ async def test_a_dead_target_is_explained() -> None:
         await ours.read()
 
 
+@dataclass(frozen=True)
+class MovingTarget(PortTarget):
+    """A target whose debugger exits between two attempts to connect; the next one has another port."""
+
+    ports: tuple[int, ...] = ()
+
+    async def locate(self) -> tuple[str, int]:
+        port, *rest = self.ports
+        object.__setattr__(self, "ports", tuple(rest) or (port,))
+        return "127.0.0.1", port
+
+
+async def test_a_debugger_with_a_new_port_is_found() -> None:
+    """If the port refuses the connection, the target is located again before the next attempt."""
+    ours, theirs = stream_pair()
+    async with local_server(greeting_server) as (port, _):
+        target = MovingTarget(1, port, dap_only=True, ports=(free_port(), port))
+        serving = asyncio.ensure_future(serve_stream(target, theirs, Traffic()))
+        await ours.write(INITIALIZE)
+        await ours.write_eof()
+        assert b"hello" + INITIALIZE == await asyncio.wait_for(read_all(ours), 10)
+        await serving
+
+
 @pytest.mark.parametrize(
     ("first", "name"), [(INITIALIZE, "debugpy's adapter"), (b"x", "the connection to the port")], ids=["adapter", "raw"]
 )
