@@ -1,8 +1,8 @@
 """debugpy in a job that uses gevent: its own threads stay native, and the job's greenlets are traced.
 
 pydevd supports gevent if `GEVENT_SUPPORT` is set when it is imported: it then uses copies of the standard library. But
-it traces greenlets only in the thread that starts it, which here is the thread that serves the node's agent, and in the
-main thread not those that were running before. This module makes up for both.
+it traces greenlets only in the thread that starts it, which is here the one that serves the node's agent, and none that
+were already running. This module also traces those of the main thread.
 """
 
 from __future__ import annotations
@@ -71,17 +71,23 @@ def install() -> None:
 
 
 def trace_main_thread() -> None:
-    """Trace the greenlets of the calling thread, which is the main one, on Python 3.10 and 3.11."""
-    from pydevd import get_global_debugger  # noqa: PLC0415 - in debug runs only
+    """Trace the greenlets of the calling thread, which is the main one."""
+    pydevd: Any = sys.modules["pydevd"]
 
     with GEVENT.guarded():
-        debugger = get_global_debugger()
+        debugger = pydevd.get_global_debugger()
         debugger.enable_tracing()
+        greenlet: Any = sys.modules["greenlet"]
+        greenlet.settrace(pydevd.pydevd_gevent_integration.greenlet_events)  # pydevd does so before Python 3.12 only
         debugger.set_trace_for_frame_and_parents(threading.get_ident(), sys._getframe())  # noqa: SLF001
 
 
 class GreenletTracer:
-    """Callback for switches between greenlets: traces those that are running, as pydevd does those that start later."""
+    """Callback for switches between greenlets: traces those that are running, as pydevd does those that start later.
+
+    Args:
+        events: pydevd's callback; None where it uses `sys.monitoring`, which needs none.
+    """
 
     is_released = False
     """True while tracing is off; greenlets are then cleared when they next run."""
@@ -97,7 +103,8 @@ class GreenletTracer:
             if self._traced.pop(switch[1], None) is not None:
                 _clear(sys._getframe())  # noqa: SLF001 - its documented name, and below
             return
-        self._events(event, switch)
+        if self._events is not None:
+            self._events(event, switch)
         debugger = sys.modules["pydevd"].get_global_debugger()
         if debugger is not None and self._traced.get(switch[1]) != debugger.mtime:
             with GEVENT.guarded():
@@ -106,9 +113,11 @@ class GreenletTracer:
 
 
 def _install_tracer() -> None:
+    from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING  # noqa: PLC0415 - in debug runs only
+
     integration = sys.modules["pydevd"].pydevd_gevent_integration
     if not isinstance(integration.greenlet_events, GreenletTracer):
-        integration.greenlet_events = GreenletTracer(integration.greenlet_events)
+        integration.greenlet_events = GreenletTracer(None if PYDEVD_USE_SYS_MONITORING else integration.greenlet_events)
 
 
 def _clear(frame: Any) -> None:

@@ -112,11 +112,9 @@ def _reach_threads() -> None:
     import pydevd_tracing  # noqa: PLC0415 - in debug runs only, as below
     from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING, get_global_debugger  # noqa: PLC0415
 
-    if PYDEVD_USE_SYS_MONITORING:
-        return
     if gevent_support.in_use() and threading.current_thread() is not threading.main_thread():
         _call_in_main_thread(gevent_support.trace_main_thread)
-    if pydevd_tracing._load_python_helper_lib() is not None:  # noqa: SLF001 - None if missing
+    if PYDEVD_USE_SYS_MONITORING or pydevd_tracing._load_python_helper_lib() is not None:  # noqa: SLF001 - None if missing
         return
     debugger = get_global_debugger()
     if sys.version_info >= (3, 12):

@@ -195,8 +195,8 @@ UNCAUGHT = Feature(
 )
 GEVENT = Feature(
     "a job that uses gevent cannot be debugged, or its breakpoints are not hit",
-    Internal("_pydev_bundle._pydev_saved_modules:threading", "set", "gives pydevd threads that are not greenlets"),
-    Internal("debugpy.common.sockets:socket", "set", "gives debugpy sockets that block their thread"),
+    Internal("_pydev_bundle._pydev_saved_modules:ThreadingEvent", "set", "blocks threads rather than greenlets"),
+    Internal("debugpy.common.sockets:create_server", "called", "gets a `socket` module that blocks threads"),
     Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
     Internal("pydevd:pydevd_gevent_integration", "read", "its `greenlet_events` is replaced, to trace all greenlets"),
     Internal("pydevd:PyDB.set_trace_for_frame_and_parents", "called", "traces functions that are already running"),

@@ -57,6 +57,7 @@ BREAKPOINT = 6
 """The line of `square = ...`."""
 NOT_USED = {
     table.DIALLING,
+    table.GEVENT,
     table.JOB_PORT,
     table.POST_MORTEM,
     table.RECOVERY,
