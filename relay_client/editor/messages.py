@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from relay_core.dap.messages import Body, Event, Request, Response
 
-__all__ = ["CONSOLE", "IMPORTANT", "make_event", "make_failure", "make_output", "make_success"]
+__all__ = ["CONSOLE", "IMPORTANT", "PREFIX", "make_event", "make_failure", "make_output", "make_success"]
 
 CONSOLE = "console"
 """Category of output that an editor shows in its debug console."""

@@ -289,8 +289,7 @@ def collectives(data: bytes) -> None:
     targets = tuple(TargetInfo(5678 + rank, rank=rank, world=4) for rank in range(4))
     reply = NodeReply(AgentInfo(AgentId("a"), targets=targets, endings=(Ending(5680, signal=9),)), found)
     verdicts = [JobVerdict.of(job) for job in read_jobs([reply])]
-    text = verdict_as_text(verdicts)
-    assert text.replace("\n", "").isprintable(), text
+    assert verdict_as_text(verdicts).replace("\n", "").isprintable()
     json.dumps(verdict_as_object(verdicts))
 
 
