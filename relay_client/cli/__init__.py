@@ -40,6 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line; without a subcommand, the program forwards ports."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
+        allow_abbrev=False,  # argparse would look for the options of a command among these
         description="Makes 127.0.0.1:PORT on this machine the debugger port of a job on compute you cannot reach.",
         epilog="Without a command: forward --ports and --forward until stopped with Ctrl-C. The connection string "
         "comes from --connection-string-file, RELAY_CONNECTION_STRING, RELAY_CONNECTION_STRING_FILE or a Key Vault "

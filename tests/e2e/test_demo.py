@@ -70,7 +70,7 @@ async def test_hold_ends_with_ctrl_c():
         *(sys.executable, "-m", "relay_client", "demo", "--hold"), cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
-    read = await asyncio.wait_for(process.stdout.readuntil(b"Ctrl-C ends the demo.\n"), TIMEOUT)
+    read = await asyncio.wait_for(process.stdout.readuntil(b"Press Ctrl-C to stop the demo.\n"), TIMEOUT)
     assert '"remoteRoot": "."' in read.decode()
     children = psutil.Process(process.pid).children(recursive=True)
     names = {word for child in children for word in child.cmdline() if word in {"train.py", "serve", "relay_client"}}

@@ -65,7 +65,7 @@ async def test_crash_is_held_and_inspected(relay: LocalRelay, tmp_path: Path) ->
         assert stacks["groups"][0]["threads"][0]["frames"][-1]["function"] == "train"
         missing = await run("relay_client", "--hc", HC, "stacks", "--ranks", "9", env=client)
         assert (9, "") == (missing.status, missing.stdout)
-        assert "error: no process has rank 9. hint: there is rank 3" in missing.stderr
+        assert "error: no process has rank 9. hint: registered: rank 3" in missing.stderr
         (tmp_path / "crash").touch()
         await job.line("crashed: ValueError: odd; held up to 60 s for a debugger on port")
         (target,) = json.loads((await run("relay_client", "--hc", HC, "targets", "--json", env=client)).stdout)[

@@ -60,7 +60,7 @@ else:
     import tomli as tomllib
 
 GUIDE = ROOT / "docs" / "guides" / "azure.md"
-TITLE = "## The walk\n"
+TITLE = "## Step by step\n"
 PAGE = GUIDE.read_text().partition(TITLE)[2].partition("\n## ")[0]
 FENCES = re.findall(r"^```(.*)\n((?:.*\n)*?)```$", PAGE, re.MULTILINE)
 SIGN_IN, CREATE, WITH_KEY_VAULT, WITH_ENTRA_ID, SUBMIT, LOCAL = [text for language, text in FENCES if language == "sh"]

@@ -162,13 +162,13 @@ async def test_the_relay_is_away_for_twenty_seconds(editor: Editor, relay: Local
         await window.until_shown(ranks(window), "reconnecting: cannot connect to ")
         await status_bar(window).locator(".codicon-warning").wait_for()
         await window.until_shown(
-            window.console, "it is restored automatically, and what you do meanwhile is carried out then"
+            window.console, "it is restored automatically, and steps that you take meanwhile run then"
         )
         await asyncio.sleep(back - time.monotonic())
         await relay.server.start()
         await window.until_shown(window.variables, "square = 0")
         assert time.monotonic() < back + SOON
-        await window.until_shown(window.console, " is back after 2")
+        await window.until_shown(window.console, " was restored after 2")
         await status_bar(window).locator(".codicon-server").wait_for()
 
 

@@ -33,6 +33,6 @@ async def test_the_laptop_sleeps(editor: Editor, relay: LocalRelay, tmp_path: Pa
         await window.press("F10")
         chaos.accepting = True
         await window.until_shown(window.variables, "square = 0")
-        await window.until_shown(window.console, " is back after ")
+        await window.until_shown(window.console, " was restored after ")
         await window.press("F10")
         await window.until_shown(window.variables, "double = 0")
