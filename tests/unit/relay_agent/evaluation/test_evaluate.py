@@ -36,10 +36,13 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
 
 def value_of(request: Evaluate) -> Value:
-    """Evaluate as a process of a job does: its main thread is not in relay_agent."""
+    """Evaluate as a process of a job does, where the main thread never is in relay_agent: it would count as held."""
     found: queue.SimpleQueue[Value] = queue.SimpleQueue()
-    start_evaluation(request, found.put)
-    return found.get(timeout=60)
+    helper = threading.Thread(target=start_evaluation, args=(request, found.put))
+    helper.start()
+    value = found.get(timeout=60)
+    helper.join(60)
+    return value
 
 
 def test_globals_of_the_program(program: threading.Event):
