@@ -1,13 +1,16 @@
-"""Facts about how pydevd shows values: by what they are, and none of them holds up the others."""
+"""Facts about how pydevd shows values: described by type and shape, and without waiting for a slow one."""
 
+import contextlib
 import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from relay_client.dap.client import DapClient
-from tests.support.jobs import job
+from tests.support.jobs import Job, job
 
 CODE = """
     import runpy, threading
@@ -60,12 +63,31 @@ def line_of(script: Path, text: str) -> int:
     return next(number for number, line in enumerate(script.read_text().splitlines(), 1) if text in line)
 
 
-async def stop(client: DapClient, script: Path, text: str) -> tuple[dict[str, int], int]:
-    """Stop before the line with a text; return the arguments that name the thread, and the id of its top frame."""
-    line = line_of(script, text)
-    await client.attach({str(script): [{"line": line}]}, justMyCode=False, within=60)
-    thread = {"threadId": (await client.wait_for_event("stopped", within=60))["body"]["threadId"]}
-    return thread, await top_frame(client, thread)
+@dataclass
+class Session:
+    """A program that a debugger has stopped."""
+
+    program: Job
+    client: DapClient
+    thread: dict[str, int]
+    """The argument that names the stopped thread."""
+    frame: int
+    """The id of its top frame at the first stop."""
+
+
+@contextlib.asynccontextmanager
+async def stopped(directory: Path, source: str, before: str, setting: str = "on") -> AsyncIterator[Session]:
+    """Run a program until the line that contains `before`; it continues at the end of the block."""
+    script = directory / "program.py"
+    script.write_text(source)
+    async with (
+        job(CODE, str(script), setting) as running,
+        await DapClient.connect("127.0.0.1", int(await running.line())) as client,
+    ):
+        await client.attach({str(script): [{"line": line_of(script, before)}]}, justMyCode=False, within=60)
+        thread = {"threadId": (await client.wait_for_event("stopped", within=60))["body"]["threadId"]}
+        yield Session(running, client, thread, await top_frame(client, thread))
+        await client.request("disconnect", {"terminateDebuggee": False}, within=60)
 
 
 async def top_frame(client: DapClient, thread: dict[str, int]) -> int:
@@ -87,15 +109,10 @@ async def evaluate(client: DapClient, frame: int, expression: str, context: str)
 
 async def test_slow_repr_delays_nothing(tmp_path: Path):
     """With a `__repr__` that sleeps for a minute, in many places: variables, a step and a continue take seconds."""
-    script = tmp_path / "slow.py"
-    script.write_text(SLOW)
-    async with (
-        job(CODE, str(script), "on") as running,
-        await DapClient.connect("127.0.0.1", int(await running.line())) as client,
-    ):
-        thread, frame = await stop(client, script, "number += 1")
+    async with stopped(tmp_path, SLOW, "number += 1") as session:
+        client, thread = session.client, session.thread
         started = time.monotonic()
-        found = await variables(client, frame)
+        found = await variables(client, session.frame)
         assert "7" == found["number"]
         assert "quick" == found["quick"]
         assert "Failing object at 0x" in found["failing"]
@@ -107,48 +124,27 @@ async def test_slow_repr_delays_nothing(tmp_path: Path):
         await client.wait_for_event("stopped", within=60)
         assert "8" == (await variables(client, await top_frame(client, thread)))["number"]
         await client.request("continue", thread, within=60)
-        assert "8" == await running.line()
-        assert time.monotonic() - started < 30, "the job ran on while the late repr was asleep"
-        await client.request("disconnect", {"terminateDebuggee": False}, within=60)
+        assert "8" == await session.program.line()
+        assert time.monotonic() - started < 30, "the job waited for the late repr"
 
 
 @pytest.mark.parametrize("context", ["watch", "hover", "variables"])
 async def test_arrays_are_described(tmp_path: Path, context: str):
     """An array is shown by type, shape and dtype, in a list too."""
-    script = tmp_path / "arrays.py"
-    script.write_text(ARRAYS)
-    async with (
-        job(CODE, str(script), "on") as running,
-        await DapClient.connect("127.0.0.1", int(await running.line())) as client,
-    ):
-        _, frame = await stop(client, script, "number = 1")
-        assert SHOWN == await evaluate(client, frame, "array", context)
-        assert f"[{SHOWN}, {SHOWN}]" == (await variables(client, frame))["both"]
-        await client.request("disconnect", {"terminateDebuggee": False}, within=60)
+    async with stopped(tmp_path, ARRAYS, "number = 1") as session:
+        assert SHOWN == await evaluate(session.client, session.frame, "array", context)
+        assert f"[{SHOWN}, {SHOWN}]" == (await variables(session.client, session.frame))["both"]
 
 
 @pytest.mark.parametrize("context", ["repl", "clipboard"])
 async def test_contents_on_request(tmp_path: Path, context: str):
     """In the Debug Console and for the clipboard, an array is shown by its contents."""
-    script = tmp_path / "arrays.py"
-    script.write_text(ARRAYS)
-    async with (
-        job(CODE, str(script), "on") as running,
-        await DapClient.connect("127.0.0.1", int(await running.line())) as client,
-    ):
-        _, frame = await stop(client, script, "number = 1")
-        assert (await evaluate(client, frame, "array", context)).startswith("array([[0., 0., 0., ...")
-        await client.request("disconnect", {"terminateDebuggee": False}, within=60)
+    async with stopped(tmp_path, ARRAYS, "number = 1") as session:
+        shown = await evaluate(session.client, session.frame, "array", context)
+        assert shown.startswith("array([[0., 0., 0., ...")
 
 
 async def test_setting_off(tmp_path: Path):
-    """Without the setting, debugpy shows values as it always did."""
-    script = tmp_path / "arrays.py"
-    script.write_text(ARRAYS)
-    async with (
-        job(CODE, str(script), "off") as running,
-        await DapClient.connect("127.0.0.1", int(await running.line())) as client,
-    ):
-        _, frame = await stop(client, script, "number = 1")
-        assert (await variables(client, frame))["array"].startswith("array([[0., 0., 0., ...")
-        await client.request("disconnect", {"terminateDebuggee": False}, within=60)
+    """Without the setting, debugpy formats values itself."""
+    async with stopped(tmp_path, ARRAYS, "number = 1", setting="off") as session:
+        assert (await variables(session.client, session.frame))["array"].startswith("array([[0., 0., 0., ...")
