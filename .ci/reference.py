@@ -27,12 +27,16 @@ CREDENTIALS = "credentials"
 """Title of the group of options that many commands share."""
 
 OTHER_VARIABLES = (
-    ("RELAY_TUNNEL_KEY", "agent, client", "tunnel key itself: 32 bytes of base64"),
+    ("RELAY_TUNNEL_KEY", "agent, client", "the tunnel key: 32 bytes encoded as base64"),
     ("AZRELAY_CONNECTION_STRING", "agent, client", "connection string, for users of the azure-debug-relay package"),
     ("AZRELAY_CONNECTION_NAME", "job, agent, client", "hybrid connection, for users of the azure-debug-relay package"),
     ("AZRELAY_NAME", "agent, client", "older name of `AZRELAY_CONNECTION_NAME`, in `.azrelay.json` only"),
-    ("RELAY_PING_AFTER", "agent, client", "silence after which the peer is pinged (default: `10s`)"),
-    ("RELAY_DEAD_AFTER", "agent, client", "silence after which a connection is given up and replaced (default: `25s`)"),
+    ("RELAY_PING_AFTER", "agent, client", "time without data after which the peer is pinged (default: `10s`)"),
+    (
+        "RELAY_DEAD_AFTER",
+        "agent, client",
+        "time without data after which a connection is closed and replaced (default: `25s`)",
+    ),
     (
         "RELAY_KEEP",
         "agent, client",
@@ -46,21 +50,21 @@ OTHER_VARIABLES = (
     (
         "RELAY_CLIENT_DIR",
         "client",
-        "directory of the control sockets (default: a private directory in /tmp, where the locks of ports always are)",
+        "directory of the control sockets (default: a private directory in /tmp, which always contains the port locks)",
     ),
-    ("RELAY_RANK", "job", "rank of a process, where no launcher sets it"),
-    ("RELAY_WORLD_SIZE", "job", "number of ranks"),
-    ("RELAY_LOCAL_RANK", "job", "rank of a process on its node"),
+    ("RELAY_RANK", "job", "rank of the process, if no launcher sets it"),
+    ("RELAY_WORLD_SIZE", "job", "number of ranks in the job"),
+    ("RELAY_LOCAL_RANK", "job", "rank of the process on its node"),
     ("RELAY_LOCAL_SIZE", "job", "number of ranks on the node"),
-    ("RELAY_NODE_RANK", "job", "number of the node"),
+    ("RELAY_NODE_RANK", "job", "rank of the node"),
     ("RELAY_RUN_ID", "job", "name of the run, as shown to clients"),
     ("HTTPS_PROXY", "agent, client", "proxy for outgoing connections; `NO_PROXY` names hosts to connect to directly"),
 )
 """Name, reader and meaning of the variables that no table in the code describes."""
 
 INTERNAL_VARIABLES = (
-    ("RELAY_DEBUG_REGISTERED", "pid and rank of the process that has registered, for the processes that it starts"),
-    ("RELAY_DEBUG_ADAPTER_PORT", "port of debugpy's adapter, for the processes that a followed process starts"),
+    ("RELAY_DEBUG_REGISTERED", "pid and rank of the registered process, for its child processes"),
+    ("RELAY_DEBUG_ADAPTER_PORT", "port of debugpy's adapter, for the child processes of a followed process"),
     ("RELAY_AGENT_STARTER", "pid of the process that started the node's agent"),
 )
 
@@ -72,7 +76,7 @@ def commands_page() -> str:
     sections = [
         "# Commands\n",
         NOTE,
-        "`COMMAND --help` prints the same. Every error ends the command with one of the [exit codes](exit-codes.md).\n",
+        "`COMMAND --help` prints the same options. Every error ends the command with one of the [exit codes](exit-codes.md).\n",
     ]
     for parser in (agent_parser(), client_parser(), server_parser()):
         sections += _sections(parser)
@@ -128,15 +132,15 @@ SETTINGS_PAGE = """\
 
 {note}
 A setting is an argument of a job (`python train.py --is-debug true --debug-port 5678`), an option of `relay-agent run`,
-or an environment variable, and means the same in all three places.
+or an environment variable. It has the same meaning in all three places.
 
 - In a job's arguments and in variables flags are text: `true`, `1`, `yes` and `on`, or `false`, `0`, `no`, `off`,
   `none` and nothing. `relay-agent run` takes them without a value.
 - Durations are seconds or have a unit: `90`, `90s`, `10m`, `1.5h`.
-- An empty text counts as absent.
+- An empty value is treated as if the setting were absent.
 
 {settings}
-## Which relay
+## The relay to use
 
 A job's arguments are `--debug-relay-connection-name NAME` and `--debug-relay-connection-string-secret NAME`.
 `relay-agent run` takes the [credential options](commands.md#credential-options) and passes them to the job in these
@@ -153,15 +157,15 @@ variables. They take precedence over the [general variables](environment.md), as
 
 ## OpenPAI
 
-In an OpenPAI job the variables of its paipdb tool count where these are absent: `DEBUG_TIMEOUT` is how long to wait,
-and `DEBUG_PORT_NAME` the label of a reserved port list, whose first port in task 0 is that of rank 0.
+In an OpenPAI job, the variables of its paipdb tool are used if these variables are absent: `DEBUG_TIMEOUT` is the time
+to wait, and `DEBUG_PORT_NAME` is the label of a reserved port list, whose first port in task 0 becomes the port of rank 0.
 """
 
 ENVIRONMENT_PAGE = """\
 # Environment variables
 
 {note}
-The settings of a debug run have variables, too: [Settings](settings.md). The Entra identities use those of the Azure
+The variables of debug settings are listed in [Settings](settings.md). The Entra identities use those of the Azure
 SDK: [Credentials](credentials.md). Durations are seconds or have a unit: `90`, `90s`, `10m`.
 
 {variables}
