@@ -76,7 +76,7 @@ def commands_page() -> str:
     sections = [
         "# Commands\n",
         NOTE,
-        "`COMMAND --help` prints the same options. Every error ends the command with one of the [exit codes](exit-codes.md).\n",
+        "`COMMAND --help` prints the same. An error ends the command with one of the [exit codes](exit-codes.md).\n",
     ]
     for parser in (agent_parser(), client_parser(), server_parser()):
         sections += _sections(parser)
@@ -158,7 +158,8 @@ variables. They take precedence over the [general variables](environment.md), as
 ## OpenPAI
 
 In an OpenPAI job, the variables of its paipdb tool are used if these variables are absent: `DEBUG_TIMEOUT` is the time
-to wait, and `DEBUG_PORT_NAME` is the label of a reserved port list, whose first port in task 0 becomes the port of rank 0.
+to wait, and `DEBUG_PORT_NAME` is the label of a reserved port list. Its first port in task 0 becomes the port of
+rank 0.
 """
 
 ENVIRONMENT_PAGE = """\
