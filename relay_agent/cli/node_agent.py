@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _leave_process_tree() -> None:
-    """Continue in a child and exit in the parent, so that the agent is no longer a descendant of the job's process.
+    """Continue in a child process and exit in the parent, so that the agent is detached from the job's process tree.
 
     Called before asyncio is imported, because a fork is safe only while there are no other threads.
     """

@@ -52,7 +52,7 @@ _held: dict[int, TracebackType] = {}
 
 
 def tracebacks() -> Mapping[int, TracebackType]:
-    """Return the tracebacks of held threads by ident, because the raising frames are no longer on their stacks."""
+    """Return the tracebacks of held threads by ident; the stacks of these threads lack the frames that raised."""
     return dict(_held)
 
 

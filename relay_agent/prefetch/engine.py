@@ -24,7 +24,7 @@ LARGE = 64 * 1024
 larger ones are sent only when requested."""
 ABANDONED = "relay-agent has stopped prefetching; step again to see this"
 COSTLY_LIMIT = 3
-"""After this many slow or large responses in a row, a request is no longer prefetched."""
+"""Number of consecutive slow or large responses after which a request is excluded from prefetching."""
 
 
 @dataclass(frozen=True)

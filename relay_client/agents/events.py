@@ -48,7 +48,7 @@ def agent_events(before: AgentInfo | None, after: AgentInfo, now: float) -> Iter
     old = {target.port: target for target in before.targets}
     new = {target.port: target for target in after.targets}
     for port in sorted(old.keys() - new.keys()):
-        yield AgentEvent(f"{_where(old[port], after)} is no longer available{_pid(old[port])}")
+        yield AgentEvent(f"{_where(old[port], after)} became unavailable{_pid(old[port])}")
     added = [new[port] for port in sorted(new.keys() - old.keys())]
     if added:
         yield AgentEvent(f"{after.host} also serves {_ports(added)}{_details(added, now)}")

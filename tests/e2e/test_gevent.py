@@ -74,7 +74,7 @@ async def test_a_job_under_relay_agent_run(
 
 
 async def test_a_patch_under_a_debugger_is_logged_once(relay: LocalRelay, tmp_path: Path) -> None:
-    """Without GEVENT_SUPPORT, one line instead of debugpy's many hints says what a waiting job needs."""
+    """Without GEVENT_SUPPORT, a waiting job logs one line that names the variable, and none of debugpy's hints."""
     script = tmp_path / "greenlets.py"
     script.write_text(PATCH + "import sys; print('patched', file=sys.stderr)\n" + PROGRAM)
     port = free_port()

@@ -327,7 +327,7 @@ async def test_what_happens_is_told_line_by_line(relay: LocalRelay, caplog: pyte
         node.put(late)
         await until(lambda: f"node-1 also serves {port + 1} (rank 4 waiting for a debugger)" in caplog.text)
         node.remove(port + 1)
-        await until(lambda: "rank 4 on node-1 is no longer available (pid 44)" in caplog.text)
+        await until(lambda: "rank 4 on node-1 became unavailable (pid 44)" in caplog.text)
     assert [1] == alarms
 
 

@@ -1,4 +1,4 @@
-"""An editor, the layer next to it, and a debugger that answers when a test says so; without a network."""
+"""An editor, the layer next to it, and a debugger whose responses each test sends itself; without a network."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ TERMINATED = {"seq": 50, "type": "event", "event": "terminated", "body": {}}
 
 
 class Editor:
-    """An editor, its layer, and a debugger that answers when a test says so."""
+    """An editor, its layer, and a debugger whose responses each test sends itself."""
 
     def __init__(self, view: JobView = VIEW, **options: Any) -> None:
         self.now = 0.0

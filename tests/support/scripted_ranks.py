@@ -113,7 +113,7 @@ def _line(breakpoint_: Any) -> Body:
 
 
 class Stage:
-    """A session, its editor and its ranks; nothing moves and no time passes unless a test says so."""
+    """A session, its editor and its ranks. Each test delivers the messages and advances the time itself."""
 
     def __init__(self, **options: Any) -> None:
         self.session = JobSession(**options)

@@ -37,7 +37,7 @@ def entry(number: int, **fields: object) -> dict[str, object]:
 
 
 def test_gloo_group() -> None:
-    """For gloo, an operation is complete if it is retired; its state says nothing."""
+    """A gloo operation is complete if it is retired, whatever its state is."""
     groups, is_whole = parse_dump({"entries": [entry(5), entry(6, retired=False)]}, "other", NOW)
     operation = Operation(5, "all_reduce", "[16] float32", "[16] float32", 12.0)
     assert [GroupRecord("0", "default_pg", "other", (), 6, 5, (operation, operation._replace(number=6)))] == groups
