@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         default = DIFF_SECONDS if arguments.diff else VALUE_SECONDS
         seconds = default if arguments.timeout is None else parse_duration(arguments.timeout)
     selection = Selection() if arguments.diff else None
-    request = Evaluate.parse_body(Evaluate(arguments.expression, arguments.ranks, seconds, selection).body())
+    request = Evaluate(arguments.expression, arguments.ranks, seconds or VALUE_SECONDS, selection).checked()
 
     async def show(tunnels: Tunnels) -> None:
         async with tunnels:

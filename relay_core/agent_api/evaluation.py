@@ -103,20 +103,22 @@ class Evaluate:
 
     @classmethod
     def parse_body(cls, value: object) -> Evaluate:
-        """Read the data of the stream.
+        """Read the data of the stream; raises UsageError as `checked` does."""
+        fields = mapping(value)
+        expression, ranks = text(fields.get("expression")), text(fields.get("ranks")) or "all"
+        compared = Selection.parse(fields["compare"]) if "compare" in fields else None
+        return cls(expression, ranks, seconds(fields.get("seconds")) or DEFAULT_SECONDS, compared).checked()
+
+    def checked(self) -> Evaluate:
+        """Return the request with a time limit of at most `MAX_SECONDS`.
 
         Raises:
             UsageError: the expression is missing or too long, or the ranks are invalid.
         """
-        fields = mapping(value)
-        expression, ranks = text(fields.get("expression")), text(fields.get("ranks")) or "all"
-        if not expression.strip() or len(expression) > MAX_EXPRESSION:
+        if not self.expression.strip() or len(self.expression) > MAX_EXPRESSION:
             raise UsageError(f"no expression, or one of more than {MAX_EXPRESSION} characters")
-        limit = min(seconds(fields.get("seconds")) or DEFAULT_SECONDS, MAX_SECONDS)
-        compared = Selection.parse(fields["compare"]) if "compare" in fields else None
-        request = cls(expression, ranks, limit, compared)
-        request.selects(0)
-        return request
+        self.selects(0)
+        return replace(self, seconds=min(self.seconds, MAX_SECONDS))
 
     def at(self, selection: Selection, ranks: str) -> Evaluate:
         """Return the request for a part of the value, in some of the processes."""

@@ -49,7 +49,7 @@ export class RankConfigurations implements vscode.DebugConfigurationProvider {
     if (!mark) return configuration;
     const rank = this.clients.ranks.find((each) => each.client.id === mark.client && each.target.port === mark.port);
     if (!rank) {
-      void vscode.window.showErrorMessage(`${configuration.name}  is no longer available.`);
+      void vscode.window.showErrorMessage(`${configuration.name} is not available anymore.`);
       return undefined;
     }
     try {

@@ -6,16 +6,17 @@ import argparse
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relay_client.cli.common import Commands, add_json, add_local_command, quiet_logging
-from relay_core.errors import NoClient, UsageError
+from relay_core.errors import NoClient, NoListener, UsageError
 
 if TYPE_CHECKING:
     from relay_client.control.client import ControlClient
+    from relay_client.control.messages import Request
     from relay_client.control.state import ClientId
 
-__all__ = ["add_running_command", "as_json", "only_client", "run_with_clients", "running"]
+__all__ = ["add_running_command", "as_json", "first_response", "only_client", "run_with_clients", "running"]
 
 
 def add_running_command(
@@ -90,6 +91,21 @@ def only_client(clients: Sequence[ControlClient]) -> ControlClient:
         names = ", ".join(f"{client.about.id} ('{client.about.hc}')" for client in clients)
         raise UsageError(f"{len(clients)} relay-clients are running: {names}", hint="choose one with --client")
     return clients[0]
+
+
+async def first_response(clients: Sequence[ControlClient], request: Request) -> Any:
+    """Return the response of the first relay-client that has what a request is about; of the type `request.result`.
+
+    Raises:
+        NoListener: no relay-client has it.
+    """
+    missing: NoListener | None = None
+    for client in clients:
+        try:
+            return await client.request(request)
+        except NoListener as error:
+            missing = missing or error
+    raise missing or _no_client("")
 
 
 def as_json(value: object) -> str:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands
-from relay_client.cli.running.common import add_running_command, as_json, run_with_clients
-from relay_core.errors import NoListener
+from relay_client.cli.running.common import add_running_command, as_json, first_response, run_with_clients
 
 if TYPE_CHECKING:
     from relay_client.control.client import ControlClient
@@ -36,16 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     from relay_client.control.messages import ChooseGroup
 
     async def choose(clients: Sequence[ControlClient]) -> None:
-        missing: NoListener | None = None
-        for client in clients:
-            try:
-                chosen = await client.request(ChooseGroup(arguments.group))
-            except NoListener as error:
-                missing = missing or error
-                continue
-            print(as_json(chosen) if arguments.json else chosen.text)
-            return
-        if missing is not None:
-            raise missing
+        chosen = await first_response(clients, ChooseGroup(arguments.group))
+        print(as_json(chosen) if arguments.json else chosen.text)
 
     return run_with_clients(arguments, choose)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands
-from relay_client.cli.running.common import add_running_command, as_json, run_with_clients
+from relay_client.cli.running.common import add_running_command, as_json, first_response, run_with_clients
 from relay_client.ui.text import format_ranks
-from relay_core.errors import NoListener
 
 if TYPE_CHECKING:
     from relay_client.control.client import ControlClient
@@ -35,21 +34,12 @@ def run(arguments: argparse.Namespace) -> int:
     from relay_client.control.messages import Release
 
     async def release(clients: Sequence[ControlClient]) -> None:
-        missing: NoListener | None = None
-        for client in clients:
-            try:
-                released = await client.request(Release(arguments.rank))
-            except NoListener as error:
-                missing = missing or error
-                continue
-            if arguments.json:
-                print(as_json(released))
-            else:
-                count = released.connections
-                closed = f"{count} connection{'' if count == 1 else 's'} closed"
-                print(f"{format_ranks([arguments.rank])} is released: {closed}")
+        released = await first_response(clients, Release(arguments.rank))
+        if arguments.json:
+            print(as_json(released))
             return
-        if missing is not None:
-            raise missing
+        count = released.connections
+        closed = f"{count} connection{'' if count == 1 else 's'} closed"
+        print(f"{format_ranks([arguments.rank])} is released: {closed}")
 
     return run_with_clients(arguments, release)

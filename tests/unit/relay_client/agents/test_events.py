@@ -101,7 +101,7 @@ def test_targets_that_come_and_go() -> None:
     """New targets are logged in one line, removed targets in one line each."""
     empty = replace(NODE, targets=())
     assert ["node-1 also serves 5681 (rank 3 running)"] == [event.text for event in agent_events(empty, NODE, NOW)]
-    gone = ["rank 3 on node-1 is no longer available (pid 44)"]
+    gone = ["rank 3 on node-1 became unavailable (pid 44)"]
     assert gone == [event.text for event in agent_events(NODE, empty, NOW)]
 
 
