@@ -6,7 +6,7 @@ import opcode
 import sys
 from types import FrameType
 
-from relay_agent.debugpy_internals.table import THREAD_STATE
+from relay_agent.stacks.stopped import stopped_threads
 from relay_agent.unpatched import threading, time
 
 __all__ = ["activity"]
@@ -23,9 +23,9 @@ def activity() -> str:
 
     The call takes up to `SAMPLES` times `INTERVAL`.
     """
-    if _is_stopped():
-        return "stopped"
     ident = threading.main_thread().ident
+    if ident in stopped_threads():
+        return "stopped"
     places, started, used = set(), time.monotonic(), _processor_time(ident)
     for _ in range(SAMPLES):
         frame = sys._current_frames().get(ident or 0)  # noqa: SLF001 - its documented name
@@ -49,14 +49,3 @@ def _processor_time(ident: int | None) -> float:
     if ident is None or not hasattr(time, "pthread_getcpuclockid"):
         return 0.0
     return time.clock_gettime(time.pthread_getcpuclockid(ident))
-
-
-def _is_stopped() -> bool:
-    """Return whether a debugger has stopped the main thread."""
-    constants = sys.modules.get("_pydevd_bundle.pydevd_constants")
-    info = getattr(threading.main_thread(), "additional_info", None)
-    if constants is None or info is None or not THREAD_STATE.is_available():
-        return False
-    with THREAD_STATE.guarded():
-        return bool(info.pydev_state == constants.STATE_SUSPEND)
-    return False

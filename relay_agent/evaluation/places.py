@@ -8,8 +8,8 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Any, NamedTuple
 
-from relay_agent.debugpy_internals.table import THREAD_STATE
 from relay_agent.stacks.in_process import held_frames
+from relay_agent.stacks.stopped import stopped_threads
 from relay_core.agent_api.stacks import is_library
 
 __all__ = ["Place", "find_place"]
@@ -32,7 +32,7 @@ def find_place() -> Place:
     thread is preferred.
     """
     main = threading.main_thread().ident
-    stopped = _stopped_threads()
+    stopped = stopped_threads()
     for ident in sorted({main, *stopped} - {None}, key=lambda ident: ident != main):
         frames = held_frames(ident, is_stopped=ident in stopped)  # type: ignore[arg-type]
         if frames:
@@ -47,18 +47,3 @@ def _of_frame(frame: FrameType) -> Place:
     # One dict of all names: a comprehension in the expression would not see locals otherwise.
     names = {**frame.f_globals, **frame.f_locals}
     return Place(f"{code.co_name} {PurePath(code.co_filename).name}:{frame.f_lineno}", names)
-
-
-def _stopped_threads() -> set[int]:
-    """Return the idents of the threads that a debugger has stopped."""
-    if "pydevd" not in sys.modules or not THREAD_STATE.is_available():
-        return set()
-    from _pydevd_bundle.pydevd_constants import STATE_SUSPEND  # noqa: PLC0415 - in debug runs only
-
-    found: set[int] = set()
-    with THREAD_STATE.guarded():
-        for thread in threading.enumerate():
-            info = getattr(thread, "additional_info", None)
-            if info is not None and info.pydev_state == STATE_SUSPEND and thread.ident is not None:
-                found.add(thread.ident)
-    return found
