@@ -45,6 +45,10 @@ COLLECTIVES_TIMEOUT = 1.5
 logger = logging.getLogger(__name__)
 
 
+class NoAnswer(ConnectionLost):
+    """A process did not answer in time; it may be stuck in C code."""
+
+
 class RegisteredProcess:
     """One registered process.
 
@@ -138,12 +142,13 @@ class RegisteredProcess:
             answer = await self.ask("collectives", within=COLLECTIVES_TIMEOUT)
             found = ProcessCollectives.parse(answer["collectives"])
         except RelayDebugError as error:
-            timed_out = isinstance(error, ConnectionLost) and not isinstance(error, TargetGone)
             stacks = await stacks_of(self.pid, not_asked_again, self.dump)
             main = tuple(thread for thread in stacks.threads if thread.main)
             found = ProcessCollectives(
                 stacks=stacks._replace(threads=main),
-                error=f"has not answered for {COLLECTIVES_TIMEOUT:g} s" if timed_out else f"failed: {error.sentence}",
+                error=f"has not answered for {COLLECTIVES_TIMEOUT:g} s"
+                if isinstance(error, NoAnswer)
+                else f"failed: {error.sentence}",
             )
         stacks = found.stacks._replace(port=self.logical_port, rank=self.info.rank, pid=self.pid)
         return found._replace(port=self.logical_port, stacks=stacks)
@@ -151,18 +156,13 @@ class RegisteredProcess:
     async def evaluate(self, request: Evaluate) -> Value:
         """Return the value of an expression in the process, or why there is none."""
         members = (Member(self.logical_port, self.info.rank),)
+        within = request.seconds + EVALUATION_MARGIN
         try:
-            answer = await self.ask("evaluate", {"body": request.body()}, within=request.seconds + EVALUATION_MARGIN)
-        except ConnectionLost as lost:
-            return Value(
-                members,
-                error=f"no answer within {request.seconds + EVALUATION_MARGIN:g} s"
-                if not isinstance(lost, TargetGone)
-                else lost.sentence,
-                is_silent=True,
-            )
+            answer = await self.ask("evaluate", {"body": request.body()}, within=within)
+        except NoAnswer:
+            return Value(members, error=f"no answer within {within:g} s", is_silent=True)
         except RelayDebugError as error:
-            return Value(members, error=error.sentence)
+            return Value(members, error=error.sentence, is_silent=isinstance(error, TargetGone))
         return replace(Value.parse(answer.get("value")), members=members)
 
     async def is_running(self) -> bool:
@@ -180,7 +180,8 @@ class RegisteredProcess:
         """Send the process a request and return its answer.
 
         Raises:
-            ConnectionLost: the process has exited, or did not answer within `within` seconds.
+            NoAnswer: the process did not answer within `within` seconds.
+            TargetGone: the process has exited.
             RelayDebugError: the process answered with an error.
         """
         if self._writer.is_closing():
@@ -192,7 +193,7 @@ class RegisteredProcess:
             async with timeout(within):
                 answer: Answer = await answered
         except TIMEOUT_ERRORS:
-            raise ConnectionLost(
+            raise NoAnswer(
                 f"{self} did not answer within {within:g} s",
                 hint="it may be stuck in C code; see 'relay-client stacks'",
             ) from None
