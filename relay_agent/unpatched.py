@@ -14,6 +14,7 @@ import functools
 import importlib
 import os as _os
 import sys
+import time as _time
 from collections.abc import Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,10 @@ __all__ = [
 
 GEVENT_VARIABLE = "GEVENT_SUPPORT"
 """debugpy's variable: the job will use gevent, even if it has not patched anything yet."""
+_PATCH_INTERVAL = 0.005
+"""Seconds between two looks at whether `gevent.monkey` is at work, which takes some 10 ms."""
 _copying = _thread.allocate_lock()
+_sleep = _time.sleep
 _COPIED = ("_thread", "time", "select", "threading", "selectors", "socket", "queue", "subprocess")
 """Modules that gevent patches, or that import functions from such modules."""
 
@@ -100,8 +104,26 @@ class _Module:
 
 
 def _find_copies() -> dict[str, ModuleType]:
+    if not _copies.cache_info().currsize:
+        _wait_for_patch()
     with _copying:
         return _copies()
+
+
+def _wait_for_patch() -> None:
+    """Wait while another thread is in `gevent.monkey`: it would patch the copies while they replace the modules."""
+    own = _thread.get_ident()
+    while any(ident != own and _is_patching(frame) for ident, frame in sys._current_frames().items()):  # noqa: SLF001
+        _sleep(_PATCH_INTERVAL)
+
+
+def _is_patching(frame: Any) -> bool:
+    while frame is not None:
+        module: str = frame.f_globals.get("__name__", "")
+        if module.startswith("gevent.monkey") and frame.f_code.co_name.startswith("patch_"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @functools.cache
@@ -144,3 +166,6 @@ if not TYPE_CHECKING:
 
 _main_thread = None if is_active() else threading.main_thread().ident
 """The main thread's ident, or None if gevent has replaced it; the copies are then imported in that thread."""
+
+if hasattr(_os, "register_at_fork"):  # a process that is forked while another thread makes the copies needs the lock
+    _os.register_at_fork(before=_copying.acquire, after_in_parent=_copying.release, after_in_child=_copying.release)
