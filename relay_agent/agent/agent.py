@@ -37,7 +37,7 @@ from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.secure_channel import NO_TUNNEL_KEY
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.timers import keep_seconds, tunnel_settings
-from relay_core.net.session.tunnel_certificate import TunnelIdentity
+from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.net.streams.bridge import Traffic
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.tunnel.events import StreamOpened

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relay_client.editor.breakpoints import UnsetBreakpoints
-from relay_client.editor.job import JobView
+from relay_client.editor.job_view import JobView
 from relay_client.editor.mappings import FindRoot, map_paths, remote_path
 from relay_client.editor.messages import CONSOLE, IMPORTANT
 from relay_client.editor.outbox import Outbox

@@ -6,7 +6,7 @@ import ntpath
 import posixpath
 from collections.abc import Mapping
 
-from relay_client.editor.job import JobView
+from relay_client.editor.job_view import JobView
 from relay_client.editor.mappings import mapping_text
 from relay_core.dap.messages import Request, Response
 from relay_core.dap.prefetch import arguments_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay_client.editor.job import JobView
+from relay_client.editor.job_view import JobView
 from relay_client.editor.messages import CONSOLE, IMPORTANT
 from relay_client.editor.sentences import back_text, interrupted_text, waiting_text
 

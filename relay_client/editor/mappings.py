@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from relay_client.editor.job import JobView
+from relay_client.editor.job_view import JobView
 from relay_core.dap.messages import Arguments
 
 __all__ = ["FindRoot", "Mapped", "map_paths", "mapping_text", "remote_path"]

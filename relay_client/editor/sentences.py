@@ -5,7 +5,7 @@ from __future__ import annotations
 import ntpath
 import signal
 
-from relay_client.editor.job import JobView
+from relay_client.editor.job_view import JobView
 from relay_client.ui.text import duration
 from relay_core.agent_api.ending import Ending
 

@@ -19,7 +19,7 @@ import enum
 from relay_client.compare.console import OnComparison, comparison_of, with_statistics
 from relay_client.editor.attaching import Attaching, OnSource
 from relay_client.editor.ending import SessionEnd
-from relay_client.editor.job import JobView
+from relay_client.editor.job_view import JobView
 from relay_client.editor.leaving import Leaving
 from relay_client.editor.lines import InterruptionLines, WaitingLines
 from relay_client.editor.mappings import FindRoot

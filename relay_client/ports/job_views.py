@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
-from relay_client.editor.job import JobView
+from relay_client.editor.job_view import JobView
 from relay_client.ui.text import clock
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
 from relay_core.net.session.client import LinkState

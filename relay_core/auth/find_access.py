@@ -11,16 +11,13 @@ import logging
 import os
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from relay_core.access_settings import (
     CONNECTION_STRING_SECRET_VARIABLE,
     KEY_VAULT_VARIABLE,
     NAMESPACE_VARIABLE,
-    TUNNEL_KEY_FILE_VARIABLE,
-    TUNNEL_KEY_SECRET_VARIABLE,
-    TUNNEL_KEY_VARIABLE,
     AccessSettings,
     Side,
 )
@@ -28,10 +25,9 @@ from relay_core.auth.address import parse_namespace
 from relay_core.auth.entra import CLIENT_REUSE, DEADLINE, EntraCredential, TokenSource
 from relay_core.auth.key_vault import KeyVault, parse_vault_url
 from relay_core.auth.precedence import Source, choose
-from relay_core.auth.sas import credential_from_connection_string
-from relay_core.auth.secret_file import read_secret_file
+from relay_core.auth.sas_credentials import credential_from_connection_string
 from relay_core.auth.sources import ConnectionText, TextSource, local_sources, not_configured
-from relay_core.auth.tunnel_key import parse_tunnel_key
+from relay_core.auth.tunnel_key_sources import tunnel_key_sources
 from relay_core.errors import ConfigurationError, UsageError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Credential
@@ -81,7 +77,7 @@ async def find_access(
     logger.log(logging.DEBUG if source.name in _COMMON_SOURCES else logging.INFO, "credentials: %s", access.source)
     key_source = choose(search.tunnel_key_sources(access))
     tunnel_key = await key_source.read() if key_source is not None and key_source.read is not None else None
-    return Access(access.endpoint, access.credential, tunnel_key, access.source)
+    return replace(access, tunnel_key=tunnel_key)
 
 
 _COMMON_SOURCES = {
@@ -196,47 +192,9 @@ class Search:
 
     def tunnel_key_sources(self, access: Access) -> list[Source[bytes]]:
         """Return the sources of the tunnel key, including the connection string that `access` was read from."""
-        settings, environ = self._settings, self._environ
-        own, text = access.tunnel_key, environ.get(TUNNEL_KEY_VARIABLE)
-
-        async def from_connection_string() -> bytes:
-            return own or b""
-
-        async def from_variable() -> bytes:
-            return parse_tunnel_key(text or "", TUNNEL_KEY_VARIABLE)
-
-        return [
-            self._key_file("--tunnel-key-file", settings.tunnel_key_file, explicit=True),
-            self._key_secret("--tunnel-key-secret", settings.tunnel_key_secret, explicit=True),
-            Source(
-                "TunnelKey",
-                "in the connection string" if own else "not in the connection string",
-                from_connection_string if own else None,
-            ),
-            Source(TUNNEL_KEY_VARIABLE, "set" if text else "not set", from_variable if text else None),
-            self._key_file(TUNNEL_KEY_FILE_VARIABLE, environ.get(TUNNEL_KEY_FILE_VARIABLE)),
-            self._key_secret(TUNNEL_KEY_SECRET_VARIABLE, environ.get(TUNNEL_KEY_SECRET_VARIABLE)),
-        ]
-
-    def _key_file(self, name: str, path: str | None, *, explicit: bool = False) -> Source[bytes]:
-        if not path:
-            return Source(name, "not given" if explicit else "not set")
-
-        async def read() -> bytes:
-            return parse_tunnel_key(read_secret_file(path), path)
-
-        return Source(name, path, read, explicit=explicit)
-
-    def _key_secret(self, name: str, secret: str | None, *, explicit: bool = False) -> Source[bytes]:
-        if not secret:
-            return Source(name, "not given" if explicit else "not set")
-
-        async def read() -> bytes:
-            if error := self._missing_vault(secret):
-                raise error
-            return parse_tunnel_key(await self._read_secret(secret), f"Key Vault secret '{secret}'")
-
-        return Source(name, f"secret '{secret}' of {self._vault() or 'no vault'}", read, explicit=explicit)
+        return tunnel_key_sources(
+            access.tunnel_key, self._settings, self._environ, vault=self._vault(), read_secret=self._read_secret
+        )
 
     # Key Vault:
 
@@ -254,5 +212,7 @@ class Search:
         )
 
     async def _read_secret(self, name: str) -> str:
+        if error := self._missing_vault(name):
+            raise error
         vault = KeyVault(parse_vault_url(self._vault() or ""), self.tokens, tls=self._tls, deadline=self._deadline)
         return await vault.read(name)

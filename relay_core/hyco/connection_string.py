@@ -11,17 +11,15 @@ a signature; an unknown field; a repeated field. Error messages never contain a 
 
 from __future__ import annotations
 
-import base64
-import binascii
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from relay_core.errors import ConfigurationError
 from relay_core.hyco.address import Endpoint
+from relay_core.hyco.tunnel_key import parse_tunnel_key
 
-__all__ = ["TUNNEL_KEY_BYTES", "ConnectionString"]
+__all__ = ["ConnectionString"]
 
-TUNNEL_KEY_BYTES = 32
 MAX_KEY_CHARS = 256
 """Maximum length of a key and of a key name in the official clients."""
 
@@ -76,6 +74,7 @@ class ConnectionString:
         if "endpoint" not in fields:
             raise ConfigurationError("the connection string has no Endpoint", hint=_HINT)
         host, port = _parse_endpoint(fields["endpoint"])
+        tunnel_key = fields.get("tunnelkey")
         parsed = cls(
             host=host,
             port=port,
@@ -85,7 +84,7 @@ class ConnectionString:
             signature=fields.get("sharedaccesssignature") or None,
             operation_timeout=fields.get("operationtimeout") or None,
             managed_identity=_parse_authentication(fields.get("authentication", "")),
-            tunnel_key=_parse_tunnel_key(fields.get("tunnelkey", "")),
+            tunnel_key=parse_tunnel_key(tunnel_key, "the connection string's TunnelKey") if tunnel_key else None,
         )
         parsed._check()
         return parsed
@@ -170,18 +169,3 @@ def _parse_authentication(text: str) -> bool:
     if text.replace(" ", "").lower() == "managedidentity":  # as the .NET client compares it
         return True
     raise ConfigurationError("the connection string's Authentication is not 'Managed Identity'", hint=_HINT)
-
-
-def _parse_tunnel_key(text: str) -> bytes | None:
-    if not text:
-        return None
-    try:
-        key = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        key = b""
-    if len(key) != TUNNEL_KEY_BYTES:
-        raise ConfigurationError(
-            f"the connection string's TunnelKey is not {TUNNEL_KEY_BYTES} bytes encoded as base64",
-            hint="create one with: python3 -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'",
-        )
-    return key

@@ -12,7 +12,7 @@ from pathlib import Path
 from relay_agent.agent.agent import Agent
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
-from relay_core.auth.sas import SasKeyCredential
+from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.connection_string import ConnectionString
 from relay_core.net.relay_tls import client_tls

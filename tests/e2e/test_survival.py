@@ -16,7 +16,7 @@ from relay_agent.agent.port_targets import PortTarget
 from relay_client.agents.tunnels import Tunnels
 from relay_client.demo.chaos import ChaosProxy
 from relay_client.ports.forwarder import Forwarder
-from relay_core.auth.sas import SasKeyCredential
+from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.hyco import listener as listener_rules
 from relay_core.hyco.address import Endpoint
 from relay_server.config.model import Limits

@@ -40,7 +40,7 @@ from relay_core.hyco.sas import SasToken
 from relay_core.layers.layer import Layer, ToLocal
 from relay_core.layers.splitter import MessageSplitter
 from relay_core.net.session.secure_channel import SecureChannel
-from relay_core.net.session.tunnel_certificate import TunnelIdentity
+from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.ranges import expand_ranges, parse_ranges
 from relay_core.tunnel import AgentHandshake, ClientHandshake, SessionTable, Settings, StreamOpened
 from relay_core.tunnel.frames import Frame

@@ -16,7 +16,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.dap.client import DapClient, RequestFailed
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import LocalPort
-from relay_core.auth.sas import SasKeyCredential
+from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.dap.framing import encode
 from tests.support import secrets
 from tests.support.debuggee import LINE, debuggee, stopped_at_breakpoint

@@ -10,7 +10,7 @@ from relay_agent.agent.port_targets import PortTarget
 from relay_core.net import connect
 from relay_core.net.session import agent as session_agent
 from relay_core.net.session.client import ClientTunnel
-from relay_core.net.session.tunnel_certificate import TunnelIdentity
+from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.net.tasks import TaskSet
 from relay_core.net.websocket.handshake import WebSocket
 from relay_core.tunnel.headers import TUNNEL_HEADER, TunnelHeader

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_core.auth.sas import SasKeyCredential, SasTokenCredential
+from relay_core.auth.sas_credentials import SasKeyCredential, SasTokenCredential
 from relay_core.errors import (
     ConnectionLost,
     HybridConnectionNotFound,

@@ -11,7 +11,7 @@ from relay_client.cli.forward import forward
 from relay_core.auth import AccessSettings, find_access
 from relay_core.auth.entra import EntraCredential
 from relay_core.auth.find_access import Access
-from relay_core.auth.sas import SasKeyCredential
+from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.compat import timeout
 from relay_core.errors import RelayDebugError, Unauthorized
 from relay_core.hyco.new_role import ROLE_PROPAGATION

@@ -13,7 +13,7 @@ from relay_core.net.session.client import ClientTunnel
 from relay_core.net.session.handshake import SessionRefused, perform_handshake
 from relay_core.net.session.secure_channel import TunnelKeyMissing, WrongTunnelKey
 from relay_core.net.session.transport import Transport
-from relay_core.net.session.tunnel_certificate import TunnelIdentity
+from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.net.websocket.handshake import WebSocket
 from relay_core.tunnel.handshake import ClientHandshake
 from relay_core.tunnel.headers import TUNNEL_HEADER, TunnelHeader

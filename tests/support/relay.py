@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from relay_core.auth.sas import SasKeyCredential
+from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.hyco.address import Endpoint
 from relay_core.net.relay_tls import client_tls
 from relay_server.config.model import HybridConnection, Limits, RelayConfig, Right, Rule, TlsSettings

@@ -12,13 +12,13 @@ PACKAGES = ("relay_core", "relay_agent", "relay_client", "relay_server")
 COVERED_BY = {
     # Data and protocol classes: what they mean shows in those that use them.
     "tests/unit/relay_core/tunnel/test_session.py": "relay_core/tunnel/ events limits outcomes",
-    "tests/unit/relay_core/auth/test_sas.py": "relay_core/hyco/ credential",
-    "tests/unit/relay_core/auth/test_sources.py": "relay_core/auth/ old_package tunnel_key",
+    "tests/unit/relay_core/auth/test_sas_credentials.py": "relay_core/hyco/ credential",
+    "tests/unit/relay_core/auth/test_sources.py": "relay_core/auth/ old_package",
     "tests/unit/relay_core/auth/test_names.py": "relay_core/auth/ address key_vault",
     "tests/unit/relay_core/auth/test_find_access.py": (
-        "relay_core/auth/ precedence explain relay_core/program/ explain options"
+        "relay_core/auth/ precedence explain tunnel_key_sources relay_core/program/ explain options"
     ),
-    "tests/unit/relay_core/net/session/test_secure_channel.py": "relay_core/net/session/ tunnel_certificate",
+    "tests/unit/relay_core/net/session/test_secure_channel.py": "relay_core/net/session/ tunnel_identity",
     "tests/unit/relay_agent/settings/test_arguments.py": "relay_agent/settings/ model",
     "tests/integration/relay_server/test_lifecycle.py": "relay_server/ metrics server service gateway",
     "tests/unit/relay_core/dap/test_framing.py": "relay_core/dap/ messages",
@@ -39,7 +39,7 @@ COVERED_BY = {
     # Several parts at once: agent, client and relay in one loop.
     "tests/integration/test_forwarding.py": "relay_client/ports/ connection forwarder relay_agent/agent/ targets",
     "tests/integration/test_editor_session.py": "relay_client/ports/ job_views no_stream",
-    "tests/unit/relay_client/editor/test_session.py": "relay_client/editor/ job",
+    "tests/unit/relay_client/editor/test_session.py": "relay_client/editor/ job_view",
     "tests/integration/test_routing.py": "relay_client/agents/ event_log tunnels",
     "tests/integration/test_new_role.py": "relay_client/agents/ new_role",
     "tests/unit/relay_client/stacks/test_render.py": "relay_client/stacks/ groups",

@@ -17,7 +17,7 @@ from relay_client.agents.requests import send_request
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.collect import compare_as_text
-from relay_client.editor.job import JobView
+from relay_client.editor.job_view import JobView
 from relay_client.editor.lines import WaitingLines
 from relay_client.job_session.groups import Group
 from relay_client.job_session.members import RankName

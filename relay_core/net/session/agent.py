@@ -14,7 +14,7 @@ from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.transport import Transport
-from relay_core.net.session.tunnel_certificate import TunnelIdentity
+from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.net.websocket.handshake import WebSocket
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.handshake import Attached, NotAttached

@@ -25,7 +25,7 @@ from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.handshake import perform_handshake
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.transport import Transport
-from relay_core.net.session.tunnel_certificate import TunnelIdentity
+from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.net.session.wakeup import watch_clock
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.net.websocket.handshake import WebSocket

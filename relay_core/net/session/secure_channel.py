@@ -1,4 +1,4 @@
-"""Mutual TLS 1.3 inside a transport, with the certificates of `tunnel_certificate`.
+"""Mutual TLS 1.3 inside a transport, with the certificates of `tunnel_identity`.
 
 The peer's certificate is compared byte for byte after the handshake. Session tickets are disabled, so each transport
 has its own keys (forward secrecy), and a tunnel key that leaks later cannot decrypt recorded traffic.
@@ -20,7 +20,7 @@ import ssl
 from collections.abc import Iterable
 
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError
-from relay_core.net.session.tunnel_certificate import TunnelIdentity
+from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.tunnel.frames import FIRST_FRAMES, Buffer
 from relay_core.tunnel.messages import Refused
 from relay_core.tunnel.outcomes import Refusal, Role

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.secure_channel import ChannelState, SecureChannel
-from relay_core.net.session.tunnel_certificate import TunnelIdentity
+from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.net.websocket.handshake import WebSocket
 from relay_core.tunnel.frames import Buffer
 

@@ -7,7 +7,7 @@ import pytest
 from relay_agent.agent.agent import Agent
 from relay_agent.agent.port_targets import PortTarget
 from relay_core.agent_api.announcement import State, TargetInfo
-from relay_core.auth.sas import SasKeyCredential
+from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.hyco.address import Endpoint
 from tests.support import secrets
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from relay_client.editor.attaching import Attaching, OnSource
-from relay_client.editor.job import JobView
+from relay_client.editor.job_view import JobView
 from relay_client.editor.outbox import Outbox
 from relay_client.editor.sentences import CANNOT_FOLLOW
 

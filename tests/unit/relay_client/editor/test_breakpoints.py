@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from relay_client.editor.breakpoints import UnsetBreakpoints
-from relay_client.editor.job import JobView
+from relay_client.editor.job_view import JobView
 
 JOB = JobView(5678, "myhc", host="node", cwd="/mnt/job", script="train.py")
 MISSING = {"verified": False, "message": "Breakpoint in file that does not exist."}

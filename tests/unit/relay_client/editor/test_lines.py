@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from relay_client.editor.job import JobView
+from relay_client.editor.job_view import JobView
 from relay_client.editor.lines import MAX_PAUSE, InterruptionLines, WaitingLines
 
 VIEW = JobView(5678, "myhc")

@@ -1,6 +1,6 @@
 """Facts about the sentences that an editor shows."""
 
-from relay_client.editor.job import JobView
+from relay_client.editor.job_view import JobView
 from relay_client.editor.sentences import ended_text, exit_code, waiting_text
 from relay_core.agent_api.ending import Ending
 

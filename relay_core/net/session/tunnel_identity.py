@@ -1,4 +1,4 @@
-"""The certificate of one end of a tunnel, derived from the tunnel key.
+"""The identity of one end of a tunnel, derived from the tunnel key: private key, certificate and TLS context.
 
     tunnel key --HKDF-SHA256(role)--> Ed25519 key --> self-signed certificate, byte for byte the same on both sides
 
@@ -23,11 +23,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import NameOID
 
+from relay_core.hyco.tunnel_key import TUNNEL_KEY_BYTES
 from relay_core.tunnel.outcomes import Role
 
 __all__ = ["TunnelIdentity"]
 
-TUNNEL_KEY_SIZE = 32
 _INFO = b"relay-debug tunnel v1 "
 """HKDF info, followed by the role; any change to the derivation requires a new version number."""
 _NOT_BEFORE = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
@@ -47,8 +47,8 @@ class TunnelIdentity:
     """
 
     def __init__(self, role: Role, tunnel_key: bytes) -> None:
-        if len(tunnel_key) != TUNNEL_KEY_SIZE:
-            raise ValueError(f"a tunnel key has {TUNNEL_KEY_SIZE} bytes")
+        if len(tunnel_key) != TUNNEL_KEY_BYTES:
+            raise ValueError(f"a tunnel key has {TUNNEL_KEY_BYTES} bytes")
         self.role = role
         key = _derive_key(tunnel_key, role)
         self.certificate = _certificate(key, role)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from relay_core.auth.sas import (
+from relay_core.auth.sas_credentials import (
     AnonymousCredential,
     SasKeyCredential,
     SasTokenCredential,
