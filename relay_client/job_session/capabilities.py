@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay_client.prefetch.capabilities import DEBUGPY_CAPABILITIES
+from relay_client.dap.debugpy_capabilities import DEBUGPY_CAPABILITIES
 from relay_core.dap.messages import Body
 
 __all__ = ["CAPABILITIES"]

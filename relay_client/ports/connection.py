@@ -5,7 +5,7 @@
        |   the local side disconnected        |  +--> refused for good: held by another user, or nothing is listening
        +-- the target has exited, unanswered -+
 
-Bytes from the local side are kept until the target sends its first byte (`relay_core.layers.early_bytes`). They can
+Bytes from the local side are kept until the target sends its first byte (`relay_client.ports.early_bytes`). They can
 then be sent again if the target has just exited, for example because the job was restarted.
 
 An editor is informed about each state (`relay_client.editor`). While it has no stream, its bytes take
@@ -23,20 +23,20 @@ from typing import NoReturn
 from relay_client.agents.search import RETRY_DELAYS
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.collect import compare_as_text
+from relay_client.editor.attach_answers import AttachAnswers
 from relay_client.editor.session import EditorSession
 from relay_client.ports.connections import ConnectionRecord
+from relay_client.ports.early_bytes import EarlyBytes
 from relay_client.ports.job_views import JobViews
 from relay_client.ports.local_port import LocalPort
 from relay_client.ports.local_roots import find_local_root
 from relay_client.ports.no_stream import NoStream
 from relay_client.ports.reverse_requests import ReverseRequestGuard
 from relay_client.ports.source_check import is_different
-from relay_client.prefetch.attach_answers import AttachAnswers
 from relay_core.agent_api.announcement import AgentId
 from relay_core.agent_api.evaluation import Evaluate
 from relay_core.dap.messages import Request
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
-from relay_core.layers.early_bytes import EarlyBytes
 from relay_core.layers.layer import Layer, ToLocal, ToPeer
 from relay_core.layers.splitter import MessageSplitter
 from relay_core.layers.stack import LayerStack

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_core.layers.early_bytes import MAX_EARLY_BYTES, EarlyBytes
+from relay_client.ports.early_bytes import MAX_EARLY_BYTES, EarlyBytes
 from relay_core.layers.layer import Abort, EndLocal, EndPeer, ResetLocal, ToLocal, ToPeer
 from tests.support.layers import Alone
 

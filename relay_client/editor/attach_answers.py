@@ -26,7 +26,7 @@ other than expected is reported when it arrives:
 
 from __future__ import annotations
 
-from relay_client.prefetch.capabilities import DEBUGPY_CAPABILITIES
+from relay_client.dap.debugpy_capabilities import DEBUGPY_CAPABILITIES
 from relay_core.dap.messages import Body, Event, Request, Response
 from relay_core.dap.prefetch import arguments_of
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer

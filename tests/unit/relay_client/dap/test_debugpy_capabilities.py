@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from relay_client.dap.client import DapClient
-from relay_client.prefetch.capabilities import DEBUGPY_CAPABILITIES
+from relay_client.dap.debugpy_capabilities import DEBUGPY_CAPABILITIES
 from relay_client.prefetch.response_cache import DELAYED_STACKS
 from tests.support.debuggee import debuggee
 
