@@ -21,7 +21,6 @@ __all__ = [
     "add_allow_terminate_option",
     "add_command",
     "add_json",
-    "add_local_command",
     "add_prefetch_option",
     "add_verbose",
     "make_tunnels",
@@ -46,25 +45,16 @@ def add_command(
     *,
     summary: str,
     description: str,
+    add_options: Callable[[argparse.ArgumentParser], None] = add_access_options,
 ) -> argparse.ArgumentParser:
-    """Add a command that connects to the relay; its options may also precede its name."""
-    parser = add_local_command(commands, name, run, summary=summary, description=description)
-    add_access_options(parser)
-    return parser
+    """Add a command, with `--verbose` and its shared options; by default those of commands that connect to the relay.
 
-
-def add_local_command(
-    commands: Commands[argparse.ArgumentParser],
-    name: str,
-    run: Callable[[argparse.Namespace], int],
-    *,
-    summary: str,
-    description: str,
-) -> argparse.ArgumentParser:
-    """Add a command that needs no credentials, because it connects only to programs on this machine."""
+    The shared options may also precede the command's name.
+    """
     parser = commands.add_parser(name, help=summary, description=description, argument_default=argparse.SUPPRESS)
     parser.set_defaults(command=run)
     add_verbose(parser)
+    add_options(parser)
     return parser
 
 

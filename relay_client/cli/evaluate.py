@@ -54,7 +54,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the values."""
-    from relay_client.cli.ranges.ranks import parse_ranks
+    from relay_client.cli.number_lists import parse_ranks
     from relay_client.compare.collect import collect_values, find_differences
     from relay_client.compare.console import DIFF_SECONDS, VALUE_SECONDS
     from relay_client.compare.groups import odd_ones_first

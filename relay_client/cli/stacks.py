@@ -38,7 +38,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the stacks."""
-    from relay_client.cli.ranges.ranks import parse_ranks
+    from relay_client.cli.number_lists import parse_ranks
     from relay_client.stacks.collect import collect_stacks
     from relay_client.stacks.groups import read_replies
     from relay_client.stacks.render import show_stacks, stacks_as_json

@@ -85,8 +85,7 @@ def _entries(arguments: argparse.Namespace) -> list[Entry]:
     Raises:
         RelayDebugError: the command line is invalid, or --from-targets finds no target.
     """
-    from relay_client.cli.ranges.ports import parse_ports
-    from relay_client.cli.ranges.ranks import parse_ranks
+    from relay_client.cli.number_lists import parse_ports, parse_ranks
     from relay_client.editor_setup.entries import entries_for, entries_of
 
     if arguments.from_targets and arguments.ports:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relay_client.cli.common import Commands, add_json, add_local_command, quiet_logging
+from relay_client.cli.common import add_command, add_json, quiet_logging
 from relay_core.errors import NoClient, NoListener, UsageError
 
 if TYPE_CHECKING:
@@ -19,16 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["add_running_command", "as_json", "first_response", "only_client", "run_with_clients", "running"]
 
 
-def add_running_command(
-    commands: Commands[argparse.ArgumentParser],
-    name: str,
-    run: Callable[[argparse.Namespace], int],
-    *,
-    summary: str,
-    description: str,
-) -> argparse.ArgumentParser:
-    """Add a command that inspects or controls running relay-clients."""
-    parser = add_local_command(commands, name, run, summary=summary, description=description)
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--client",
         default="",
@@ -36,7 +28,10 @@ def add_running_command(
         help="only this relay-client: its id, process id or hybrid connection, as shown by 'relay-client status'",
     )
     add_json(parser)
-    return parser
+
+
+add_running_command = functools.partial(add_command, add_options=_add_options)
+"""Adds a command that inspects or controls running relay-clients; they need no credentials."""
 
 
 def run_with_clients(

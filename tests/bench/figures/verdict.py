@@ -7,7 +7,6 @@ groups with eight operations each, and a stack of thirty frames. The time that a
 
 from __future__ import annotations
 
-import asyncio
 import json
 import statistics
 import time
@@ -61,7 +60,7 @@ async def _times(stage: Stage, ranks: int, turns: int) -> list[float]:
         await tunnels.search.wait_for(
             lambda: True if len(tunnels.roster) * RANKS_PER_AGENT == ranks else None, lambda _why: None
         )
-        await asyncio.sleep(1)  # the handshakes have left work behind
+        await collect_replies(tunnels)  # answered after all work that the handshakes have left in either process
         for _ in range(turns):
             started = time.monotonic()
             (job,) = read_jobs(await collect_replies(tunnels))

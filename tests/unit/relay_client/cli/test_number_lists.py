@@ -1,10 +1,10 @@
-"""Facts about the grammar of --ports."""
+"""Facts about the grammars of --ports and --ranks."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_client.cli.ranges.ports import MAX_PORTS, parse_ports
+from relay_client.cli.number_lists import MAX_PORTS, MAX_RANKS, parse_ports, parse_ranks
 from relay_core.errors import UsageError
 from relay_core.ranges import format_ranges
 
@@ -20,7 +20,7 @@ from relay_core.ranges import format_ranges
         ("65535", [65535]),
     ],
 )
-def test_good_lists(text: str, ports: list[int]) -> None:
+def test_good_ports(text: str, ports: list[int]) -> None:
     """Ports and ranges keep their order."""
     assert ports == parse_ports(text)
 
@@ -42,7 +42,7 @@ def test_good_lists(text: str, ports: list[int]) -> None:
         (f"1-{MAX_PORTS + 1}", "more than 1024 numbers"),
     ],
 )
-def test_bad_lists(text: str, sentence: str) -> None:
+def test_bad_ports(text: str, sentence: str) -> None:
     """Invalid lists are rejected with one sentence and a hint."""
     with pytest.raises(UsageError, match=sentence) as caught:
         parse_ports(text)
@@ -63,3 +63,32 @@ def test_any_text_gives_ports_or_a_usage_error(text: str) -> None:
     except UsageError:
         return
     assert all(1 <= port <= 65535 for port in ports)
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [("3", [3]), ("0-2", [0, 1, 2]), (" 0 , 3-4 ", [0, 3, 4]), (f"0-{MAX_RANKS - 1}", list(range(MAX_RANKS)))],
+)
+def test_good_ranks(text: str, ranks: list[int]) -> None:
+    """Ranks and ranges keep their order."""
+    assert ranks == parse_ranks(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("7-0", "invalid list of ranks: '7-0' starts above its end"),
+        ("all", "invalid list of ranks: 'all'"),
+        ("", "invalid list of ranks: ''"),
+        ("1,", "invalid list of ranks: '1,'"),
+        ("1,0-1", "invalid list of ranks: 1 is listed twice"),
+        (f"0-{MAX_RANKS}", "invalid list of ranks: more than 1024 numbers"),
+        ("0-999999", "invalid list of ranks: more than 1024 numbers"),
+    ],
+)
+def test_bad_ranks(text: str, sentence: str) -> None:
+    """Invalid lists are rejected with one sentence and a hint."""
+    with pytest.raises(UsageError) as caught:
+        parse_ranks(text)
+    assert sentence == caught.value.sentence
+    assert caught.value.hint

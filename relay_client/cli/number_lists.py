@@ -1,0 +1,37 @@
+"""The grammars of `--ports`, such as `5678` or `5678-5680,5690`, and of `--ranks`, such as `3` or `0,3-5`."""
+
+from __future__ import annotations
+
+from relay_core.errors import UsageError
+from relay_core.ranges import expand_ranges, parse_ranges
+from relay_core.values import MAX_PORT, is_port
+
+__all__ = ["parse_ports", "parse_ranks"]
+
+MAX_PORTS = 1024
+"""Below the usual limit on open files in a shell (256 or 1024); no job needs more."""
+MAX_RANKS = 1024
+"""More than one hybrid connection can have: 25 nodes with 8 ranks each."""
+
+_PORTS, _RANKS = "list of ports", "list of ranks"
+
+
+def parse_ports(text: str) -> list[int]:
+    """Return the ports in the order written.
+
+    Raises:
+        UsageError: the text is not a list of ports, lists a port twice, or lists more than `MAX_PORTS`.
+    """
+    ranges = parse_ranges(text, what=_PORTS, example="5678, 5678-5680 or 5678,5690")
+    if not all(is_port(part[0]) and is_port(part[-1]) for part in ranges):
+        raise UsageError(f"invalid {_PORTS}: '{text}' is outside 1-{MAX_PORT}", hint=f"use ports from 1 to {MAX_PORT}")
+    return expand_ranges(ranges, what=_PORTS, limit=MAX_PORTS)
+
+
+def parse_ranks(text: str) -> list[int]:
+    """Return the global ranks in the order written.
+
+    Raises:
+        UsageError: the text is not a list of ranks, lists a rank twice, or lists more than `MAX_RANKS`.
+    """
+    return expand_ranges(parse_ranges(text, what=_RANKS, example="3, 0-7 or 0,3-5"), what=_RANKS, limit=MAX_RANKS)

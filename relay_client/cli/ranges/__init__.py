@@ -1,1 +1,0 @@
-"""The grammars of the options that take lists of ports or ranks."""
