@@ -9,7 +9,7 @@ from typing import NewType
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.fitting import COMMON_FIELDS, targets_of_runs
-from relay_core.agent_api.values import Clean, as_is, count, items, mapping, path, port, seconds, text
+from relay_core.agent_api.values import Clean, as_is, count, items, mapping, path, port, seconds, text, without_missing
 
 __all__ = ["AgentId", "AgentInfo", "Attachment", "State", "TargetInfo"]
 
@@ -96,7 +96,7 @@ class TargetInfo:
             "until": self.until,
             **(self.attachment.encode() if self.attachment else {}),
         }
-        return {name: value for name, value in fields.items() if value is not None}
+        return without_missing(fields)
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> TargetInfo | None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from relay_core.agent_api.ras import RasStatus
 from relay_core.agent_api.stacks import ProcessStacks
-from relay_core.agent_api.values import Clean, as_is, count, items, mapping, seconds, text
+from relay_core.agent_api.values import Clean, as_is, count, items, mapping, objects, seconds, text, without_missing
 
 __all__ = [
     "MAX_GROUPS",
@@ -105,7 +105,6 @@ class GroupRecord(NamedTuple):
     def parse(cls, value: object, clean: Clean = as_is) -> GroupRecord:
         """Read one element of `groups`."""
         fields = mapping(value)
-        operations = [one for one in items(fields.get("operations")) if isinstance(one, Mapping)]
         return cls(
             name=text(fields.get("name"), clean),
             description=text(fields.get("description"), clean),
@@ -113,7 +112,7 @@ class GroupRecord(NamedTuple):
             ranks=_parse_runs(fields.get("ranks")),
             enqueued=count(fields.get("enqueued")) or 0,
             completed=count(fields.get("completed")) or 0,
-            operations=tuple(Operation.parse(one, clean) for one in operations[:MAX_OPERATIONS]),
+            operations=tuple(Operation.parse(one, clean) for one in objects(fields.get("operations"))[:MAX_OPERATIONS]),
         )
 
 
@@ -178,19 +177,18 @@ class ProcessCollectives(NamedTuple):
             "stacks": self.stacks.encode(),
             "error": self.error or None,
         }
-        return {name: value for name, value in fields.items() if value is not None}
+        return without_missing(fields)
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> ProcessCollectives:
         """Read one element of `processes`."""
         fields = mapping(value)
-        groups = [group for group in items(fields.get("groups")) if isinstance(group, Mapping)]
         return cls(
             port=count(fields.get("port")),
             torch=text(fields.get("torch"), clean),
             rank=count(fields.get("rank")),
             world=count(fields.get("world")),
-            groups=tuple(GroupRecord.parse(group, clean) for group in groups[:MAX_GROUPS]),
+            groups=tuple(GroupRecord.parse(group, clean) for group in objects(fields.get("groups"))[:MAX_GROUPS]),
             problem=text(fields.get("problem"), clean),
             activity=text(fields.get("activity"), clean),
             stacks=ProcessStacks.parse(fields.get("stacks"), clean),
@@ -214,7 +212,7 @@ class NodeCollectives(NamedTuple):
     def parse(cls, value: object, clean: Clean = as_is) -> NodeCollectives:
         """Read the response."""
         fields = mapping(value)
-        found = [process for process in items(fields.get("processes")) if isinstance(process, Mapping)]
+        found = objects(fields.get("processes"))
         ras = fields.get("ras")
         return cls(
             tuple(ProcessCollectives.parse(process, clean) for process in found[:MAX_PROCESSES]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay_core.agent_api.values import Clean, as_is, count, mapping, port, text
+from relay_core.agent_api.values import Clean, as_is, count, mapping, port, text, without_missing
 
 __all__ = ["Ending"]
 
@@ -38,7 +38,7 @@ class Ending:
             "error": self.error or None,
             "exiting": None if self.is_final else True,
         }
-        return {name: value for name, value in fields.items() if value is not None}
+        return without_missing(fields)
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> Ending | None:

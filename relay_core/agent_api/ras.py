@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
-from relay_core.agent_api.values import Clean, as_is, count, items, mapping, text
+from relay_core.agent_api.values import Clean, as_is, count, items, mapping, objects, text
 
 __all__ = ["MAX_COMMUNICATORS", "MAX_REMARKS", "RasCommunicator", "RasStatus"]
 
@@ -57,7 +56,7 @@ class RasStatus(NamedTuple):
     def parse(cls, value: object, clean: Clean = as_is) -> RasStatus:
         """Read the field `ras`."""
         fields = mapping(value)
-        found = [one for one in items(fields.get("communicators")) if isinstance(one, Mapping)]
+        found = objects(fields.get("communicators"))
         return cls(
             version=text(fields.get("version"), clean),
             communicators=tuple(RasCommunicator.parse(one, clean) for one in found[:MAX_COMMUNICATORS]),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from relay_core.agent_api.values import Clean, as_is, count, items, mapping, text
+from relay_core.agent_api.values import Clean, as_is, count, mapping, objects, text
 
 __all__ = ["Frame", "NodeStacks", "ProcessStacks", "ThreadStack", "is_library"]
 
@@ -76,7 +76,7 @@ class ThreadStack(NamedTuple):
             text(fields.get("name"), clean),
             count(fields.get("ident")) or 0,
             fields.get("main") is True,
-            tuple(Frame.parse(frame, clean) for frame in items(fields.get("frames")) if isinstance(frame, Mapping)),
+            tuple(Frame.parse(frame, clean) for frame in objects(fields.get("frames"))),
         )
 
 
@@ -105,13 +105,12 @@ class ProcessStacks(NamedTuple):
     def parse(cls, value: object, clean: Clean = as_is) -> ProcessStacks:
         """Read one element of `processes`."""
         fields = mapping(value)
-        threads = [thread for thread in items(fields.get("threads")) if isinstance(thread, Mapping)]
         return cls(
             port=count(fields.get("port")),
             rank=count(fields.get("rank")),
             pid=count(fields.get("pid")),
             how=text(fields.get("how"), clean) or "none",
-            threads=tuple(ThreadStack.parse(thread, clean) for thread in threads),
+            threads=tuple(ThreadStack.parse(thread, clean) for thread in objects(fields.get("threads"))),
             error=text(fields.get("error"), clean),
         )
 
@@ -128,5 +127,5 @@ class NodeStacks(NamedTuple):
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> NodeStacks:
         """Read the response."""
-        found = [process for process in items(mapping(value).get("processes")) if isinstance(process, Mapping)]
+        found = objects(mapping(value).get("processes"))
         return cls(tuple(ProcessStacks.parse(process, clean) for process in found))

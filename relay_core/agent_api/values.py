@@ -1,4 +1,4 @@
-"""Readers of single JSON values. A value of another type, or out of range, counts as missing."""
+"""Readers of JSON values. A value of another type, or out of range, counts as missing, and is not written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,21 @@ from collections.abc import Callable, Mapping
 
 from relay_core.values import is_port
 
-__all__ = ["MAX_NAME", "Clean", "as_is", "count", "items", "mapping", "path", "port", "seconds", "short_name", "text"]
+__all__ = [
+    "MAX_NAME",
+    "Clean",
+    "as_is",
+    "count",
+    "items",
+    "mapping",
+    "objects",
+    "path",
+    "port",
+    "seconds",
+    "short_name",
+    "text",
+    "without_missing",
+]
 
 MAX_NAME = 64
 """Maximum length of a user or owner name; these names appear in announcements, refusals and log lines."""
@@ -67,3 +81,13 @@ def mapping(value: object) -> Mapping[str, object]:
 def items(value: object) -> list[object]:
     """Return the elements of an array, none if it is missing."""
     return value if isinstance(value, list) else []
+
+
+def objects(value: object) -> list[Mapping[str, object]]:
+    """Return the objects in an array, none if it is missing."""
+    return [element for element in items(value) if isinstance(element, Mapping)]
+
+
+def without_missing(fields: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields that have a value, for a JSON object."""
+    return {name: value for name, value in fields.items() if value is not None}

@@ -24,3 +24,13 @@ def test_what_is_not_a_time(value: object) -> None:
 def test_missing_values_are_empty() -> None:
     """A value of another type reads as an empty text, object or array."""
     assert ("", {}, []) == (values.text(3), values.mapping([]), values.items({}))
+
+
+def test_elements_that_are_not_objects_are_skipped() -> None:
+    """Of an array of objects only these are read; another value has none."""
+    assert ([{"a": 1}, {}], []) == (values.objects([{"a": 1}, 2, None, [], {}]), values.objects({}))
+
+
+def test_missing_fields_are_not_written() -> None:
+    """None stands for a missing value; empty and false values are written."""
+    assert {"a": 0, "b": "", "c": False} == values.without_missing({"a": 0, "b": "", "c": False, "d": None})
