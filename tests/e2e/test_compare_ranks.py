@@ -14,7 +14,7 @@ from relay_client.dap.client import DapClient
 from tests.support.ports import consecutive_ports
 from tests.support.programs import Finished, run
 from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client, running_job
+from tests.support.run_job import access, running_client, running_job, until_registered
 
 pytestmark = pytest.mark.e2e
 
@@ -67,7 +67,7 @@ wait
 
 @contextlib.asynccontextmanager
 async def ranks(relay: LocalRelay, directory: Path, port: int, number: int = RANKS) -> AsyncIterator[None]:
-    """Run some processes until all of them train."""
+    """Run some processes; the block begins when all of them train and a client finds them."""
     script, launcher = directory / "train.py", directory / "launcher.sh"
     script.write_text(SCRIPT)
     launcher.write_text(LAUNCHER.format(last=number - 1, ranks=number))
@@ -75,6 +75,7 @@ async def ranks(relay: LocalRelay, directory: Path, port: int, number: int = RAN
     async with running_job(relay, script, *options, launcher=["sh", str(launcher)]):
         while not all((directory / f"ready-{rank}").exists() for rank in range(number)):
             await asyncio.sleep(0.05)
+        await until_registered(relay, directory, number)
         yield
 
 

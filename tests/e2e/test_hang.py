@@ -13,7 +13,7 @@ from relay_core.compat import TIMEOUT_ERRORS
 from tests.support.hang_job import hang_job, line_of
 from tests.support.programs import program
 from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access
+from tests.support.run_job import access, until_registered
 from tests.support.torch_job import needs_torch
 
 pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.timeout(300)]
@@ -177,6 +177,7 @@ async def test_watch(relay: LocalRelay, tmp_path: Path) -> None:
     """`--watch` reports a hang after the given time, once, and stops at a signal with status 0."""
     async with hang_job(relay, tmp_path, "skip") as job:
         await job.until_ready()
+        await until_registered(relay, tmp_path, 4)
         client = access(relay, tmp_path, "send")
         async with program("relay_client", "--hc", HC, "hang", "--watch", "2", env=client) as watching:
             assert watching.process.stdout is not None

@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 
 from tests.support.jobs import gone
-from tests.support.programs import Program, program
+from tests.support.programs import Program, program, run
 from tests.support.relay import HC, LocalRelay
 
-__all__ = ["access", "agents_on", "running_client", "running_job"]
+__all__ = ["access", "agents_on", "running_client", "running_job", "until_registered"]
 
 
 def access(relay: LocalRelay, directory: Path, rule: str, **extra: str) -> dict[str, str]:
@@ -69,6 +69,13 @@ async def running_client(relay: LocalRelay, directory: Path, *arguments: str) ->
     async with program("relay_client", "--hc", HC, *arguments, env=environment) as client:
         await client.line("ready on")
         yield client
+
+
+async def until_registered(relay: LocalRelay, directory: Path, ranks: int) -> None:
+    """Wait until a client finds all ranks of a job, which run before their agent listens."""
+    client = access(relay, directory, "send")
+    waited = await run("relay_client", "--hc", HC, "wait", "--ranks", f"0-{ranks - 1}", env=client)
+    assert 0 == waited.status, waited.stderr
 
 
 async def _end_family(pid: int) -> None:
