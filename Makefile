@@ -19,6 +19,9 @@ LOWEST_DEBUGPY := .debugpy-lowest-$(VERSION)
 # Two workers per core on two cores, because most tests wait for other processes.
 PYTEST_FLAGS ?= -n 4 --dist loadgroup
 
+# The tests start hundreds of interpreters. Without stored bytecode, each of them would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-unit test-lowest coverage lint soak fuzz bench extras mpi neovim tmux vsix test-pythons clean
 
 demo: $(READY)
