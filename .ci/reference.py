@@ -96,7 +96,7 @@ def _sections(parser: argparse.ArgumentParser, summary: str = "") -> Iterator[st
     ]
     yield _options_table([action for action in parser._actions if action not in shared])
     if shared:
-        yield "The [credential options](#credential-options) as well.\n"
+        yield "This command also accepts the [credential options](#credential-options).\n"
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for listed in action._choices_actions:
@@ -134,8 +134,8 @@ SETTINGS_PAGE = """\
 A setting is an argument of a job (`python train.py --is-debug true --debug-port 5678`), an option of `relay-agent run`,
 or an environment variable. It has the same meaning in all three places.
 
-- In a job's arguments and in variables flags are text: `true`, `1`, `yes` and `on`, or `false`, `0`, `no`, `off`,
-  `none` and nothing. `relay-agent run` takes them without a value.
+- In a job's arguments and in variables, a flag has a value: `true`, `1`, `yes` or `on`, or `false`, `0`, `no`, `off`,
+  `none` or an empty value. As options of `relay-agent run`, flags have no value.
 - Durations are seconds or have a unit: `90`, `90s`, `10m`, `1.5h`.
 - An empty value is treated as if the setting were absent.
 
@@ -151,8 +151,8 @@ variables. They take precedence over the [general variables](environment.md), as
 
 | variable | value | meaning |
 | --- | --- | --- |
-| `RELAY_DEBUG` | `off`, or nothing | an ordinary run, also under `relay-agent run` |
-| | `wait`, or a word for yes | the ranks of `RELAY_DEBUG_RANKS` wait for a debugger |
+| `RELAY_DEBUG` | `off`, or empty | debugging is disabled, also under `relay-agent run` |
+| | `wait`, `true`, `1`, `yes` or `on` | the ranks of `RELAY_DEBUG_RANKS` wait for a debugger |
 | | `on-demand` | no rank waits |
 
 ## OpenPAI
@@ -172,7 +172,7 @@ SDK: [Credentials](credentials.md). Durations are seconds or have a unit: `90`, 
 {variables}
 ## Internal
 
-The programs set these for each other; do not set them.
+The programs set these variables for each other. Do not set them yourself.
 
 {internal}"""
 
@@ -221,19 +221,23 @@ DEBUGPY_PAGE = """\
 # Private functions of debugpy
 
 {note}
-relay-debug makes debugpy faster, safer and able to stop and start again. For that it uses functions that debugpy and
-pydevd, its part inside the job, do not document. All of them are in the table. They were checked with every release of
-debugpy from {first} to {last}; `make test` has debug sessions with the oldest one and with the newest.
+relay-debug makes debugpy faster and safer, and lets it stop and start again in the same process. To do so, it uses
+undocumented functions of debugpy and of pydevd, the part of debugpy that runs in the job. The table lists all of them.
+They were checked with every release of debugpy from {first} to {last}; `make test` runs debug sessions with the oldest
+and the newest of these releases.
 
-With a debugpy in which one of them is missing, or fails, debugging works all the same: the feature that needs it is
-switched off, debugpy's own function is called, and the job's stderr has one line with what is lost. Each row is tested
-that way, with a debugpy in which the name has changed (`tests/unit/relay_agent/debugpy_internals/test_feature.py`).
+If one of these functions is missing or fails, debugging still works: the feature that needs it is disabled, debugpy's
+own function is called, and the job logs one line on stderr that names the effect. Each row is tested with a debugpy in
+which the name has changed (`tests/unit/relay_agent/debugpy_internals/test_feature.py`).
 
 {features}
-What is not here is public: `debugpy.listen`, `connect`, `configure`, `is_client_connected`, `breakpoint` and
-`trigger_exception_handler`. In debugpy's adapter `socket.accept` of the standard library is replaced, so that its
-ports serve one user, and two methods of `debugpy.adapter.clients.Client`, so that no connection ends the thread that
-accepts them, and an attach waits for the end of the session before it (`relay_agent.debuggee.adapter_guard`).
+All other functions that relay-debug uses are public: `debugpy.listen`, `connect`, `configure`, `is_client_connected`,
+`breakpoint` and `trigger_exception_handler`.
+
+In the process of debugpy's adapter, `relay_agent.debuggee.adapter_guard` replaces `socket.accept` of the standard
+library, so that the adapter's ports serve only one user. It also replaces two methods of
+`debugpy.adapter.clients.Client`, so that no connection can end the thread that accepts connections, and an attach waits
+until the previous session has ended.
 """
 
 
@@ -244,7 +248,7 @@ def debugpy_page() -> str:
         for feature in FEATURES
         for first, internal in _with_first(feature.internals)
     ]
-    titles = ("without it", "function or attribute", "is", "why")
+    titles = ("effect if it is missing", "function or attribute", "use", "purpose")
     first, last = CHECKED_VERSIONS
     return DEBUGPY_PAGE.format(note=NOTE, first=first, last=last, features=_table(titles, rows))
 

@@ -19,8 +19,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         description="Makes the given ports of this machine, and no others, available to the clients of a hybrid "
         "connection.",
         epilog="The connection string comes from --connection-string-file, RELAY_CONNECTION_STRING, "
-        "RELAY_CONNECTION_STRING_FILE or a Key Vault secret, and needs the Listen right; with --namespace the identity "
-        "needs the role Azure Relay Listener.",
+        "RELAY_CONNECTION_STRING_FILE or a Key Vault secret, and needs the Listen right; with --namespace, the "
+        "identity needs the role Azure Relay Listener.",
     )
     parser.add_argument(
         "--port",

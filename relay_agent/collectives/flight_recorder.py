@@ -81,7 +81,9 @@ def read_recorders() -> Recorded:
         complete = complete and is_whole and has_completed
         groups += [record._replace(ranks=members.get(record.name, ())) for record in records]
     if not readers:
-        problems.append(f"torch {version} has no flight recorder that can be read: 2.8 has, for NCCL 2.5")
+        problems.append(
+            f"torch {version} has no flight recorder that can be read; use torch 2.8 or later (for NCCL, 2.5)"
+        )
     elif complete:  # otherwise the operations of a group may be too old, or unreadable
         recorded = {group.name for group in groups}
         groups += [GroupRecord(name, ranks=ranks) for name, ranks in members.items() if name not in recorded]

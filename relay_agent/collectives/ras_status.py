@@ -119,5 +119,5 @@ def _parse_text(answer: str) -> RasStatus:
         elif is_paragraph and len(found[-1].remarks) < MAX_REMARKS:
             found[-1] = found[-1]._replace(remarks=(*found[-1].remarks, line.strip()[:MAX_REMARK]))
     if not version and not found and "Communicators" not in answer:
-        return RasStatus(error="what listens on the port of NCCL RAS gave another answer")
+        return RasStatus(error="the program on the port of NCCL RAS did not answer as NCCL RAS does")
     return RasStatus(version, tuple(found[:MAX_COMMUNICATORS]))

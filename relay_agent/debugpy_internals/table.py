@@ -133,7 +133,8 @@ RESTART = Feature(
     Internal("pydevd:SetupHolder.setup", "set", "removes the settings of the previous debugger"),
 )
 STOPPED_THREADS = Feature(
-    "threads that stood or stepped when debugpy's adapter was killed stop for the next debugger without an event",
+    "threads that were stopped or stepping when debugpy's adapter was killed stop without an event for the next "
+    "debugger",
     Internal("_pydevd_bundle.pydevd_additional_thread_info:set_additional_thread_info", "called", "state of a thread"),
     Internal("_pydevd_bundle.pydevd_thread_lifecycle:internal_run_thread", "called", "marks it as running"),
 )
@@ -145,7 +146,7 @@ THREAD_STATE = Feature(
         "whether a thread is stopped",
         True,
     ),
-    Internal("_pydevd_bundle.pydevd_constants:STATE_SUSPEND", "read", "the value of a stopped thread"),
+    Internal("_pydevd_bundle.pydevd_constants:STATE_SUSPEND", "read", "the state value of a stopped thread"),
 )
 DIALLING = Feature(
     "a job that connects to a listening editor reports this only after receiving its breakpoints",

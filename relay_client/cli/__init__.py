@@ -42,9 +42,9 @@ def make_parser() -> argparse.ArgumentParser:
         prog=PROGRAM,
         allow_abbrev=False,  # argparse would look for the options of a command among these
         description="Makes 127.0.0.1:PORT on this machine the debugger port of a job on compute you cannot reach.",
-        epilog="Without a command: forward --ports and --forward until stopped with Ctrl-C. The connection string "
+        epilog="Without a command, forwards the ports of --ports and --forward until Ctrl-C. The connection string "
         "comes from --connection-string-file, RELAY_CONNECTION_STRING, RELAY_CONNECTION_STRING_FILE or a Key Vault "
-        "secret, and needs the Send right; with --namespace the identity needs the role Azure Relay Sender.",
+        "secret, and needs the Send right; with --namespace, the identity needs the role Azure Relay Sender.",
     )
     forward.add_options(parser)
     add_access_options(parser)

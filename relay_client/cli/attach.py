@@ -52,7 +52,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("ranks", nargs="*", default=[], metavar="RANK", help="global rank or ranks, such as 3 or 4-5")
     parser.add_argument(
-        "--rank", action="append", default=[], metavar="LIST", help="the same, given as an option; repeatable"
+        "--rank", action="append", default=[], metavar="LIST", help="global rank or ranks, as an option; repeatable"
     )
     parser.add_argument(
         "--port",

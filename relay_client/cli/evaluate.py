@@ -22,17 +22,17 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "eval",
         run,
-        summary="evaluate an expression in all ranks: equal values grouped, the odd one first",
-        description="Evaluates a Python expression in all ranks: in the top frame of your code where a rank is "
-        "stopped, else in the globals of its program. Equal values are grouped, the odd one comes first. Works for "
-        "ranks that an editor is attached to, too, and stops none.",
+        summary="evaluate an expression in all ranks, and group equal values, rarest first",
+        description="Evaluates a Python expression in all ranks: in the innermost frame of your code if the rank is "
+        "stopped, otherwise in the globals of its program. Equal values are grouped, rarest first. No rank is stopped, "
+        "and editors may be attached.",
     )
     evaluate.add_argument("--diff", action="store_true", default=False, help="compare values by checksum, as diff does")
     compare = add_command(
         commands,
         "diff",
         run,
-        summary="compare a value of all ranks by checksum, and show the first difference",
+        summary="compare a value in all ranks by checksum, and show the first difference",
         description="Compares the value of a Python expression, such as 'model.state_dict()', between all ranks: "
         "tensors and arrays by shape, dtype and checksum, computed in the job. The first difference is searched and "
         "shown; the data stays where it is.",

@@ -31,19 +31,23 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "hang",
         run,
-        summary="show which collective the ranks wait in, who is missing, and where those are",
-        description="Shows for each process group which collective operation waits, which ranks have entered it, and "
-        "where those are that have not. Exits with status 16 if ranks wait in one, and with 0 otherwise.",
+        summary="show in which collective ranks are waiting, which ranks are missing, and where those are",
+        description="Shows, for each process group, the collective operation in which ranks are waiting, the ranks "
+        "that have entered it, and where the missing ranks are. Exits with status 16 if ranks are waiting, otherwise "
+        "with 0.",
     )
     parser.add_argument(
-        "--ports", default="", metavar="RANGE", help="only jobs with a rank on these logical ports, as in 5678-5685"
+        "--ports",
+        default="",
+        metavar="RANGE",
+        help="report only jobs with a rank on these logical ports, as in 5678-5685",
     )
     parser.add_argument(
         "--watch",
         type=argument_type(_parse_patience),
         default=None,
         metavar="TIME",
-        help="keep looking, and print the verdict whenever nothing has moved for this time, as in 120 or 2m",
+        help="keep running, and print the report whenever no rank has made progress for this time, as in 120 or 2m",
     )
     add_json(parser)
 

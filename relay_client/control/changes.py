@@ -69,7 +69,7 @@ def _about(node: Node, target: Target, now: float) -> Event:
 def _changes_of_target(old: Target | None, new: Target, about: Event) -> Iterator[Event]:
     known, name = old or Target(new.port), about.text
     if old is None or (old.state, old.detail, old.pid) != (new.state, new.detail, new.pid):
-        text = f"{name} is {new.state or 'there'}{f': {new.detail}' if new.detail else ''}"
+        text = f"{name} is {new.state or 'registered'}{f': {new.detail}' if new.detail else ''}"
         yield replace(about, event="state", text=text, state=new.state, detail=new.detail, pid=new.pid)
     if new.holder is not None and new.holder != known.holder:
         yield replace(about, event="held", text=f"{name} is held by {new.holder}", holder=new.holder)
@@ -108,7 +108,7 @@ def _connection_event(found: Connection, now: float, *, has_ended: bool = False)
     because = f": {found.reason}" if found.reason else ""
     kind, words = {
         Connection.WAITING: ("waiting", f"is waiting for a target{because}"),
-        Connection.CONNECTED: ("attached", "has reached its target"),
+        Connection.CONNECTED: ("attached", "is connected to its target"),
         Connection.CLOSED: ("detached", f"has ended{because}"),
     }[Connection.CLOSED if has_ended else found.state]
     name = f"port {found.port} connection {found.number}"

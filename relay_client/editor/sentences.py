@@ -23,8 +23,8 @@ __all__ = [
 ]
 
 CANNOT_FOLLOW = (
-    '"subProcess": true offers child processes to this editor, which does not announce that it opens sessions for '
-    'them: without one, a child process waits. hint: remove "subProcess" from the attach configuration'
+    '"subProcess": true offers child processes to this editor, but the editor does not announce that it can debug '
+    'them, so each child process would wait. hint: remove "subProcess" from the attach configuration'
 )
 GUARDED = "detached; the job continues (relay-client --allow-terminate lets an editor end it)"
 
@@ -39,7 +39,7 @@ def interrupted_text(view: JobView) -> str:
     """Return the sentence for a tunnel that has lost its connection."""
     return (
         f"the connection to {view.name} is interrupted: {view.away_reason}; it is restored automatically, and steps "
-        "that you take meanwhile run then"
+        "that you request before that run later"
     )
 
 

@@ -26,7 +26,7 @@ async def collect_replies(tunnels: Tunnels, *, within: float = DEADLINE) -> list
 
 
 async def _reply_of(agent: AgentInfo, tunnels: Tunnels, within: float) -> NodeReply:
-    silence = f"has not answered for {within:g} s"
+    silence = f"did not answer within {within:g} s"
     try:
         async with timeout(within):
             while True:
@@ -34,9 +34,9 @@ async def _reply_of(agent: AgentInfo, tunnels: Tunnels, within: float) -> NodeRe
                     response = await send_request(tunnels, agent.id, Collectives(), within=2 * within)
                     return NodeReply.parse(agent, response)
                 except ConnectionLost as error:
-                    silence = f"cannot be asked: {error.sentence}"
+                    silence = f"cannot be queried: {error.sentence}"
                 await asyncio.sleep(RETRY_INTERVAL)
     except TIMEOUT_ERRORS:
         return NodeReply(agent, error=silence)
     except RelayDebugError as error:
-        return NodeReply(agent, error=f"cannot be asked: {error.sentence}")
+        return NodeReply(agent, error=f"cannot be queried: {error.sentence}")

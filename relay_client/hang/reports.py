@@ -25,7 +25,7 @@ class NodeReply:
     """Its announcement."""
     collectives: NodeCollectives = field(default_factory=NodeCollectives)
     error: str = ""
-    """Why the response is missing, as the end of a sentence: "has not answered for 5 s"."""
+    """Why the response is missing, as the end of a sentence: "did not answer within 5 s"."""
 
     @classmethod
     def parse(cls, agent: AgentInfo, response: Mapping[str, object]) -> NodeReply:
@@ -124,7 +124,7 @@ def _reports(reply: NodeReply) -> Iterator[tuple[int, RankReport]]:
     for target in reply.agent.targets:
         launched = target.rank or 0
         if target.port not in answers:
-            silence = reply.error or "has not answered: it has just been started or ended"
+            silence = reply.error or "did not answer: it has just started or ended"
             yield target.port - launched, RankReport(launched, target, silence=silence)
     targets = {target.port: target for target in reply.agent.targets}
     for port, answer in answers.items():

@@ -49,7 +49,9 @@ def _group_paragraph(verdict: GroupVerdict, verdicts: Sequence[GroupVerdict], jo
         place = _common_place(verdict.waiting, job)
         parts += [f"collective #{verdict.number}{text}", f"entered by {who}{place}{since}"]
         if whole:
-            parts.append(f"not complete in {format_ranks(verdict.waiting)}: slow, or a device or network is stuck")
+            parts.append(
+                f"not complete in {format_ranks(verdict.waiting)}: it is slow, or a device or the network is stuck"
+            )
     for word, ranks in (("missing", verdict.missing), ("not known:", verdict.unknown)):
         if ranks:
             each = _by_text(ranks, lambda rank: _whereabouts(rank, verdict, verdicts, job))
@@ -164,6 +166,6 @@ def _without_verdict(job: Job) -> Iterator[str]:
     stopped = [report.rank for report in living if report.is_stopped]
     if living and len(stopped) == len(living):
         who = f"all {len(stopped)} ranks are" if len(stopped) > 1 else f"{format_ranks(stopped)} is"
-        yield f"{who} stopped by a debugger, or wait for one: this is not a hang"
+        yield f"{who} stopped by a debugger or waiting for one: this is not a hang"
     elif any(report.collectives is not None and report.collectives.groups for report in living):
         yield "no rank is waiting in a collective; relay-client stacks shows what each is doing"

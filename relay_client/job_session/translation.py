@@ -10,7 +10,7 @@ from relay_core.dap.messages import Arguments, Body
 
 __all__ = ["GONE", "StaleId", "Translation"]
 
-GONE = "this belongs to a rank that has continued or ended since"
+GONE = "this belongs to a rank that has since continued or ended"
 
 
 class StaleId(Exception):

@@ -146,8 +146,8 @@ class ReverseRequestGuard(Layer):
         child = configuration.get("subProcessId") if isinstance(configuration, dict) else None
         if isinstance(child, int):
             self._on_refused(
-                f"child process {child} is not followed, because it is offered with other settings than this "
-                'session\'s. hint: in the attach configuration, "connect" has to name the port of relay-client'
+                f"child process {child} is not followed, because its settings differ from those of this session. "
+                'hint: in the attach configuration, set "connect" to the port of relay-client'
             )
         else:
             self._on_refused(f"refused {what} from the debugged process: it would start a program on this machine")

@@ -42,7 +42,7 @@ async def is_different(tunnels: Tunnels, agent_id: AgentId, port: int, local: st
     try:
         found = FileDigest.parse(await send_request(tunnels, agent_id, request, within=TIMEOUT)).sha256
     except RelayDebugError as error:  # the agent has an earlier version or serves only ports
-        logger.debug("cannot compare %s with the job's: %s", local, error)
+        logger.debug("cannot compare %s with the job's file: %s", local, error)
         return False
     return found not in {"", own}
 

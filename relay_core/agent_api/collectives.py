@@ -162,7 +162,7 @@ class ProcessCollectives(NamedTuple):
     stacks: ProcessStacks = ProcessStacks()
     """Its main thread only; its rank is the launcher's."""
     error: str = ""
-    """Why the process has not answered, as the end of a sentence: "has not answered for 1.5 s"."""
+    """Why the process has not answered, as the end of a sentence: "did not answer within 1.5 s"."""
 
     def encode(self) -> dict[str, object]:
         """Return one element of `processes`."""

@@ -138,10 +138,10 @@ async def test_rank_that_holds_the_gil(relay: LocalRelay, tmp_path: Path) -> Non
         status, text = await job.verdict_that("C code holds the GIL")
     assert (
         f"group 'default' (2 ranks): collective #6 all_reduce [16] float32; "
-        f"entered by rank 0 at {line_of('gil: all')} (N s ago); not known: rank 1, which has not answered for 1.5 s "
+        f"entered by rank 0 at {line_of('gil: all')} (N s ago); not known: rank 1, which did not answer within 1.5 s "
         f"and is at {line_of('gil: holder')} (C code holds the GIL)"
     ) == text.split("\n\n")[0]
-    assert "rank 1 has not answered for 1.5 s" == text.split("\n\n")[1]
+    assert "rank 1 did not answer within 1.5 s" == text.split("\n\n")[1]
     assert status == 16
 
 
@@ -168,7 +168,7 @@ async def test_rank_at_a_breakpoint(relay: LocalRelay, tmp_path: Path) -> None:
                 await second.request("continue", {"threadId": second_thread}, within=60)
                 for stopped in (first, second):
                     await stopped.wait_for_event("stopped", within=60)
-                assert (0, "all 2 ranks are stopped by a debugger, or wait for one: this is not a hang") == (
+                assert (0, "all 2 ranks are stopped by a debugger or waiting for one: this is not a hang") == (
                     await job.verdict()
                 )
 

@@ -96,7 +96,7 @@ async def test_a_child_that_is_not_followed_is_explained(relay: LocalRelay) -> N
     ):
         attaching = asyncio.ensure_future(editor.request("attach", {"subProcess": True}))
         line = await output(editor, "child process 7")
-        assert line.startswith("child process 7 is not followed, because it is offered with other settings")
+        assert line.startswith("child process 7 is not followed, because its settings differ")
         attaching.cancel()
 
 

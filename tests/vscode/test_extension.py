@@ -162,7 +162,7 @@ async def test_the_relay_is_away_for_twenty_seconds(editor: Editor, relay: Local
         await window.until_shown(ranks(window), "reconnecting: cannot connect to ")
         await status_bar(window).locator(".codicon-warning").wait_for()
         await window.until_shown(
-            window.console, "it is restored automatically, and steps that you take meanwhile run then"
+            window.console, "it is restored automatically, and steps that you request before that run later"
         )
         await asyncio.sleep(back - time.monotonic())
         await relay.server.start()

@@ -115,7 +115,7 @@ class ProcessTable:
             return NodeStacks(tuple(await asyncio.gather(*responses)))
         process = self._processes.get(request.port)
         if process is None:
-            raise ConfigurationError(f"no process here has port {request.port}")
+            raise ConfigurationError(f"no process on this node has port {request.port}")
         if isinstance(request, Digest):
             return await asyncio.to_thread(file_digest, Path(process.info.cwd or "/", request.path))
         await process.locate()

@@ -146,7 +146,7 @@ class RegisteredProcess:
             main = tuple(thread for thread in stacks.threads if thread.main)
             found = ProcessCollectives(
                 stacks=stacks._replace(threads=main),
-                error=f"has not answered for {COLLECTIVES_TIMEOUT:g} s"
+                error=f"did not answer within {COLLECTIVES_TIMEOUT:g} s"
                 if isinstance(error, NoAnswer)
                 else f"failed: {error.sentence}",
             )

@@ -25,7 +25,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--client",
         default="",
         metavar="NAME",
-        help="only this relay-client: its id, process id or hybrid connection, as shown by 'relay-client status'",
+        help="use only the relay-client with this id, process id or hybrid connection; see 'relay-client status'",
     )
     add_json(parser)
 

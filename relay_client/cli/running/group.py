@@ -22,8 +22,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "group",
         run,
         summary="choose the ranks that step together in the debug session of all ranks",
-        description="Chooses the ranks that continue, step and pause together in the editors that are attached to the "
-        "port of --all-ranks, as @group in their debug console does; without GROUP, prints the choice.",
+        description="Chooses the ranks that continue, step and pause together in editors that are attached to the "
+        "port of --all-ranks, as @group in the debug console does. Without GROUP, prints the current group.",
     )
     parser.add_argument(
         "group", nargs="?", default=None, metavar="GROUP", help="all, here (the ranks at the same place), 3 or 0,3-5"

@@ -35,7 +35,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         type=argument_type(_parse_count),
         default=200,
         metavar="COUNT",
-        help="how many lines to show (default: %(default)s)",
+        help="number of lines to show (default: %(default)s)",
     )
 
 

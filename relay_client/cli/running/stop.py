@@ -22,7 +22,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "stop",
         run,
         summary="stop a running relay-client",
-        description="Stops a running relay-client like Ctrl-C, and returns once its ports are closed.",
+        description="Stops a running relay-client, as Ctrl-C does, and returns once its ports are closed.",
     )
     parser.add_argument("--all", action="store_true", default=False, help="stop all of them")
 

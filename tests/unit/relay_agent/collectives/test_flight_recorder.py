@@ -161,7 +161,10 @@ def test_both_recorders(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_old_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a recorder that can be read, the version that has one is named."""
     pretend_torch(monkeypatch, GROUPS)
-    assert "torch 2.13.0 has no flight recorder that can be read: 2.8 has, for NCCL 2.5" == read_recorders().problem
+    assert (
+        "torch 2.13.0 has no flight recorder that can be read; use torch 2.8 or later (for NCCL, 2.5)"
+        == read_recorders().problem
+    )
 
 
 def test_no_process_group(monkeypatch: pytest.MonkeyPatch) -> None:

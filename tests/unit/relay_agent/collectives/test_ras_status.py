@@ -167,7 +167,7 @@ def test_text_of_older_versions() -> None:
 
 def test_something_else_on_the_port() -> None:
     """Another program's answer, and JSON that was cut off, are an error and not an empty status."""
-    other = "what listens on the port of NCCL RAS gave another answer"
+    other = "the program on the port of NCCL RAS did not answer as NCCL RAS does"
     assert RasStatus(error=other) == parse_status("HTTP/1.1 400 Bad Request\r\n\r\n")
     cut = answer([rank(0)], [])[:200]
     assert RasStatus(error="NCCL RAS answered with JSON that cannot be parsed") == parse_status(cut)

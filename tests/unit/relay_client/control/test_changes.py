@@ -112,7 +112,7 @@ def test_connections_come_and_go() -> None:
     assert [
         [("waiting", "port 5681 connection 1 is waiting for a target")],
         [("waiting", "port 5681 connection 1 is waiting for a target: no agent is listening")],
-        [("attached", "port 5681 connection 1 has reached its target")],
+        [("attached", "port 5681 connection 1 is connected to its target")],
         [],
         [("detached", "port 5681 connection 1 has ended: held by bob")],
         [],

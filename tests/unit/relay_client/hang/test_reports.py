@@ -43,15 +43,15 @@ def test_ranks_that_an_announcement_has_no_room_for() -> None:
 
 def test_silent_agents_and_processes() -> None:
     """Each rank of an agent that does not answer has the reason, and so has a process that does not."""
-    silent = NodeReply(AgentInfo(AgentId("a"), targets=targets(0, 1)), error="has not answered for 5 s")
+    silent = NodeReply(AgentInfo(AgentId("a"), targets=targets(0, 1)), error="did not answer within 5 s")
     agent = AgentInfo(AgentId("b"), targets=targets(2, 3))
-    answer = ProcessCollectives(5680, stacks=ProcessStacks(rank=2), error="has not answered for 1.5 s")
+    answer = ProcessCollectives(5680, stacks=ProcessStacks(rank=2), error="did not answer within 1.5 s")
     (job,) = read_jobs([silent, NodeReply(agent, NodeCollectives((answer,)))])
     assert {
-        0: "has not answered for 5 s",
-        1: "has not answered for 5 s",
-        2: "has not answered for 1.5 s",
-        3: "has not answered: it has just been started or ended",
+        0: "did not answer within 5 s",
+        1: "did not answer within 5 s",
+        2: "did not answer within 1.5 s",
+        3: "did not answer: it has just started or ended",
     } == {rank: report.silence for rank, report in job.ranks.items()}
 
 

@@ -61,15 +61,17 @@ def test_states_of_a_missing_rank() -> None:
 
 def test_rank_that_holds_the_gil() -> None:
     """A rank that only a signal could read is not known, with its place."""
-    found = at(2, LOAD, error="has not answered for 1.5 s")
+    found = at(2, LOAD, error="did not answer within 1.5 s")
     assert found.collectives is not None
     stacks = found.collectives.stacks._replace(how="faulthandler")
-    silent = replace(found, silence="has not answered for 1.5 s", collectives=found.collectives._replace(stacks=stacks))
+    silent = replace(
+        found, silence="did not answer within 1.5 s", collectives=found.collectives._replace(stacks=stacks)
+    )
     assert (
-        "not known: rank 2, which has not answered for 1.5 s and is at loader.py:88 in load_batch "
+        "not known: rank 2, which did not answer within 1.5 s and is at loader.py:88 in load_batch "
         "(C code holds the GIL)"
     ) == with_rank_2(silent)
-    assert "rank 2 has not answered for 1.5 s" == sentences(*WAITING, silent)[1]
+    assert "rank 2 did not answer within 1.5 s" == sentences(*WAITING, silent)[1]
 
 
 def test_several_missing_ranks() -> None:
@@ -97,13 +99,13 @@ def test_everybody_is_there() -> None:
     (sentence,) = sentences(*(at(rank, STEP, group(6, 5, (0, 1))) for rank in (0, 1)))
     assert (
         "group 'default' (2 ranks): collective #6 all_reduce [16] float32; entered by all 2 ranks at train.py:90 in "
-        "step (12 s ago); not complete in ranks 0-1: slow, or a device or network is stuck"
+        "step (12 s ago); not complete in ranks 0-1: it is slow, or a device or the network is stuck"
     ) == sentence
 
 
 def test_ranks_at_a_breakpoint() -> None:
     """A job all of whose ranks a debugger has stopped does not hang."""
-    assert ["all 4 ranks are stopped by a debugger, or wait for one: this is not a hang"] == sentences(
+    assert ["all 4 ranks are stopped by a debugger or waiting for one: this is not a hang"] == sentences(
         *(at(rank, STEP, group(5, 5), activity="stopped") for rank in range(4))
     )
 

@@ -100,7 +100,7 @@ def test_a_child_that_is_not_followed_is_explained():
     for number in (7, 8):
         connection.receive(attach_event({**CHILD, "subProcessId": number, "type": "node", "request": "attach"}))
     (sentence,) = connection.logged
-    assert sentence.startswith("child process 7 is not followed, because it is offered with other settings")
+    assert sentence.startswith("child process 7 is not followed, because its settings differ")
 
 
 @pytest.mark.parametrize(
