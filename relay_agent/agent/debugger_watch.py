@@ -4,7 +4,8 @@ debugpy can stop responding while a session is open: its adapter handles request
 answered blocks all others (microsoft/debugpy#2048). Most requests may take any time, because they run code of the job,
 but a few always complete quickly. If one of those is the oldest pending request for `PATIENCE` seconds, this layer
 checks whether the process runs Python code at all. A process that is stopped by a signal, or whose GIL is held by C
-code, is only busy.
+code, is only busy. If the process cannot be checked, because the debugger was started by another program
+(`relay-agent serve`), the session ends without a check: the user can attach again, but could not end it otherwise.
 """
 
 from __future__ import annotations
@@ -34,18 +35,19 @@ class DebuggerWatch(Layer):
     """The layer of one connection; debugpy is the local program, the client is the peer.
 
     Args:
-        check: Returns whether the process is running although its debugger does not respond; False if busy or unknown.
+        check: Returns whether the process is running although its debugger does not respond; False if it is busy, and
+            None if this agent cannot check it.
     """
 
     longest_local = longest_peer = MAX_PARSED
 
-    def __init__(self, check: Callable[[], asyncio.Future[bool]]) -> None:
+    def __init__(self, check: Callable[[], asyncio.Future[bool | None]]) -> None:
         self._check = check
         self._pending: dict[int, str] = {}
         """Commands of pending requests by sequence number, oldest first."""
         self._deadline = 0.0
         """Time at which the oldest of them is overdue, or the answer of the process is checked."""
-        self._checking: asyncio.Future[bool] | None = None
+        self._checking: asyncio.Future[bool | None] | None = None
 
     def __repr__(self) -> str:
         return f"<DebuggerWatch pending={list(self._pending.values())}>"
@@ -79,12 +81,16 @@ class DebuggerWatch(Layer):
         if self._checking is None:
             self._checking = self._check()
         elif self._checking.done():
-            if not self._checking.cancelled() and self._checking.exception() is None and self._checking.result():
-                command = next(iter(self._pending.values()))
-                silent = f"debugpy has not answered '{command}' for {PATIENCE:g} s"
-                return [Abort(f"{silent}; the job continues, and you can attach again")]
+            failed = self._checking.cancelled() or self._checking.exception() is not None
+            is_running = False if failed else self._checking.result()
+            if is_running is not False:
+                return [self._abort("the job continues" if is_running else "its session was ended")]
             self._checking, self._deadline = None, now + PATIENCE
         return []
+
+    def _abort(self, effect: str) -> Abort:
+        command = next(iter(self._pending.values()))
+        return Abort(f"debugpy has not answered '{command}' for {PATIENCE:g} s; {effect}, and you can attach again")
 
     def _forget(self, number: int, now: float) -> None:
         """Remove an answered request and those before it, whose responses were too long to be parsed."""

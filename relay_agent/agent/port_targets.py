@@ -62,9 +62,8 @@ class PortTarget:
             hint='use a launch configuration with "connect" instead of "listen"',
         )
 
-    async def is_running(self) -> bool:
-        """Return False: the agent cannot check the program behind the port."""
-        return False
+    async def is_running(self) -> None:
+        """Return None: the agent cannot check the program behind the port."""
 
     def detached(self) -> None:
         """Do nothing: the program behind the port is not affected."""

@@ -57,10 +57,10 @@ class Target(Protocol):
             RelayDebugError: the target cannot connect.
         """
 
-    async def is_running(self) -> bool:
+    async def is_running(self) -> bool | None:
         """Return whether its process runs Python code while its debugger runs none of the job's code.
 
-        False if unknown.
+        False if the process does not answer, and None if the agent has no connection to it.
         """
 
     def detached(self) -> None:

@@ -1,20 +1,25 @@
 """Facts about a debugger that stops responding during a session through a relay."""
 
 import contextlib
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from relay_agent.agent.debugger_watch import PATIENCE
+from relay_agent.agent.port_targets import PortTarget
 from relay_client.agents.tunnels import Tunnels
-from relay_client.dap.client import DapClient
+from relay_client.dap.client import DapClient, RequestFailed
 from relay_client.ports.forwarder import Forwarder
 from relay_core.dap.framing import Message
 from relay_core.errors import RelayDebugError
+from tests.support.debuggee import debuggee
 from tests.support.listening import listening_editor
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 from tests.support.run_job import running_job
+from tests.support.tunnel import running_agent
 
 PROGRAM = """\
 import sys
@@ -81,6 +86,45 @@ async def test_session_of_a_listening_editor_ends_too(relay: LocalRelay, tmp_pat
             await client.close()
 
 
+@pytest.mark.parametrize("stopped", ["adapter", "job"])
+@pytest.mark.timeout(240)
+async def test_session_of_a_foreign_debugger_ends(relay: LocalRelay, tmp_path: Path, stopped: str) -> None:
+    """An editor gets the reason if a debugger that somebody else started stops, and can attach when it runs again."""
+    port = free_port()
+    async with (
+        debuggee(tmp_path, PROGRAM) as (job, debugger, script),
+        running_agent(relay, {port: PortTarget(port, debugger, dap_only=True)}, tunnel_key=None),
+        Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
+        Forwarder(tunnels, [port]),
+    ):
+        client, thread = await attach(port, script)
+        before = await value(client, thread, "number")
+        silent = adapter_on(debugger) if stopped == "adapter" else psutil.Process(job.pid)
+        silent.suspend()
+        try:
+            with pytest.raises(RelayDebugError):
+                await client.request("threads", within=PATIENCE + 60)
+            reason = await client.wait_for_event("output", matching=is_reason, within=60)
+            expected = "debugpy has not answered 'threads' for 30 s; its session was ended, and you can attach again"
+            assert expected in reason["body"]["output"]
+            await client.close()
+        finally:
+            silent.resume()
+        client, thread = await attach_when_free(port, script)
+        assert int(await value(client, thread, "number")) > int(before)
+        await client.close()
+
+
+def adapter_on(port: int) -> psutil.Process:
+    """Return the process that listens on a port."""
+    (pid,) = {
+        socket.pid
+        for socket in psutil.net_connections("tcp")
+        if socket.laddr and socket.laddr[1] == port and socket.status == psutil.CONN_LISTEN
+    }
+    return psutil.Process(pid)
+
+
 def is_reason(body: Message) -> bool:
     return "answered" in body["output"]
 
@@ -90,6 +134,15 @@ async def attach(port: int, script: Path) -> tuple[DapClient, dict[str, int]]:
     client = await DapClient.connect("127.0.0.1", port)
     await client.attach({str(script): [{"line": BREAKPOINT}]}, within=60)
     return client, {"threadId": (await client.wait_for_event("stopped", within=60))["body"]["threadId"]}
+
+
+async def attach_when_free(port: int, script: Path) -> tuple[DapClient, dict[str, int]]:
+    """Attach as soon as debugpy has noticed the end of the previous session; until then it refuses others."""
+    deadline = time.monotonic() + 60
+    while True:
+        with contextlib.suppress(RequestFailed):
+            return await attach(port, script)
+        assert time.monotonic() < deadline, "debugpy still refuses to attach"
 
 
 async def value(client: DapClient, thread: dict[str, int], expression: str) -> str:

@@ -35,9 +35,9 @@ _START = f"{_LISTEN}runpy.run_path(sys.argv[1])"
 _START_THREAD = f"{_LISTEN}threading.Thread(target=runpy.run_path, args=[sys.argv[1]]).start()"
 
 
-def debuggee(directory: Path) -> AbstractAsyncContextManager[tuple[Job, int, Path]]:
-    """Run the program until it waits for a debugger; yields the job, debugpy's port and the script."""
-    return _debuggee(directory, _START)
+def debuggee(directory: Path, program: str = PROGRAM) -> AbstractAsyncContextManager[tuple[Job, int, Path]]:
+    """Run a program until it waits for a debugger; yields the job, debugpy's port and the script."""
+    return _debuggee(directory, _START, program)
 
 
 def debuggee_in_thread(directory: Path) -> AbstractAsyncContextManager[tuple[Job, int, Path]]:
@@ -45,13 +45,13 @@ def debuggee_in_thread(directory: Path) -> AbstractAsyncContextManager[tuple[Job
 
     debugpy gives a frame without a file, such as that of the code that starts the program, a new source each time.
     """
-    return _debuggee(directory, _START_THREAD)
+    return _debuggee(directory, _START_THREAD, PROGRAM)
 
 
 @contextlib.asynccontextmanager
-async def _debuggee(directory: Path, start: str) -> AsyncIterator[tuple[Job, int, Path]]:
+async def _debuggee(directory: Path, start: str, program: str) -> AsyncIterator[tuple[Job, int, Path]]:
     script = directory / "counting.py"
-    script.write_text(PROGRAM)
+    script.write_text(program)
     async with job(start, str(script), PYDEVD_DISABLE_FILE_VALIDATION="1") as running:
         yield running, int(await running.line()), script
 

@@ -15,11 +15,11 @@ class Wire:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.answers: list[asyncio.Future[bool]] = []
+        self.answers: list[asyncio.Future[bool | None]] = []
         self.watch = Alone(DebuggerWatch(self._check))
         self.seq = 0
 
-    def _check(self) -> "asyncio.Future[bool]":
+    def _check(self) -> "asyncio.Future[bool | None]":
         self.answers.append(asyncio.get_running_loop().create_future())
         return self.answers[-1]
 
@@ -55,6 +55,16 @@ async def test_silent_debugger_of_a_running_process():
     assert [] == wire.wait(CHECK_INTERVAL / 2)
     (abort,) = wire.wait(CHECK_INTERVAL / 2)
     assert abort == Abort("debugpy has not answered 'continue' for 30 s; the job continues, and you can attach again")
+
+
+async def test_debugger_of_another_program():
+    """The session ends without the claim that the job continues if the agent cannot check the process."""
+    wire = Wire()
+    wire.request("next")
+    wire.wait(PATIENCE)
+    wire.answers[0].set_result(None)
+    (abort,) = wire.wait(CHECK_INTERVAL)
+    assert abort == Abort("debugpy has not answered 'next' for 30 s; its session was ended, and you can attach again")
 
 
 async def test_busy_process():
