@@ -81,7 +81,10 @@ def make_parser() -> argparse.ArgumentParser:
         help="override the configured port; 0 for a free one",
     )
     serve.add_argument(
-        "--ready-file", type=Path, metavar="FILE", help="file to write JSON to once serving: port, address, ca_file"
+        "--ready-file",
+        type=Path,
+        metavar="FILE",
+        help="write port, address and ca_file as JSON to this file once the relay is serving",
     )
     serve.add_argument(
         "--delay-profile", choices=["azure"], help="simulate a cloud service's latencies, for measurements"

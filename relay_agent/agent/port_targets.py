@@ -137,7 +137,7 @@ def _parse_target(text: str, *, dap_only: bool) -> PortTarget:
     local_port = port or logical
     if not (is_port_text(logical) and is_port_text(local_port)):
         raise UsageError(
-            f"invalid port: '{text}'", hint=f"use a number from 1 to {MAX_PORT}, or PORT:LOCAL as in 5678:40123"
+            f"invalid port: '{text}'", hint=f"use a number from 1 to {MAX_PORT}, or PORT:LOCAL, such as 5678:40123"
         )
     host = _parse_loopback(address) if separator else LOOPBACK
     return PortTarget(int(logical), int(local_port), dap_only=dap_only, host=host)
@@ -158,5 +158,5 @@ def _parse_loopback(text: str) -> str:
         pass
     raise UsageError(
         f"invalid loopback address: '{text}'",
-        hint="use a loopback address, as in 5678:127.0.0.2:40123 or 5678:[::1]:40123",
+        hint="use a loopback address, such as 5678:127.0.0.2:40123 or 5678:[::1]:40123",
     )

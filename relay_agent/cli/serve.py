@@ -28,7 +28,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         default=[],
         metavar="PORT[:[ADDRESS:]LOCAL]",
         help="port to serve: clients use PORT, the program listens on 127.0.0.1:LOCAL (default: PORT), or on another "
-        "loopback address as in 5678:[::1]:40123; repeatable",
+        "loopback address, such as 5678:[::1]:40123; repeatable",
     )
     parser.add_argument(
         "--dap",

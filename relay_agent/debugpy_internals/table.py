@@ -116,7 +116,9 @@ PREFETCH = Feature(
 SHOWING = Feature(
     "tensors, arrays and tables are shown by their contents, and a slow `repr` delays all variables",
     Internal("_pydevd_bundle.pydevd_safe_repr:SafeRepr._repr_obj", "replaced", "calls `repr` with a deadline"),
-    Internal("_pydevd_bundle.pydevd_suspended_frames:get_variable_details", "replaced", "shows the purpose of a text"),
+    Internal(
+        "_pydevd_bundle.pydevd_suspended_frames:get_variable_details", "replaced", "passes on where a value is shown"
+    ),
     Internal("_pydevd_bundle.pydevd_extension_api:StrPresentationProvider", "read", "the kind of extension"),
     Internal(
         "_pydevd_bundle.pydevd_extension_utils:extensions_of_type", "called", "adds an extension that describes values"

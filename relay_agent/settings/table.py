@@ -117,7 +117,7 @@ SETTINGS = (
     ),
     Setting(
         "wait", "--debug-wait", "RELAY_DEBUG_WAIT", "TIME", parse_duration, f"{DEFAULT_WAIT:g}",
-        "how long to wait for a debugger, as in 90, 90s, 10m or 2h; 0 does not wait", alias="--wait",
+        "time to wait for a debugger, such as 90, 90s, 10m or 2h; 0 does not wait", alias="--wait",
     ),
     Setting(
         "abort_on_timeout", "--debug-on-timeout", "RELAY_DEBUG_ON_TIMEOUT", "POLICY", _parse_policy, "continue",
@@ -129,7 +129,7 @@ SETTINGS = (
     ),
     Setting(
         "hold", "--debug-hold", "RELAY_DEBUG_HOLD", "TIME", parse_duration, f"{DEFAULT_HOLD / 60:g}m",
-        "how long to hold a process after an uncaught exception", alias="--hold",
+        "time to hold a process after an uncaught exception", alias="--hold",
     ),
     Setting(
         "timeouts", "--debug-timeouts", "RELAY_DEBUG_TIMEOUTS", "TIME", _parse_timeouts, "",
@@ -139,7 +139,7 @@ SETTINGS = (
     ),
     Setting(
         "forwards", "--debug-forward", "RELAY_DEBUG_FORWARD", "LIST", parse_ports, "",
-        "further ports of this machine that clients may reach, as in 6006,8888; repeatable", alias="--forward",
+        "further ports of this machine that clients may reach, such as 6006,8888; repeatable", alias="--forward",
     ),
     Setting(
         "follow_children", "--debug-follow-children", "RELAY_DEBUG_FOLLOW_CHILDREN", "FLAG", parse_flag, "false",

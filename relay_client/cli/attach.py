@@ -51,9 +51,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "already running on this hybrid connection, it opens the ports; otherwise this command does, until Ctrl-C.",
     )
     parser.add_argument("ranks", nargs="*", default=[], metavar="RANK", help="global rank or ranks, such as 3 or 4-5")
-    parser.add_argument(
-        "--rank", action="append", default=[], metavar="LIST", help="global rank or ranks, as an option; repeatable"
-    )
+    parser.add_argument("--rank", action="append", default=[], metavar="LIST", help="same as RANK; repeatable")
     parser.add_argument(
         "--port",
         type=argument_type(parse_port),

@@ -41,13 +41,13 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     for parser in (evaluate, compare):
         parser.add_argument("expression", metavar="EXPRESSION", help="a Python expression")
         parser.add_argument(
-            "--ranks", default="all", metavar="LIST", help="global ranks, as in 3 or 0-7 (default: all)"
+            "--ranks", default="all", metavar="LIST", help="global ranks, such as 3 or 0-7 (default: all)"
         )
         parser.add_argument(
             "--timeout",
             default=None,
             metavar="TIME",
-            help="time limit for each rank, as in 30s or 5m (default: 5s, and 60s for checksums)",
+            help="time limit for each rank, such as 30s or 5m (default: 5s, and 60s for checksums)",
         )
         add_json(parser)
 

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command, which is the default, to the main parser."""
-    parser.add_argument("--ports", metavar="LIST", help="local ports, as in 5678, 5678-5680 or 5678,5690")
+    parser.add_argument("--ports", metavar="LIST", help="local ports, such as 5678, 5678-5680 or 5678,5690")
     parser.add_argument(
         "--all-ranks",
         type=argument_type(parse_port),
@@ -62,7 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reuse",
         action="store_true",
-        help="exit with status 0 immediately if a running relay-client of yours has these ports open",
+        help="exit with status 0 immediately if one of your running relay-clients has these ports open",
     )
     add_prefetch_option(parser, default=True)
     add_allow_terminate_option(parser, default=False)
@@ -120,7 +120,7 @@ def _check_unique(given: Mapping[str, Sequence[LocalPort]]) -> None:
             if (other := seen.get(local.port, option)) != option:
                 raise UsageError(
                     f"local port {local.port} is in both {other} and {option}",
-                    hint="choose another local port, as in --forward 6006:16006",
+                    hint="choose another local port, such as --forward 6006:16006",
                 )
             seen[local.port] = option
 

@@ -40,14 +40,14 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "--ports",
         default="",
         metavar="RANGE",
-        help="report only jobs with a rank on these logical ports, as in 5678-5685",
+        help="report only jobs with a rank on these logical ports, such as 5678-5685",
     )
     parser.add_argument(
         "--watch",
         type=argument_type(_parse_patience),
         default=None,
         metavar="TIME",
-        help="keep running, and print the report whenever no rank has made progress for this time, as in 120 or 2m",
+        help="keep running, and print the report whenever no rank has made progress for this time, such as 120 or 2m",
     )
     add_json(parser)
 

@@ -50,7 +50,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         type=argument_type(_parse_timeout),
         default="10m",
         metavar="TIME",
-        help="how long to wait, such as 90, 90s, 10m or 2h (default: %(default)s)",
+        help="time to wait, such as 90, 90s, 10m or 2h (default: %(default)s)",
     )
 
 

@@ -87,7 +87,7 @@ class Search:
             pairs = enumerate(zip(one.shown, other.shown, strict=False), self._selection.elements[0])
             found = next(((index, *pair) for index, pair in pairs if pair[0] != pair[1]), None)
             if found is None:
-                self._end("the values differ in bits that their texts do not show", one)
+                self._end("the values differ in bits that their text does not show", one)
             else:
                 self.difference = Difference(one.name, one.description, *found)
         else:

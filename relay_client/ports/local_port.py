@@ -51,7 +51,7 @@ def parse_forwards(texts: Iterable[str]) -> list[LocalPort]:
         local = _parse(text)
         if local.port in found:
             raise UsageError(
-                f"local port {local.port} is used twice", hint="use a different local port for each, as in 6006:16006"
+                f"local port {local.port} is used twice", hint="use a different local port for each, such as 6006:16006"
             )
         found[local.port] = local
     return list(found.values())

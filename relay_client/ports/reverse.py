@@ -153,7 +153,7 @@ class ReverseForwarder:
             async with timeout(DIAL_TIMEOUT):
                 local = await self._dial_editor()
         except (OSError, *TIMEOUT_ERRORS):
-            driver.refuse(stream, ResetCode.UNREACHABLE, f"no editor is listening on port {self._port} any more")
+            driver.refuse(stream, ResetCode.UNREACHABLE, f"no editor is listening on port {self._port} any longer")
             self._over.set()
             return
         driver.accept(stream)
@@ -176,7 +176,7 @@ class ReverseForwarder:
         """Connect to the editor, and wait until a process of this user has accepted the connection.
 
         Raises:
-            OSError: the editor is not listening any more, or the listening program belongs to another user.
+            OSError: the editor is not listening any longer, or the listening program belongs to another user.
         """
         local = await connect_local(LOCAL_HOST, self._port)
         await until_accepted(local, trust_unknown=self._trust_unknown)

@@ -39,6 +39,6 @@ def parse_namespace(text: str) -> tuple[str, int]:
         host, port, usable = None, None, False
     if not host or not usable:
         raise ConfigurationError(
-            f"invalid namespace: '{text[:60]}'", hint=f"use its host name, as in contoso{PUBLIC_SUFFIX}"
+            f"invalid namespace: '{text[:60]}'", hint=f"use its host name, such as contoso{PUBLIC_SUFFIX}"
         )
     return host, port or 443

@@ -28,7 +28,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "lists the events.",
     )
     parser.add_argument(
-        "--only", action="append", default=None, metavar="KIND", help="only events of this kind; repeatable"
+        "--only", action="append", default=None, metavar="KIND", help="print only events of this kind; repeatable"
     )
 
 

@@ -26,7 +26,11 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "port of --all-ranks, as @group in the debug console does. Without GROUP, prints the current group.",
     )
     parser.add_argument(
-        "group", nargs="?", default=None, metavar="GROUP", help="all, here (the ranks at the same place), 3 or 0,3-5"
+        "group",
+        nargs="?",
+        default=None,
+        metavar="GROUP",
+        help="ranks of the group: all, here (the ranks at the same place), or a list such as 0,3-5",
     )
 
 
