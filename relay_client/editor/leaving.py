@@ -1,14 +1,28 @@
-"""The request with which an editor ends its session: it never ends the job, unless the user allows that."""
+"""The requests with which an editor ends its session: they never end the job, unless the user allows that.
+
+`Leaving` is for an editor that attaches, `DetachOnly` for one that listens.
+"""
 
 from __future__ import annotations
 
-from relay_client.editor.detach_only import harmless
 from relay_client.editor.outbox import Outbox
 from relay_client.editor.sentences import GUARDED
 from relay_core.dap.messages import Request
-from relay_core.layers.layer import Output, ToPeer
+from relay_core.dap.prefetch import arguments_of
+from relay_core.layers.layer import Layer, Output, ToPeer
+from relay_core.layers.piece import MAX_PARSED
 
-__all__ = ["Leaving"]
+__all__ = ["DetachOnly", "Leaving", "harmless"]
+
+
+def harmless(request: Request) -> Request:
+    """Replace a request that would terminate the job with one that does not; return any other request unchanged."""
+    arguments = arguments_of(request)
+    if request["command"] == "terminate":
+        return {**request, "command": "disconnect", "arguments": {"terminateDebuggee": False}}
+    if request["command"] == "disconnect" and arguments.get("terminateDebuggee") is True:
+        return {**request, "arguments": {**arguments, "terminateDebuggee": False}}
+    return request
 
 
 class Leaving:
@@ -63,3 +77,18 @@ class Leaving:
         """Answer the request in place of the debugger, which has gone."""
         if self._unanswered is not None:
             self._outbox.succeed(self._unanswered)
+
+
+class DetachOnly(Layer):
+    """The layer of an editor that listens: its debug adapter is the local program, the job is the peer."""
+
+    longest_local = MAX_PARSED
+
+    def __repr__(self) -> str:
+        return "<DetachOnly>"
+
+    def receive_local(self, piece: ToPeer, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
+        """Take a message of the adapter."""
+        request = piece.request()
+        changed = harmless(request) if request else None
+        return [piece if changed is request or changed is None else ToPeer.of(changed)]

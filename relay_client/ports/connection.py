@@ -29,10 +29,9 @@ from relay_client.ports.connections import ConnectionRecord
 from relay_client.ports.early_bytes import EarlyBytes
 from relay_client.ports.job_views import JobViews
 from relay_client.ports.local_port import LocalPort
-from relay_client.ports.local_roots import find_local_root
+from relay_client.ports.local_sources import find_local_root, is_different
 from relay_client.ports.no_stream import NoStream
 from relay_client.ports.reverse_requests import ReverseRequestGuard
-from relay_client.ports.source_check import is_different
 from relay_core.agent_api.announcement import AgentId
 from relay_core.agent_api.evaluation import Evaluate
 from relay_core.dap.messages import Request

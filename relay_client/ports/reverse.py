@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
-from relay_client.editor.detach_only import DetachOnly
+from relay_client.editor.leaving import DetachOnly
 from relay_client.ports.reverse_requests import ReverseRequestGuard
 from relay_client.prefetch.response_cache import ResponseCache
 from relay_client.ui.text import printable

@@ -1,9 +1,15 @@
-"""Facts about the request with which an editor ends its session; the whole layer is tested in test_session.py."""
+"""Facts about the requests with which an editor ends its session; the whole layer is tested in test_session.py."""
 
-from relay_client.editor.leaving import Leaving
+from typing import Any
+
+import pytest
+
+from relay_client.editor.leaving import DetachOnly, Leaving, harmless
 from relay_client.editor.outbox import Outbox
+from relay_core.dap.framing import encode
 from relay_core.dap.messages import Request
-from relay_core.layers.layer import ToLocal, ToPeer
+from relay_core.layers.layer import EndPeer, ToLocal, ToPeer
+from tests.support.layers import Alone
 
 TERMINATE: Request = {"seq": 9, "type": "request", "command": "terminate"}
 
@@ -45,3 +51,40 @@ def test_without_a_debugger_the_request_is_answered() -> None:
 def test_repr() -> None:
     """The repr shows if the editor is leaving."""
     assert "<Leaving not begun>" == repr(leaving()[0])
+
+
+def request(command: str, **arguments: Any) -> dict[str, Any]:
+    return {"seq": 9, "type": "request", "command": command, "arguments": arguments}
+
+
+@pytest.mark.parametrize(
+    ("sent", "received"),
+    [
+        (request("terminate", restart=False), request("disconnect", terminateDebuggee=False)),
+        (
+            request("disconnect", restart=True, terminateDebuggee=True),
+            request("disconnect", restart=True, terminateDebuggee=False),
+        ),
+    ],
+)
+def test_the_job_is_only_detached_from(sent: dict[str, Any], received: dict[str, Any]) -> None:
+    """Both ways to end the job become a `disconnect` without `terminateDebuggee`."""
+    assert received == harmless(sent)
+    assert [ToPeer(encode(received))] == Alone(DetachOnly()).receive_local(encode(sent), 0)
+
+
+@pytest.mark.parametrize(
+    "sent", [request("disconnect"), request("disconnect", terminateDebuggee=False), request("evaluate", x="terminate")]
+)
+def test_other_requests_pass(sent: dict[str, Any]) -> None:
+    """The bytes are the same."""
+    data = encode(sent)
+    assert [ToPeer(data)] == Alone(DetachOnly()).receive_local(data, 0)
+
+
+def test_an_incomplete_message_passes_at_the_end() -> None:
+    """Nothing is kept back when the adapter closes its connection."""
+    layer = Alone(DetachOnly())
+    assert [] == layer.receive_local(b"Content-Length: 100\r\n\r\n{", 0)
+    assert [ToPeer(b"Content-Length: 100\r\n\r\n{"), EndPeer()] == layer.receive_local_eof(0)
+    assert "<DetachOnly>" == repr(layer.layer)

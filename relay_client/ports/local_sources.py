@@ -1,4 +1,7 @@
-"""Compares a local source file with the job's file: breakpoints set in a different version stop at the wrong lines."""
+"""Source files on this machine: the directory with the code of a job, and files that differ from the job's.
+
+Breakpoints that are set in a different version of a file stop at the wrong lines.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from relay_core.agent_api.requests import Digest, FileDigest
 from relay_core.errors import RelayDebugError
 from relay_core.tunnel.limits import MAX_TARGET_NAME
 
-__all__ = ["is_different"]
+__all__ = ["find_local_root", "is_different"]
 
 MAX_SOURCE = 4 * 1024 * 1024
 """Maximum size in bytes of a source file that is compared."""
@@ -21,6 +24,22 @@ TIMEOUT = 10.0
 """Seconds to wait for the agent's response; nothing is delayed meanwhile."""
 
 logger = logging.getLogger(__name__)
+
+
+def find_local_root(folder: str, script: str) -> str:
+    """Return the first of the editor's folder and the current directory that contains the job's script, or "".
+
+    Args:
+        folder: The folder that the editor has opened, or "".
+        script: A file name, or the name of a module.
+    """
+    if not script:
+        return ""
+    relative = Path(script) if script.endswith(".py") else Path(*script.split("."))
+    for root in ([Path(folder)] if folder else []) + [Path.cwd()]:
+        if any((root / each).exists() for each in (relative, relative.with_suffix(".py"))):
+            return str(root)
+    return ""
 
 
 async def is_different(tunnels: Tunnels, agent_id: AgentId, port: int, local: str, remote: str) -> bool:

@@ -1,4 +1,4 @@
-"""Facts about comparing source files, with the digests of the agent's own function."""
+"""Facts about finding a job's code on this machine, and comparing it, with the digests of the agent's own function."""
 
 from pathlib import Path
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from relay_agent.node.in_agent.processes import MAX_SOURCE, file_digest
-from relay_client.ports import source_check
-from relay_client.ports.source_check import is_different
+from relay_client.ports import local_sources
+from relay_client.ports.local_sources import find_local_root, is_different
 from relay_core.agent_api.announcement import AgentId
 from relay_core.agent_api.requests import Digest
 from relay_core.errors import RelayDebugError
@@ -25,7 +25,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             raise RelayDebugError("this agent serves ports, not processes")
         return file_digest(directory / request.path).encode()
 
-    monkeypatch.setattr(source_check, "send_request", answer)
+    monkeypatch.setattr(local_sources, "send_request", answer)
     return directory
 
 
@@ -68,3 +68,40 @@ async def test_what_cannot_be_compared_is_not_different(tmp_path: Path, node: Pa
 def test_only_regular_files_have_a_digest(tmp_path: Path) -> None:
     """Directories, devices and impossible names have none."""
     assert {""} == {file_digest(path).sha256 for path in (tmp_path, Path("/dev/zero"), Path("a\0b"))}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = tmp_path / "here"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    return directory
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    directory = tmp_path / "folder"
+    (directory / "package" / "part").mkdir(parents=True)
+    for name in ("train.py", "package/main.py"):
+        (directory / name).touch()
+    return directory
+
+
+@pytest.mark.parametrize("script", ["train.py", "train", "package.main", "package.part", "package"])
+def test_the_folder_of_the_editor_comes_first(here: Path, folder: Path, script: str) -> None:
+    """Scripts, modules and packages are found."""
+    (here / "train.py").touch()
+    assert str(folder) == find_local_root(str(folder), script)
+
+
+def test_the_current_directory_comes_second(here: Path, folder: Path) -> None:
+    """Where relay-client was started, the code often is."""
+    (here / "other.py").touch()
+    assert [str(here), str(here)] == [find_local_root(root, "other.py") for root in (str(folder), "")]
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("script", ["absent.py", ""])
+def test_code_that_is_not_here(folder: Path, script: str) -> None:
+    """Nothing is guessed."""
+    assert "" == find_local_root(str(folder), script)
