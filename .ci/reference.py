@@ -22,7 +22,7 @@ from relay_server.cli import make_parser as server_parser
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
-NOTE = "<!-- Written by .ci/reference.py from the code: change that, and run it. -->\n"
+NOTE = "<!-- Generated from the code by .ci/reference.py: change the code and run the script. -->\n"
 CREDENTIALS = "credentials"
 """Title of the group of options that many commands share."""
 

@@ -235,7 +235,9 @@ FOLLOWING = Feature(
         "replaced",
         "reads `subProcess` of `attach`",
     ),
-    Internal("_pydev_bundle.pydev_monkey:_get_apply_arg_patching", "replaced", "decides for each new process"),
+    Internal(
+        "_pydev_bundle.pydev_monkey:_get_apply_arg_patching", "replaced", "decides whether a new process is followed"
+    ),
     Internal("_pydev_bundle.pydev_monkey:patch_new_process_functions", "called", "detects processes that are started"),
     Internal("pydevd:SetupHolder.setup", "set", "lets children follow their own children"),
 )
