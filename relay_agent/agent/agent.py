@@ -275,8 +275,10 @@ class Agent:
         traffic = Traffic()
         logger.info("port %s: connected", target)
         try:
-            async with self._holders.holding(target, driver, user) as ended:
-                serving = serve_stream(target, stream, traffic, prefetch=prefetch, on_end=ended)
+            async with self._holders.holding(target, driver, user) as reports:
+                serving = serve_stream(
+                    *(target, stream, traffic), prefetch=prefetch, on_end=reports.ended, on_stop=reports.stopped
+                )
                 await first_completed(serving, _abort_after_end(target, stream))
         except ProtocolError as error:
             logger.warning("port %s: refused: %s", target, error)
@@ -320,8 +322,8 @@ class Agent:
             raise ConfigurationError(f"this agent does not serve {port}")
         if held := self._holders.refusal(target, driver, user):
             raise ConfigurationError(f"port {port} is {held}")
-        async with self._holders.holding(target, driver, user):
-            await connect_to_editor(target, driver, stream, prefetch=prefetch)
+        async with self._holders.holding(target, driver, user) as reports:
+            await connect_to_editor(target, driver, stream, reports, prefetch=prefetch)
 
     def _show_state(self, state: ListenerState, error: RelayDebugError | None) -> None:
         if state is ListenerState.LISTENING:

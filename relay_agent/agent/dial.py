@@ -21,6 +21,7 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.dap.framing import HEADER_START
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.layers.layer import Layer
+from relay_core.layers.stop_observer import ObservedStop, StopObserver
 from relay_core.net.descriptors import EXHAUSTED
 from relay_core.net.socket_owner import until_accepted
 from relay_core.net.streams.bridge import Traffic, carry_bytes
@@ -52,6 +53,7 @@ async def serve_stream(
     *,
     prefetch: bool = False,
     on_end: Callable[[], None] = lambda: None,
+    on_stop: Callable[[ObservedStop | None], None] = lambda _stop: None,
 ) -> None:
     """Connect a client's stream to a target, and carry bytes until both have ended.
 
@@ -61,6 +63,7 @@ async def serve_stream(
         traffic: Receives the byte counts.
         prefetch: Whether the client supports prefetch.
         on_end: Called when a debugger has ended its session, or the target has closed its connection.
+        on_stop: Called when a debugger has stopped the process, when the place is known, and with None when it runs.
 
     Raises:
         ProtocolError: the client of a DAP target does not use DAP; no connection to the target was made.
@@ -84,6 +87,7 @@ async def serve_stream(
         layers: list[Layer] = [EndObserver(on_end)]
         if is_dap:
             layers.append(DebuggerWatch(lambda: checks.spawn(target.is_running(), name=f"check of {target}")))
+            layers.append(StopObserver(on_stop, is_editor_local=False))
             layers.append(GreetingGuard(asyncio.get_running_loop().time()))
         if prefetch:
             layers.append(PrefetchLayer())

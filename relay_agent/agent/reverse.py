@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 
+from relay_agent.agent.attachments import DebugStream
 from relay_agent.agent.debugger_watch import DebuggerWatch
 from relay_agent.agent.targets import Target
 from relay_agent.prefetch.layer import PrefetchLayer
@@ -21,6 +22,7 @@ from relay_core.agent_api.metadata import StreamMetadata
 from relay_core.agent_api.requests import Ready
 from relay_core.errors import ConnectionLost
 from relay_core.layers.layer import Layer
+from relay_core.layers.stop_observer import StopObserver
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.socket_owner import PeerCheck
@@ -38,6 +40,7 @@ async def connect_to_editor(
     target: Target,
     driver: SessionDriver,
     stream: SessionStream,
+    reports: DebugStream,
     *,
     prefetch: bool,
 ) -> None:
@@ -47,6 +50,7 @@ async def connect_to_editor(
         target: The process whose debugger is to connect.
         driver: The client's session.
         stream: The stream of the client's request; it receives the response.
+        reports: Receives the stops of the process.
         prefetch: Whether the client supports prefetch.
 
     Raises:
@@ -65,7 +69,7 @@ async def connect_to_editor(
         def accepted(local: LocalEndpoint) -> None:
             if not peers.allows(local):
                 return
-            carrying = _carry(target, driver, local, prefetch=prefetch)
+            carrying = _carry(target, driver, local, reports, prefetch=prefetch)
             connections.spawn(carrying, name=f"reverse connection {port}")
 
         server = await listen_local(accepted, "127.0.0.1", 0)
@@ -78,14 +82,19 @@ async def connect_to_editor(
             server.close()
 
 
-async def _carry(target: Target, driver: SessionDriver, local: LocalEndpoint, *, prefetch: bool) -> None:
+async def _carry(
+    target: Target, driver: SessionDriver, local: LocalEndpoint, reports: DebugStream, *, prefetch: bool
+) -> None:
     port = target.logical_port
     try:
         stream = driver.open(port, StreamMetadata(prefetch=prefetch).encode())
         async with TaskSet() as checks:
             watch = DebuggerWatch(lambda: checks.spawn(target.is_running(), name=f"check of {target}"))
-            layers: list[Layer] = [watch, PrefetchLayer()] if prefetch else [watch]
+            layers: list[Layer] = [watch, StopObserver(reports.stopped, is_editor_local=False)]
+            layers += [PrefetchLayer()] if prefetch else []
             await carry_bytes(local, stream, layers)
     except ConnectionLost as lost:
         local.abort()
         logger.info("port %s: the editor disconnected: %s", port, lost.reason or lost.sentence)
+    finally:
+        reports.stopped(None)

@@ -98,6 +98,7 @@ def _target(found: TargetInfo, ports: Sequence[Port], connections: Sequence[Conn
         local_ports=local_ports,
         attached_here=any(connection.state == Connection.CONNECTED for connection in mine),
         stop=_latest(mine),
+        activity=(found.attachment.activity or None) if found.attachment else None,
     )
 
 

@@ -75,6 +75,8 @@ class Target:
     """True if a connection through one of these ports has reached it."""
     stop: Stop | None = None
     """None if it is running, or if somebody else's debugger has stopped it."""
+    activity: str | None = None
+    """What its node announces of a process with a debugger: `running`, `stopped` or `stopped at train.py:41`."""
 
     @property
     def label(self) -> str:

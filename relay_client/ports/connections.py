@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from relay_client.control.state import Connection, Stop
-from relay_client.dap.stop_observer import ObservedStop, StopObserver
 from relay_client.ui.text import printable
+from relay_core.layers.stop_observer import ObservedStop, StopObserver
 from relay_core.net.streams.bridge import Traffic
 
 __all__ = ["ConnectionRecord", "Connections"]

@@ -50,10 +50,14 @@ def _target(target: Target, now: float) -> str:
     if target.stop is not None:
         place = f" at {target.stop.place}" if target.stop.place else ""
         words.append(f"stopped{place} ({target.stop.reason}) for {duration(now - target.stop.since)}")
+    elif target.activity is not None and not target.attached_here:
+        words.append(target.activity)
     elif target.state is not None:
         since = f" for {duration(now - target.since)}" if target.since is not None else ""
         words.append(f"{target.state}{f': {target.detail}' if target.detail else ''}{since}")
-    if target.holder is not None:
+    if target.holder is not None and not target.attached_here:
         since = f" for {duration(now - target.held_since)}" if target.held_since is not None else ""
         words.append(f"held by {target.holder}{since}")
+    if target.attached_here:
+        words.append("attached here")
     return ", ".join(words)

@@ -18,7 +18,7 @@ COLUMNS = ("node", "rank", "port", "pid", "script", "state", "since", "held by")
 LEAST_IMPORTANT = ("pid", "script", "since", "port")
 """Columns that are omitted on a narrow terminal, in this order."""
 ATTACHED = "attached"
-"""Shown instead of the state while a debugger is attached to a process that has not crashed."""
+"""Shown instead of the state of a process with a debugger if its agent does not announce whether it is stopped."""
 
 
 def by_node(agents: Iterable[AgentInfo]) -> list[AgentInfo]:
@@ -42,13 +42,19 @@ def _row(agent: AgentInfo, target: TargetInfo, now: float) -> tuple[str, ...]:
     held = f"{attached.user}{_ago(attached.since, now, ', ')}" if attached else ""
     numbers = (target.rank, target.port, target.pid)
     rank, port, pid = ("" if number is None else str(number) for number in numbers)
-    return _node(agent), rank, port, pid, target.script, _state(target), _ago(target.since, now), held
+    since = _ago(attached.stopped_since if _is_stopped(target) and attached else target.since, now)
+    return _node(agent), rank, port, pid, target.script, _state(target), since, held
+
+
+def _is_stopped(target: TargetInfo) -> bool:
+    """Return whether a debugger has stopped a process that has not crashed."""
+    return target.state is not State.CRASHED and target.attachment is not None and target.attachment.is_stopped is True
 
 
 def _state(target: TargetInfo) -> str:
     """Return the state to display; while a debugger is attached, its user decides whether the process runs."""
     if target.attachment is not None and target.state is not State.CRASHED:
-        return ATTACHED
+        return target.attachment.activity or ATTACHED
     return target.state.value + (f": {target.detail}" if target.detail else "")
 
 
@@ -126,6 +132,9 @@ def as_json(agents: Sequence[AgentInfo]) -> dict[str, object]:
                 "until": target.until,
                 "holder": target.attachment.user if target.attachment else None,
                 "held_since": target.attachment.since if target.attachment else None,
+                "stopped": target.attachment.is_stopped if target.attachment else None,
+                "stopped_at": (target.attachment.stopped_at or None) if target.attachment else None,
+                "stopped_since": target.attachment.stopped_since if target.attachment else None,
             }
             for agent in agents
             for target in agent.targets

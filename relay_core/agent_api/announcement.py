@@ -9,7 +9,19 @@ from typing import NewType
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.fitting import COMMON_FIELDS, targets_of_runs
-from relay_core.agent_api.values import Clean, as_is, count, items, mapping, path, port, seconds, text, without_missing
+from relay_core.agent_api.values import (
+    Clean,
+    as_is,
+    count,
+    flag,
+    items,
+    mapping,
+    path,
+    port,
+    seconds,
+    text,
+    without_missing,
+)
 
 __all__ = ["AgentId", "AgentInfo", "Attachment", "State", "TargetInfo"]
 
@@ -41,17 +53,44 @@ class Attachment:
     """`user@host` of the client."""
     since: float | None = None
     """Unix time by the node's clock."""
+    is_stopped: bool | None = None
+    """Whether the debugger has stopped the process; None if the agent does not announce it."""
+    stopped_at: str = ""
+    """File name and line, as in `train.py:41`; "" if unknown."""
+    stopped_since: float | None = None
+    """Unix time by the node's clock."""
+
+    @property
+    def activity(self) -> str:
+        """What the process does: `stopped at train.py:41`, `running`, or "" if unknown."""
+        if not self.is_stopped:
+            return "" if self.is_stopped is None else "running"
+        return f"stopped at {self.stopped_at}" if self.stopped_at else "stopped"
 
     def encode(self) -> dict[str, object]:
         """Return the fields that an attachment adds to its target's."""
-        return {"holder": self.user, "held_since": self.since}
+        return {
+            "holder": self.user,
+            "held_since": self.since,
+            "stopped": self.is_stopped,
+            "stopped_at": self.stopped_at or None,
+            "stopped_since": self.stopped_since,
+        }
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> Attachment | None:
         """Read the attachment from the fields of its target; None if no debugger is attached."""
         fields = mapping(value)
         user = text(fields.get("holder"), clean)
-        return cls(user, seconds(fields.get("held_since"))) if user else None
+        if not user:
+            return None
+        return cls(
+            user,
+            since=seconds(fields.get("held_since")),
+            is_stopped=flag(fields.get("stopped")),
+            stopped_at=text(fields.get("stopped_at"), clean),
+            stopped_since=seconds(fields.get("stopped_since")),
+        )
 
 
 @dataclass(frozen=True)

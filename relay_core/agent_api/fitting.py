@@ -27,7 +27,10 @@ __all__ = ["COMMON_FIELDS", "MAX_ANNOUNCEMENT", "count_targets", "fit", "targets
 MAX_ANNOUNCEMENT = 31 * 1024
 """Maximum size in bytes of JSON; a frame holds 32 KiB, and a WELCOME has other fields too."""
 COMMON_FIELDS = ("world", "script", "cwd", "state")
-EXPENDABLE = ("since", "until", "pid", "held_since", "detail", "cwd", "world", "script", "state", "holder", "rank")
+EXPENDABLE = (
+    *("since", "until", "stopped_since", "pid", "held_since", "stopped_at", "detail"),
+    *("cwd", "world", "script", "state", "stopped", "holder", "rank"),
+)
 """Fields of targets, from the least important one."""
 IN_RUNS = "detail"
 """Runs are used from this field of `EXPENDABLE` on: the fields before it differ between all targets of a job."""

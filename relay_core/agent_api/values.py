@@ -11,6 +11,7 @@ __all__ = [
     "Clean",
     "as_is",
     "count",
+    "flag",
     "items",
     "mapping",
     "objects",
@@ -58,6 +59,11 @@ def count(value: object) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if 0 <= value < MAX_COUNT else None
+
+
+def flag(value: object) -> bool | None:
+    """Return a boolean, or None."""
+    return value if isinstance(value, bool) else None
 
 
 def port(value: object) -> int | None:

@@ -117,7 +117,7 @@ async def test_ranks_are_in_the_run_drop_down(editor: Editor, relay: LocalRelay,
 
 
 async def test_the_tree_and_release(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
-    """The tree shows node and rank, where it is stopped and who holds it; a released rank runs."""
+    """The tree shows node and rank, where it is stopped and that this client is attached; a released rank runs."""
     async with job_and_client(editor, relay, tmp_path) as (window, job, _):
         rows = await window.until_shown(ranks(window), "rank 0waiting")
         assert await ranks(window).locator('.action-label[aria-label="Attach to Rank"]').count()
@@ -125,7 +125,7 @@ async def test_the_tree_and_release(editor: Editor, relay: LocalRelay, tmp_path:
         await window.breakpoint(BREAKPOINT)
         await window.command("relayDebug.attach", {"rank": 0})
         await window.until_stopped()
-        rows = await window.until_shown(ranks(window), f"stopped at {SCRIPT}:{BREAKPOINT} · held by ")
+        rows = await window.until_shown(ranks(window), f"stopped at {SCRIPT}:{BREAKPOINT} · attached here")
         await window.until_shown(status_bar(window), "1 rank, 1 stopped")
         row = ranks(window).filter(has_text="rank 0")
         await row.hover()
@@ -143,7 +143,7 @@ async def test_relay_client_is_killed(editor: Editor, relay: LocalRelay, tmp_pat
         await window.breakpoint(BREAKPOINT)
         await window.command("relayDebug.attach", {"rank": 0})
         await window.until_stopped()
-        await window.until_shown(ranks(window), "held by ")
+        await window.until_shown(ranks(window), "attached here")
         client.process.kill()
         await window.until_shown(window.notifications, "relay-client was killed: its debug sessions have ended")
         await window.until_ended()

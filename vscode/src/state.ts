@@ -28,6 +28,7 @@ export interface Target {
   local_ports: number[];
   attached_here: boolean;
   stop?: Stop;
+  activity?: string;
 }
 
 export interface Node {
@@ -87,16 +88,19 @@ export function place(stop: Stop): string {
   return name && stop.line !== undefined ? `${name}:${stop.line}` : name;
 }
 
-// The state of a rank, in a few words: "stopped at train.py:41 · held by alice@laptop".
+// The state of a rank, in a few words: "stopped at train.py:41 · held by alice@laptop", or "running · attached here".
 export function describe(target: Target): string {
   const parts: string[] = [];
   if (target.stop) {
     const where = place(target.stop);
     parts.push(where ? `stopped at ${where}` : 'stopped');
+  } else if (target.activity && !target.attached_here) {
+    parts.push(target.activity);
   } else if (target.state) {
     parts.push(target.detail ? `${target.state}: ${target.detail}` : target.state);
   }
-  if (target.holder) parts.push(`held by ${target.holder}`);
+  if (target.attached_here) parts.push('attached here');
+  else if (target.holder) parts.push(`held by ${target.holder}`);
   return parts.join(' · ');
 }
 

@@ -5,9 +5,11 @@ import time
 
 import pytest
 
+from relay_agent.agent import attachments as module
 from relay_agent.agent.attachments import Attachments
 from relay_agent.agent.port_targets import PortTarget
 from relay_core.errors import ConnectionLost
+from relay_core.layers.stop_observer import ObservedStop
 
 
 class Driver:
@@ -96,15 +98,15 @@ async def test_a_debugger_that_has_ended_is_not_waited_for():
     """Waiting ends when all debuggers have ended and the client has everything, though it is still connected."""
     attachments, driver = Attachments(lambda: None), Driver()
     async with (
-        attachments.holding(DEBUGGEE, driver, "ann@a") as parent_ended,
-        attachments.holding(DEBUGGEE, driver, "ann@a") as child_ended,
+        attachments.holding(DEBUGGEE, driver, "ann@a") as parent,
+        attachments.holding(DEBUGGEE, driver, "ann@a") as child,
     ):
         driver.session.unacknowledged = 1
         waiting = asyncio.ensure_future(attachments.until_ended(DEBUGGEE))
-        for ended in (child_ended, child_ended, parent_ended):
+        for stream in (child, child, parent):
             await asyncio.sleep(0)
             assert not waiting.done()
-            ended()
+            stream.ended()
         await asyncio.sleep(0)
         assert not waiting.done()
         driver.session.unacknowledged = 0
@@ -122,3 +124,37 @@ async def test_an_announcement_that_fails_leaves_no_holder():
         async with attachments.holding(DEBUGGEE, Driver(), "ann@a"):
             pass
     assert attachments.attachment(DEBUGGEE) is None
+
+
+async def test_a_stop_is_announced_once_it_lasts(monkeypatch: pytest.MonkeyPatch):
+    """A stop is part of the attachment at once; steps are announced together, after the last one."""
+    monkeypatch.setattr(module, "ANNOUNCE_DELAY", 0.05)
+    announced = asyncio.Queue()
+    attachments = Attachments(lambda: announced.put_nowait(attachments.attachment(DEBUGGEE)))
+    async with attachments.holding(DEBUGGEE, Driver(), "ann@a") as stream:
+        assert announced.get_nowait().activity == "running"
+        for line in range(41, 44):
+            stream.stopped(None)
+            stream.stopped(ObservedStop("step", 1))
+            stream.stopped(ObservedStop("step", 1, r"C:\src\train.py", line))
+        assert attachments.attachment(DEBUGGEE).stopped_at == "train.py:43"
+        assert announced.empty()
+        stop = await asyncio.wait_for(announced.get(), 10)
+        assert stop.activity == "stopped at train.py:43"
+        assert stop.stopped_since <= time.time()
+        stream.stopped(None)
+        assert (await asyncio.wait_for(announced.get(), 10)).activity == "running"
+
+
+async def test_the_latest_stop_is_announced():
+    """Of a process and its child, the latest stop counts; the end of a session ends its stop."""
+    attachments, driver = Attachments(lambda: None), Driver()
+    async with (
+        attachments.holding(DEBUGGEE, driver, "ann@a") as parent,
+        attachments.holding(DEBUGGEE, driver, "ann@a") as child,
+    ):
+        parent.stopped(ObservedStop("breakpoint", 1, "/a/train.py", 1))
+        child.stopped(ObservedStop("breakpoint", 1, "/a/data.py", 2))
+        assert attachments.attachment(DEBUGGEE).activity == "stopped at data.py:2"
+        child.ended()
+        assert attachments.attachment(DEBUGGEE).activity == "stopped at train.py:1"

@@ -26,13 +26,15 @@ def test_nobody_there() -> None:
 
 
 def test_nodes_and_ranks() -> None:
-    """A rank shows its port, where it is stopped or what it does, and who holds it since when."""
+    """A rank shows its port, where it is stopped or what it does, and who holds it since when, or that the editor is here."""
     stop = Stop("breakpoint", NOW - 5, "C:\\code\\train.py", 41)
     ranks = (
         Target(5678, rank=0, state="running", since=NOW - 300, holder="alice@laptop", held_since=NOW - 60, stop=stop),
         Target(5679, rank=1, state="crashed", detail="ValueError: no", since=NOW - 300),
         Target(5690, state="waiting", since=NOW - 40),
         Target(5691),
+        Target(5692, state="running", holder="bob@laptop", activity="stopped at train.py:7"),
+        Target(5693, state="running", holder="alice@laptop", activity="running", attached_here=True),
     )
     nodes = (
         Node("a", "host-0", "connected", NOW, node_rank=0, round_trip=0.0651, targets=ranks),
@@ -45,5 +47,7 @@ def test_nodes_and_ranks() -> None:
         "    rank 1, port 5679, crashed: ValueError: no for 5 min",
         "    port 5690, waiting for 40 s",
         "    port 5691",
+        "    port 5692, stopped at train.py:7, held by bob@laptop",
+        "    port 5693, running, attached here",
         "  host-1: reconnecting for 20 s: no route to host",
     ] == status_text(Status(CLIENT, NOW, nodes)).splitlines()

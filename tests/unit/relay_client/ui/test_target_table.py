@@ -20,6 +20,8 @@ NODE = AgentInfo(
     ),
     forwards=(6006,),
 )
+STOPPED = Attachment("bob@laptop", 750.0, is_stopped=True, stopped_at="train.py:41", stopped_since=940.0)
+RUNS = Attachment("bob@laptop", 750.0, is_stopped=False)
 SERVE = AgentInfo("9f8e7d6c", host="box", targets=(TargetInfo(5999),))
 EMPTY = AgentInfo("5a5a5a5a", host="spare", forwards=(6006,))
 
@@ -32,6 +34,16 @@ def test_one_row_for_each_target() -> None:
         ("box", "", "5999", "", "", "", "", ""),
         ("spare", "", "", "", "", "forwards 6006", "", ""),
     ] == rows([NODE, SERVE, EMPTY], NOW)
+
+
+@pytest.mark.parametrize(
+    ("attachment", "state", "since"), [(STOPPED, "stopped at train.py:41", "1 min"), (RUNS, "running", "5 min")]
+)
+def test_the_activity_of_an_attached_process(attachment: Attachment, state: str, since: str) -> None:
+    """While a debugger is attached, the place and time of its stop are shown, or that the process runs."""
+    target = TargetInfo(5680, 2, state=State.RUNNING, since=700.0, attachment=attachment)
+    ((*_, shown, shown_since, held_by),) = rows([AgentInfo("5a", targets=(target,))], NOW)
+    assert (state, since, "bob@laptop, 4 min") == (shown, shown_since, held_by)
 
 
 def test_the_plain_table_is_aligned() -> None:
@@ -79,6 +91,9 @@ def test_json_has_everything() -> None:
         "until": None,
         "holder": None,
         "held_since": None,
+        "stopped": None,
+        "stopped_at": None,
+        "stopped_since": None,
     } == found["targets"][2]
     assert [(3, 5681, "running", "bob@laptop", 750.0)] == [
         (target["rank"], target["port"], target["state"], target["holder"], target["held_since"])

@@ -39,6 +39,9 @@ TARGET = {
     "until": 2000.0,
     "holder": "bob@laptop",
     "held_since": 200.0,
+    "stopped": True,
+    "stopped_at": "train.py:41",
+    "stopped_since": 250.0,
 }
 """The wire format: agents and clients of other versions rely on these names."""
 ANNOUNCEMENT = {
@@ -73,7 +76,7 @@ INFO = AgentInfo(
             detail="ZeroDivisionError: division by zero",
             since=100.5,
             until=2000.0,
-            attachment=Attachment("bob@laptop", 200.0),
+            attachment=Attachment("bob@laptop", 200.0, is_stopped=True, stopped_at="train.py:41", stopped_since=250.0),
         ),
     ),
     forwards=(6006,),

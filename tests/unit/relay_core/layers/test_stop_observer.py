@@ -3,12 +3,14 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_client.dap.stop_observer import ObservedStop, StopObserver
 from relay_core.dap.framing import encode
+from relay_core.dap.prefetch import PREFETCH_EVENT
 from relay_core.layers.layer import ToLocal, ToPeer
+from relay_core.layers.stop_observer import ObservedStop, StopObserver
 from tests.support.layers import Alone
 
 FRAME = {"id": 9, "name": "step", "line": 41, "source": {"path": "/home/alice/train.py"}}
@@ -141,3 +143,28 @@ def test_any_body_is_survived(body: object) -> None:
     ):
         data = json.dumps(message).encode()
         session.debugger(b"Content-Length: %d\r\n\r\n%b" % (len(data), data))
+
+
+def test_the_debugger_may_be_local() -> None:
+    """In an agent the debugger is the local program, and the editor is the peer."""
+    seen: list[ObservedStop | None] = []
+    observer = Alone(StopObserver(seen.append, is_editor_local=False))
+    observer.receive_local(STOPPED, 0.0)
+    observer.receive_peer(request(6, "stackTrace", threadId=1, startFrame=0, levels=1), 0.0)
+    observer.receive_local(response(6, "stackTrace", stackFrames=[FRAME]), 0.0)
+    observer.receive_peer(request(7, "continue", threadId=1), 0.0)
+    assert [STOP, PLACED, None] == seen
+
+
+@pytest.mark.parametrize("is_separate", [True, False], ids=["prefetch event", "in the stop"])
+def test_the_place_may_be_prefetched(is_separate: bool) -> None:
+    """A process that prefetches sends requests and responses in an event, or in that of the stop."""
+    asked = {"seq": 8, "type": "request", "command": "stackTrace", "arguments": {"threadId": 1}}
+    answered = {"type": "response", "request_seq": 8, "command": "stackTrace", "body": {"stackFrames": [FRAME]}}
+    prefetched = {"after": 0, "asked": [asked], "answered": [answered]}
+    session = Session()
+    if is_separate:
+        session.debugger(STOPPED, event(PREFETCH_EVENT, **prefetched))
+    else:
+        session.debugger(event("stopped", reason="breakpoint", threadId=1, **{PREFETCH_EVENT: prefetched}))
+    assert [STOP, PLACED] == session.seen

@@ -1,0 +1,71 @@
+"""Facts about where a rank is stopped, as everybody who can see the job is shown."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay_client.dap.client import DapClient
+from relay_core.compat import timeout
+from tests.support.debuggee import LINE, Stopped
+from tests.support.ports import free_port
+from tests.support.programs import program, run
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access, running_client, running_job
+
+pytestmark = pytest.mark.e2e
+
+SCRIPT = """\
+import itertools, time
+for number in itertools.count():
+    square = number * number
+    time.sleep(0.02)
+    double = number + number
+"""
+
+
+async def test_another_client_sees_the_stop(relay: LocalRelay, tmp_path: Path) -> None:
+    """`targets`, and the status of a client without the editor, show the place and follow steps and the detach."""
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    port, other = free_port(), free_port()
+    send = access(relay, tmp_path, "send")
+    elsewhere = {**send, "RELAY_CLIENT_DIR": str(tmp_path / "elsewhere")}
+
+    async def shown(state: str) -> dict[str, Any]:
+        """Return the target of `targets --json` once the table shows a state."""
+        async with timeout(60):
+            while state not in (await run("relay_client", "--hc", HC, "targets", env=send)).stdout:
+                pass
+        found = await run("relay_client", "--hc", HC, "targets", "--json", env=send)
+        return json.loads(found.stdout)["targets"][0]
+
+    async def status(text: str) -> None:
+        async with timeout(60):
+            while text not in (await run("relay_client", "status", env=elsewhere)).stdout:
+                pass
+
+    async with (
+        running_job(relay, script, "--port", str(port), "--wait", "0"),
+        running_client(relay, tmp_path, "--ports", str(port)),
+        program("relay_client", "--hc", HC, "--forward", f"{other}:{free_port()}", env=elsewhere) as second,
+    ):
+        await second.line("ready on")
+        assert (await shown("running"))["stopped"] is None
+        async with await DapClient.connect("127.0.0.1", port) as editor:
+            await editor.attach({str(script): [{"line": LINE}]}, within=60)
+            thread = (await editor.wait_for_event("stopped", within=60))["body"]["threadId"]
+            session = Stopped(editor, thread)
+            assert LINE == (await session.frame())[1]
+            found = await shown(f"stopped at train.py:{LINE}")
+            assert (True, f"train.py:{LINE}", port) == (found["stopped"], found["stopped_at"], found["port"])
+            await status(f"stopped at train.py:{LINE}, held by ")
+
+            reached = await session.step()
+            await status(f"stopped at train.py:{reached}, held by ")
+
+            await editor.request("setBreakpoints", {"source": {"path": str(script)}, "breakpoints": []}, within=60)
+            await editor.request("continue", {"threadId": thread}, within=60)
+            await status("running, held by ")
+        assert (await shown("running"))["holder"] is None
