@@ -7,7 +7,6 @@ function that it needs, and after the first error in the feature. Forked childre
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,20 +14,27 @@ from pathlib import Path
 from relay_agent.debuggee.pydevd_patches import child_wait, continuing, following, sending, waking
 from relay_agent.prefetch import in_process
 from relay_agent.python_path import in_front
+from relay_agent.unpatched import threading
 
 __all__ = ["VALUES_VARIABLE", "follow_into_children", "follow_on_demand", "install"]
 
 VALUES_VARIABLE = "RELAY_DEBUG_VALUES"
 """The variable of the setting `--debug-values`; set for children if the setting came from elsewhere."""
 
+_first_call = threading.Lock()
+"""Acquired by the first call of `install`, and never released."""
 
-@functools.cache
+
 def install(*, values: bool = True) -> None:
     """Patch pydevd in this process and its forked children, once; the patches are never undone.
 
     Args:
         values: Whether to change how values are shown.
     """
+    # In a child whose program is pydevd's file, a patch imports pydevd once more, as a module. pydevd then calls its
+    # extensions again, and through `child_plugin` this function.
+    if not _first_call.acquire(blocking=False):
+        return
     sending.install()
     waking.install()
     continuing.install()

@@ -40,6 +40,22 @@ if __name__ == "__main__":
 """
 LINE = 11
 """In `work`, which only the children run."""
+PARENT = """\
+import subprocess
+import sys
+import threading
+
+if sys.argv[1] == "child":
+    print(7 * 7, flush=True)
+else:
+    from relay_agent.debuggee.debugger import debugger
+    print(debugger.arm(), flush=True)
+    debugger.wait_for_attach(60, threading.Event())
+    subprocess.run([sys.executable, __file__, "child"], check=True)
+    print("ended", flush=True)
+    sys.stdin.readline()
+"""
+LINE_OF_CHILD = 6
 RUN = """
 import runpy, sys
 sys.argv[:] = sys.argv[1:]
@@ -75,6 +91,26 @@ async def test_an_editor_that_follows_stops_in_children(script: Path, method: st
         status, _, errors = await running.finish()
         assert (0, "") == (status, errors)
         assert await gone(running.pid)
+
+
+async def test_an_editor_continues_a_script_that_the_job_starts(tmp_path: Path) -> None:
+    """A child whose program is a file stops at its breakpoint, continues, and ends."""
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    async with job(RUN, str(script), "parent") as running:
+        port = int(await running.line())
+        async with await DapClient.connect("127.0.0.1", port) as client:
+            follower = Follower(script, LINE_OF_CHILD)
+            await client.attach({}, within=60, subProcess=True)
+            following = asyncio.create_task(follower.follow(client))
+            assert await running.line() == "49"
+            assert await running.line() == "ended"
+            await cancel_and_wait(following)
+            await follower.leave()
+            await client.request("disconnect", within=60)
+        assert 1 == follower.stops
+        status, _, errors = await running.finish()
+        assert (0, "") == (status, errors)
 
 
 @METHODS
