@@ -118,8 +118,10 @@ class ReverseForwarder:
         self._over.clear()
         try:
             request = self._tunnels.open_request(agent_id, Listen(self._port))
-            refused = await first_completed(self._until_refused(request), self._over.wait())
-            await request.close()
+            try:
+                refused = await first_completed(self._until_refused(request), self._over.wait())
+            finally:  # also if the port is closed while the tunnel stays open
+                await request.close()
         except ConnectionLost as lost:
             self._log_once(lost.reason or lost.sentence)
             return False

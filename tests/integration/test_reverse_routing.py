@@ -50,6 +50,24 @@ async def test_an_editor_that_listens_is_dialled_by_the_job(relay: LocalRelay) -
             assert b"hello again\n" == await asyncio.wait_for(answered.get(), 20)
 
 
+async def test_a_port_that_is_closed_ends_its_request(relay: LocalRelay) -> None:
+    """When the client closes the port of a listening editor, the agent's request ends, and the rank is free again."""
+
+    async def editor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with (
+        await asyncio.start_server(editor, "127.0.0.1", 0) as server,
+        tunnels(relay) as client,
+        process(port := server.sockets[0].getsockname()[1], "never") as rank,
+        agent(relay, Node(rank), DiallingAgent) as dialling,
+    ):
+        async with Forwarder(client, [port], may_reverse=True):
+            request, _ = await asyncio.wait_for(dialling.dialled.get(), 20)
+        assert b"" == await asyncio.wait_for(request.read(), 20)
+
+
 async def test_an_editor_that_has_gone_refuses_the_job(relay: LocalRelay) -> None:
     """When nothing listens on the port any more, the agent's stream is refused, and the request ends."""
     with socket.socket() as holder:
