@@ -17,6 +17,8 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, TypeVar
 
+from relay_core.errors import RelayDebugError
+
 __all__ = ["TaskSet", "cancel_and_wait", "first_completed", "frames_of", "run_together"]
 
 logger = logging.getLogger(__name__)
@@ -87,7 +89,7 @@ async def first_completed(
         The winner's result; None after a time-out.
 
     Raises:
-        Exception: The winner's error. Errors of other coroutines are logged.
+        Exception: The winner's error. Errors of other coroutines are logged, a RelayDebugError without a traceback.
     """
     futures: list[asyncio.Future[Any]] = [
         each if isinstance(each, asyncio.Future) else _start(each) for each in contenders
@@ -101,7 +103,7 @@ async def first_completed(
         await cancel_and_wait(*started)
         for task in started:
             if task is not winner:
-                _log_crash(task)
+                _log_loser(task)
     return None if winner is None else winner.result()
 
 
@@ -120,6 +122,14 @@ def frames_of(error: BaseException) -> str:
 
 def _start(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     return asyncio.get_running_loop().create_task(coroutine, name=getattr(coroutine, "__qualname__", None))
+
+
+def _log_loser(task: asyncio.Future[Any]) -> None:
+    """Log the error of a coroutine that ended at the same moment as the winner, or as the race was cancelled."""
+    if not task.cancelled() and isinstance(error := task.exception(), RelayDebugError):
+        logger.debug("another task has ended as well: %s", error.sentence)
+    else:
+        _log_crash(task)
 
 
 def _log_crash(task: asyncio.Future[Any]) -> None:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from relay_core.errors import ConnectionLost
 from relay_core.net.tasks import TaskSet, first_completed, run_together
 
 
@@ -88,6 +89,22 @@ async def test_the_order_of_the_arguments_decides_a_dead_heat(caplog: pytest.Log
     """Of two that are done at the same moment the first argument counts; an error of the other one is logged."""
     assert "won" == await first_completed(result("won"), crash())
     assert "task crash crashed" in caplog.text
+
+
+async def test_an_expected_error_beside_the_cancellation_of_a_race(caplog: pytest.LogCaptureFixture) -> None:
+    """If a contender ends with a documented error as its race is cancelled, that is not logged as a crash."""
+
+    async def lose() -> None:
+        raise ConnectionLost("the tunnel session has ended")
+
+    race = asyncio.get_running_loop().create_task(first_completed(lose()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    race.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await race
+    assert "has ended as well: the tunnel session has ended" in caplog.text
+    assert "crashed" not in caplog.text
 
 
 async def test_a_task_of_the_caller_outlives_the_race() -> None:
