@@ -294,5 +294,5 @@ async def test_a_wrong_mapping_is_explained(relay: LocalRelay, tmp_path: Path) -
             assert mapping in await output(
                 editor, "breakpoints in train.py are not set: /home/me/train.py is not found"
             )
-            await editor.request("disconnect", within=60)
+            await editor.wait_for_event("terminated", within=60)  # the job would wait longer for an earlier disconnect
         await job.finish()
