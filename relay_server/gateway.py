@@ -1,4 +1,4 @@
-"""Handling of `$hc` requests: listen, connect, accept and reject.
+"""Handling of requests: listen, connect, accept and reject under `/$hc/`, and HTTP requests for a listener.
 
 The order of checks is part of the protocol: token, existence of the hybrid connection, listeners. Without a valid
 token, a client cannot discover which hybrid connections exist.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -16,26 +15,31 @@ from collections.abc import Callable
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_server.access.rules import Authorizer, Grant
 from relay_server.config.model import DelayProfile, HybridConnection, RelayConfig, Right
-from relay_server.connection.request_reader import Handshake
+from relay_server.connection.request_reader import Discarding, Handshake
 from relay_server.connection.tcp import Connection
 from relay_server.connection.unproved import source_of
+from relay_server.http_gateway import HttpGateway
 from relay_server.metrics import Counters
-from relay_server.protocol.http import error_answer, plain_answer, switching_protocols
+from relay_server.protocol.http import RequestHead, error_answer, plain_answer, switching_protocols
 from relay_server.protocol.refusals import (
     Refusal,
     accept_timed_out,
     bad_request,
-    no_http,
     no_listeners,
     not_found,
-    overloaded,
+    shutting_down,
 )
-from relay_server.protocol.requests import HybridRequest, is_hybrid
+from relay_server.protocol.requests import HttpRequest, HybridRequest, RelayRequest, is_hybrid
 from relay_server.protocol.tracking import error_phrase, guid_of, new_guid
 from relay_server.relaying.control import ControlChannel
+from relay_server.relaying.http_rendezvous import HttpRendezvous
+from relay_server.relaying.matchmaking import Matchmaker
 from relay_server.relaying.pipe import RelayedPair
-from relay_server.relaying.registry import Registry
-from relay_server.relaying.rendezvous import SECRET_PARAMETER, PendingSender, Rejection, Rendezvous
+from relay_server.relaying.rendezvous import (
+    SECRET_PARAMETER,
+    PendingSender,
+    Rejection,
+)
 
 __all__ = ["Gateway"]
 
@@ -60,57 +64,102 @@ class Gateway:
     """
 
     def __init__(self, config: RelayConfig, *, authorizer: Authorizer, public_address: Callable[[], str]) -> None:
-        self.registry: Registry[ControlChannel] = Registry(
-            config.hybrid_connections, max_listeners=config.limits.max_listeners, choose=secrets.randbelow
-        )
-        self.rendezvous = Rendezvous(new_secret=lambda: secrets.token_hex(16))
+        self.matchmaker = Matchmaker(config)
         self.pairs: set[RelayedPair] = set()
         self.counters = Counters()
         self._config = config
-        self._waiting: Counter[str] = Counter()
-        """Number of senders that wait for a listener, by hybrid connection."""
+        self._draining = False
+        self._idle: set[Connection] = set()
+        """Connections whose next request has not arrived."""
         self._listener_sources: Counter[str] = Counter()
         """Number of listeners, by address."""
         self._delays = config.delays or DelayProfile()
         self._authorizer = authorizer
         self._public_address = public_address
+        self._http = HttpGateway(
+            config,
+            matchmaker=self.matchmaker,
+            authorize=self._authorize_http,
+            public_address=public_address,
+            counters=self.counters,
+        )
 
     def has_listener(self, source: str) -> bool:
         """Return True if a listener is connected from this address."""
         return self._listener_sources[source] > 0
 
+    def drain(self) -> None:
+        """Refuse waiting senders, and close connections that wait for another request."""
+        self._draining = True
+        self.matchmaker.rendezvous.refuse_all(shutting_down())
+        for connection in list(self._idle):
+            connection.close()
+
     async def serve(self, handshake: Handshake) -> None:
-        """Answer the request of a connection; return when it is answered or the connection is lost."""
+        """Answer the requests of a connection; return when the last is answered or the connection is lost."""
+        following: Handshake | None = handshake
+        limit = HEAD_TIMEOUT
+        while following is not None:
+            following = await self._serve_one(following, limit)
+            limit = self._config.limits.http_timeout
+
+    async def _serve_one(self, handshake: Handshake, limit: float) -> Handshake | None:
+        """Answer a request; return the handler for the next one if the client may send one."""
+        connection = handshake.connection
+        self._idle.add(connection)
         try:
-            async with timeout(HEAD_TIMEOUT):
+            async with timeout(limit):
                 head = await handshake.head()
         except TIMEOUT_ERRORS:
-            handshake.connection.abort()
-            return
+            connection.abort()
+            return None
         except Refusal as refusal:
-            self.refuse(handshake.connection, refusal)
-            return
+            self.refuse(connection, refusal)
+            return None
+        finally:
+            self._idle.discard(connection)
         if self._delays.lane:
             await asyncio.sleep(2 * self._delays.lane * self._delays.handshake_round_trips)
         if not is_hybrid(head):
-            self.refuse(handshake.connection, no_http(), linger=LINGER if head.has_body else 0.0)
-            return
+            return await self._serve_http(head, handshake)
         request = HybridRequest.parse(head)
         try:
             await self._dispatch(request, handshake)
         except Refusal as refusal:
-            self.refuse(handshake.connection, refusal, tracking=request.tracking, path=request.path)
+            self.refuse(
+                connection, refusal, tracking=request.tracking, system=f"sb://{self._config.namespace}/{request.path}"
+            )
+        return None
+
+    async def _serve_http(self, head: RequestHead, handshake: Handshake) -> Handshake | None:
+        """Relay an HTTP request; return the handler for the next one if the client may send one."""
+        tracking, path = "", head.path.removeprefix("/")
+        try:
+            request = HttpRequest.parse(head)
+            tracking, path = request.tracking, request.path
+            following = await self._http.serve(request, handshake)
+        except Refusal as refusal:
+            system = f"{self._config.namespace}:{path}"
+            linger = LINGER if head.has_body else 0.0
+            self.refuse(handshake.connection, refusal, tracking=tracking, system=system, linger=linger)
+            return None
+        if following is not None and self._draining:
+            handshake.connection.close()
+            return None
+        return following
 
     def refuse(
-        self, connection: Connection, refusal: Refusal, *, tracking: str = "", path: str = "", linger: float = 0.0
+        self, connection: Connection, refusal: Refusal, *, tracking: str = "", system: str = "", linger: float = 0.0
     ) -> None:
         """Send an error response and close the connection, after `linger` seconds."""
         self.counters.refused += 1
         tracking = tracking or f"{new_guid()}_G0"
-        system = f"sb://{self._config.namespace}/{path[:MAX_TRACKED_PATH]}"
+        system = (system or f"sb://{self._config.namespace}/")[:MAX_TRACKED_PATH]
         phrase = error_phrase(refusal.message, tracking=tracking, system=system, now=time.time())
         connection.write(error_answer(refusal, phrase, tracking=tracking))
         if linger:
+            connection.handler = Discarding()
+            connection.resume_reading()
             asyncio.get_running_loop().call_later(linger, connection.close)
         else:
             connection.close()
@@ -118,25 +167,28 @@ class Gateway:
     async def _dispatch(self, request: HybridRequest, handshake: Handshake) -> None:
         accept = request.head.check_upgrade()
         action = request.action
-        if action == "accept":
+        if action in {"accept", "request"}:
             self._accept(request, handshake, accept)
         elif action == "listen":
             await self._listen(request, handshake, accept)
         else:
             await self._connect(request, handshake)
 
-    async def _authorize(self, request: HybridRequest, right: Right) -> tuple[HybridConnection, Grant]:
+    async def _authorize(self, request: RelayRequest, right: Right) -> tuple[HybridConnection, Grant]:
         if self._delays.authorization:
             await asyncio.sleep(self._delays.authorization)
-        connection = self.registry.find(request.segments)
+        connection = self.matchmaker.registry.find(request.segments)
         grant = self._check(request.token, request, right, connection)
         # Only after the token check; see the module's docstring.
         if connection is None:
             raise not_found()
         return connection, grant
 
+    async def _authorize_http(self, request: HttpRequest) -> HybridConnection:
+        return (await self._authorize(request, Right.SEND))[0]
+
     def _check(
-        self, token: str | None, request: HybridRequest, right: Right, connection: HybridConnection | None
+        self, token: str | None, request: RelayRequest, right: Right, connection: HybridConnection | None
     ) -> Grant:
         return self._authorizer.check(token, right=right, path=request.path, connection=connection, now=time.time())
 
@@ -146,7 +198,7 @@ class Gateway:
         hybrid_connection, grant = await self._authorize(request, Right.LISTEN)
         handshake.connection.prove()
         listener_id = guid_of(request.parameters.get("sb-hc-id")) or new_guid()
-        replaced = self.registry.check_room(hybrid_connection, listener_id)
+        replaced = self.matchmaker.registry.check_room(hybrid_connection, listener_id)
         connection = handshake.connection
         if not connection.is_open:  # the token check may have taken a while, and the client may have disconnected
             return
@@ -162,14 +214,14 @@ class Gateway:
             limits=self._config.limits,
             ended=self._listener_ended,
         )
-        self.registry.add(control)
+        self.matchmaker.registry.add(control)
         self.counters.listener_connections += 1
         self._listener_sources[source_of(connection.remote[0])] += 1
         logger.info("listener connected on '%s': %s from %s:%d", hybrid_connection.path, control.id, *connection.remote)
         control.start(handshake.early())
 
     def _listener_ended(self, control: ControlChannel) -> None:
-        self.registry.remove(control)
+        self.matchmaker.registry.remove(control)
         self._listener_sources.subtract([source_of(control.remote[0])])
         self._listener_sources = +self._listener_sources  # removes addresses without listeners
         logger.info("listener disconnected on '%s': %s", control.hybrid_connection.path, control.id)
@@ -179,71 +231,56 @@ class Gateway:
     async def _connect(self, request: HybridRequest, handshake: Handshake) -> None:
         hybrid_connection, _ = await self._authorize(request, Right.SEND)
         handshake.connection.prove()
-        if self._waiting[hybrid_connection.path] >= self._config.limits.max_waiting_senders:
-            raise overloaded()
-        candidates = self._candidates(hybrid_connection, request)
-        if self._delays.matchmaking:
-            await asyncio.sleep(self._delays.matchmaking)
-        pending = self.rendezvous.open(request, handshake)
-        self._waiting[hybrid_connection.path] += 1
-        try:
-            self._offer(pending, candidates)
-            limit = self._config.limits.accept_timeout
-            await asyncio.wait({pending.outcome}, timeout=limit)
-        finally:
-            # Also if the sender disconnected, which cancels this task: the address must become invalid.
-            self.rendezvous.forget(pending)
-            self._waiting[hybrid_connection.path] -= 1
-        if not pending.outcome.done():
-            logger.info("no listener accepted %s on '%s' in time", pending.id, hybrid_connection.path)
-            raise accept_timed_out(self._config.limits.accept_timeout_status)
-        outcome = pending.outcome.result()
-        if isinstance(outcome, Refusal):
-            raise outcome
+        candidates = self.matchmaker.candidates(hybrid_connection, request)
+        limits = self._config.limits
+        with self.matchmaker.pending(hybrid_connection, request, handshake) as pending:
+            await self.matchmaker.delay()
+            message = request.accept_message(
+                public=self._public_address(),
+                identity=pending.id,
+                secret=(SECRET_PARAMETER, pending.secret),
+                remote=handshake.connection.remote,
+            )
+            if not any(control.offer(message) for control in candidates):
+                raise no_listeners()
+            timed_out = accept_timed_out(limits.accept_timeout_status)
+            outcome = await self.matchmaker.outcome(pending, limits.accept_timeout, timed_out)
         if isinstance(outcome, Rejection):
             self.counters.rejected += 1
-            logger.info("listener on '%s' rejected %s with %d", hybrid_connection.path, pending.id, outcome.status)
+            logger.info("a listener rejected %s with %d", pending.id, outcome.status)
             handshake.connection.write(plain_answer(outcome.status, outcome.reason, tracking=request.tracking))
             handshake.connection.close()
-
-    def _candidates(self, connection: HybridConnection, request: HybridRequest) -> list[ControlChannel]:
-        if not self._config.honour_listener_selection:
-            return self.registry.candidates(connection)
-        return self.registry.candidates(
-            connection, allowed=request.allowed_listeners, disallowed=request.disallowed_listeners
-        )
-
-    def _offer(self, pending: PendingSender, candidates: list[ControlChannel]) -> None:
-        """Announce the sender to the first listener that can receive the message.
-
-        Raises:
-            Refusal: There is no such listener.
-        """
-        message = pending.request.accept_message(
-            public=self._public_address(),
-            identity=pending.id,
-            secret=(SECRET_PARAMETER, pending.secret),
-            remote=pending.handshake.connection.remote,
-        )
-        if not any(control.offer(message) for control in candidates):
-            raise no_listeners()
 
     # Accept and reject:
 
     def _accept(self, request: HybridRequest, handshake: Handshake, accept: str) -> None:
         secret = request.parameters.get(SECRET_PARAMETER, "")
         rejection = request.rejection(after=f"{SECRET_PARAMETER}={secret}")
-        pending = self.rendezvous.take(request.parameters.get("sb-hc-id"), secret)
+        pending = self.matchmaker.rendezvous.take(request.parameters.get("sb-hc-id"), secret)
         if pending is None or pending.outcome.done() or not pending.handshake.connection.is_open:
             raise bad_request("The rendezvous is unknown, has ended, or was already used")
+        is_http = isinstance(pending.request, HttpRequest)
+        if is_http != (request.action == "request"):
+            raise bad_request("The sb-hc-action is not that of the rendezvous")
         handshake.connection.prove()
         if rejection is not None:
             pending.outcome.set_result(Rejection(*rejection))
             handshake.connection.write(plain_answer(410, "Gone", tracking=request.tracking))
             handshake.connection.close()
             return
+        if is_http:
+            self._start_http(pending, request, handshake, accept)
+            return
         self._pair(pending, request, handshake, accept)
         pending.outcome.set_result(None)
+
+    def _start_http(self, pending: PendingSender, request: HybridRequest, handshake: Handshake, accept: str) -> None:
+        """Answer a listener's handshake with 101 and pass its connection to the exchange."""
+        connection = handshake.connection
+        connection.write(switching_protocols(accept, tracking=request.tracking, subprotocol=None, extensions=None))
+        listener = HttpRendezvous(connection, limits=self._config.limits)
+        pending.outcome.set_result(listener)
+        listener.start(handshake.early())
 
     def _pair(self, pending: PendingSender, request: HybridRequest, handshake: Handshake, accept: str) -> None:
         """Answer both handshakes with 101 and start relaying."""

@@ -13,13 +13,15 @@ class Counters:
 
     listener_connections: int = 0
     sender_connections: int = 0
+    http_requests: int = 0
+    """Number of HTTP requests that a listener answered."""
     rejected: int = 0
     """Number of senders that a listener rejected."""
     refused: int = 0
     """Number of requests that the relay itself refused."""
     bytes_to_listeners: int = 0
     bytes_to_senders: int = 0
-    """Payload in bytes of relayed pairs that have ended."""
+    """Payload in bytes of relayed pairs and HTTP requests that have ended."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Metrics:
     listener_connections: int
     """Total since the start, like the following fields."""
     sender_connections: int
+    http_requests: int
     rejected: int
     refused: int
     bytes_to_listeners: int

@@ -32,7 +32,6 @@ from relay_server.connection.tcp import READ_BYTES, Connection
 from relay_server.connection.unproved import Unproved, source_of
 from relay_server.gateway import Gateway
 from relay_server.metrics import Metrics
-from relay_server.protocol.refusals import shutting_down
 
 __all__ = ["RelayServer"]
 
@@ -125,8 +124,8 @@ class RelayServer:
             return
         acceptor, self._acceptor = self._acceptor, None
         await acceptor.close()
-        self._gateway.rendezvous.refuse_all(shutting_down())
-        for control in self._gateway.registry.listeners:
+        self._gateway.drain()
+        for control in self._gateway.matchmaker.registry.listeners:
             control.close(1001, "The relay is shutting down")
         for pair in list(self._gateway.pairs):
             pair.close(1001, "The relay is shutting down")
@@ -162,20 +161,21 @@ class RelayServer:
 
     def recycle_listeners(self) -> None:
         """Close every control channel with 1011, as Azure does every 24 hours; relayed connections stay open."""
-        for control in self._gateway.registry.listeners:
+        for control in self._gateway.matchmaker.registry.listeners:
             control.recycle()
 
     def metrics(self) -> Metrics:
         """Return a snapshot."""
         gateway, counters = self._gateway, self._gateway.counters
         return Metrics(
-            active_listeners=len(gateway.registry.listeners),
+            active_listeners=len(gateway.matchmaker.registry.listeners),
             active_senders=len(gateway.pairs),
-            pending_senders=len(gateway.rendezvous),
+            pending_senders=len(gateway.matchmaker.rendezvous),
             connections=len(self._connections),
             unproved=len(self._unproved_others) + len(self._unproved_agents),
             listener_connections=counters.listener_connections,
             sender_connections=counters.sender_connections,
+            http_requests=counters.http_requests,
             rejected=counters.rejected,
             refused=counters.refused,
             bytes_to_listeners=counters.bytes_to_listeners + sum(pair.sender.bytes_received for pair in gateway.pairs),

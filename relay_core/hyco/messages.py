@@ -12,27 +12,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay_core.errors import ProtocolError
+from relay_core.hyco.http_messages import Request, Response
+from relay_core.hyco.remote_endpoint import RemoteEndpoint
 
 __all__ = [
     "MAX_CONTROL_BYTES",
     "Accept",
-    "RemoteEndpoint",
-    "Request",
-    "parse_renew_token",
+    "RenewToken",
+    "parse_listener_message",
     "parse_server_message",
-    "renew_token",
 ]
 
 MAX_CONTROL_BYTES = 64 * 1024
 """Longest control message that the official clients can read (.NET's buffer, Jetty's default)."""
-
-
-@dataclass(frozen=True)
-class RemoteEndpoint:
-    """The sender's network address as seen by the relay."""
-
-    address: str
-    port: int
 
 
 @dataclass(frozen=True)
@@ -60,53 +52,51 @@ class Accept:
             "connectHeaders": dict(self.connect_headers),
         }
         if self.remote_endpoint is not None:
-            body["remoteEndpoint"] = {"address": self.remote_endpoint.address, "port": self.remote_endpoint.port}
+            body["remoteEndpoint"] = self.remote_endpoint.encode()
         return json.dumps({"accept": body})
 
 
 @dataclass(frozen=True)
-class Request:
-    """An HTTP request relayed to the listener. relay-debug's listener recognises it but does not answer it."""
+class RenewToken:
+    """Replaces a listener's token before it expires."""
 
-    id: str | None
-    """None in the short form, which contains only the address to fetch the request from."""
-    has_body: bool
-    """True if a binary message with the body follows on the control channel."""
+    token: str = field(repr=False)
+
+    def encode(self) -> str:
+        """Return the message as JSON."""
+        # Unlike in a URL, the token is not percent-encoded here.
+        return json.dumps({"renewToken": {"token": self.token}})
 
 
 def parse_server_message(text: str) -> Accept | Request | None:
     """Parse a message from relay to listener; return None for an unknown one.
 
     Raises:
-        ProtocolError: Not JSON, not an object with one key, or an `accept` without a usable address.
+        ProtocolError: Not JSON, not an object with one key, or a known message with an invalid field.
     """
     name, body = _parse(text)
     if name == "accept":
         return _parse_accept(body)
     if name == "request":
-        return Request(id=_text(body.get("id")), has_body=body.get("body") is True)
+        return Request.parse(body)
     return None
 
 
-def renew_token(token: str) -> str:
-    """Return the message that replaces a listener's token before it expires."""
-    # Unlike in a URL, the token is not percent-encoded here.
-    return json.dumps({"renewToken": {"token": token}})
-
-
-def parse_renew_token(text: str) -> str | None:
-    """Return the token of a message from listener to relay; None if it is not a `renewToken`.
+def parse_listener_message(text: str) -> RenewToken | Response | None:
+    """Parse a message from listener to relay; return None for an unknown one.
 
     Raises:
-        ProtocolError: Not JSON, not an object with one key, or a `renewToken` without a token.
+        ProtocolError: Not JSON, not an object with one key, or a known message with an invalid field.
     """
     name, body = _parse(text)
+    if name == "response":
+        return Response.parse(body)
     if name != "renewToken":
         return None
     token = _text(body.get("token"))
     if not token:
         raise ProtocolError("a renewToken message has no token")
-    return token
+    return RenewToken(token)
 
 
 def _parse(text: str) -> tuple[str, dict[str, Any]]:
@@ -135,15 +125,8 @@ def _parse_accept(body: dict[str, Any]) -> Accept:
         address=address,
         id=_text(body.get("id")) or "",
         connect_headers={str(key): str(value) for key, value in pairs},
-        remote_endpoint=_parse_remote(body.get("remoteEndpoint")),
+        remote_endpoint=RemoteEndpoint.parse(body.get("remoteEndpoint")),
     )
-
-
-def _parse_remote(value: Any) -> RemoteEndpoint | None:
-    if not isinstance(value, dict):
-        return None
-    address, port = value.get("address"), value.get("port")
-    return RemoteEndpoint(address, port) if isinstance(address, str) and isinstance(port, int) else None
 
 
 def _text(value: Any) -> str | None:

@@ -143,6 +143,8 @@ class Limits:
     """Time limit for a listener to accept or reject a sender."""
     accept_timeout_status: int = 408
     """Status for the sender after that time: 408, or 504 as in the protocol's documentation."""
+    http_timeout: float = 60.0
+    """Time limit for a listener's response to an HTTP request, and for each pause in a body that is being relayed."""
     ping_interval: float = 30.0
     """Time without received data before a ping is sent; load balancers drop idle connections after 2 to 4 minutes."""
     ping_timeout: float = 20.0
@@ -169,7 +171,7 @@ class Limits:
     together from behind one address. Raise it to `max_unproved` if a load balancer hides the clients' addresses."""
 
     def __post_init__(self) -> None:
-        positive = ("accept_timeout", "ping_interval", "ping_timeout", "close_timeout", "recycle_after")
+        positive = ("accept_timeout", "http_timeout", "ping_interval", "ping_timeout", "close_timeout", "recycle_after")
         for name in (*positive, "token_expiry_grace", "drain_timeout"):
             value = getattr(self, name)
             if value is not None and (value < 0 or (value == 0 and name in positive)):

@@ -9,24 +9,26 @@ from relay_server.connection.tcp import Connection
 from relay_server.protocol.http import HeadReader, RequestHead
 from relay_server.protocol.refusals import Refusal
 
-__all__ = ["Handshake"]
+__all__ = ["Discarding", "Handshake"]
 
 MAX_EARLY_BYTES = 64 * 1024
 """Maximum number of bytes that a client may send before the response; a correct client sends none."""
+MAX_EARLY_BODY = 512 * 1024
+"""The same limit for the body of an HTTP request: what TLS may still deliver after reading was paused (256 KiB)."""
 
 
 class Handshake:
     """The handler of a connection until its request is answered.
 
     Args:
-        connection: A new connection.
+        connection: A new connection, or one whose previous request has been answered.
     """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.reader = HeadReader()
         self.on_lost: Callable[[], object] | None = None
         """Called if the peer disconnects before the response."""
-        self._reader = HeadReader()
         self._head: asyncio.Future[RequestHead | Refusal] = asyncio.get_running_loop().create_future()
         self._head_has_body = False
         self._early = bytearray()
@@ -45,7 +47,7 @@ class Handshake:
 
     def early(self) -> bytes:
         """Return the bytes received after the head, for the connection's next handler."""
-        return self._reader.trailing() + bytes(self._early)
+        return self.reader.trailing() + self.take_early()
 
     def received(self, data: memoryview) -> None:
         """Read the head; buffer later bytes within limits."""
@@ -53,12 +55,14 @@ class Handshake:
             self._keep(data)
             return
         try:
-            head = self._reader.feed(bytes(data))
+            head = self.reader.feed(bytes(data))
         except Refusal as refusal:
             self._head.set_result(refusal)
             return
         if head is not None:
             self._head_has_body = head.has_body
+            if head.has_body:
+                self.connection.pause_reading()
             self._head.set_result(head)
 
     def writing_paused(self) -> None:
@@ -73,11 +77,28 @@ class Handshake:
         if self.on_lost is not None:
             self.on_lost()
 
+    def take_early(self) -> bytes:
+        """Return the bytes received after the call in which the head was complete."""
+        early, self._early = bytes(self._early), bytearray()
+        return early
+
     def _keep(self, data: memoryview) -> None:
-        if (
-            self._head_has_body
-        ):  # the request is about to be refused, and a large body must not abort the connection before the response
-            return
         self._early += data
-        if len(self._early) > MAX_EARLY_BYTES:
+        if len(self._early) > (MAX_EARLY_BODY if self._head_has_body else MAX_EARLY_BYTES):
             self.connection.abort()
+
+
+class Discarding:
+    """The handler of a connection whose request was refused: drops the body, so that the client reads the response."""
+
+    def received(self, data: memoryview) -> None:
+        """Do nothing."""
+
+    def writing_paused(self) -> None:
+        """Do nothing."""
+
+    def writing_resumed(self) -> None:
+        """Do nothing."""
+
+    def lost(self) -> None:
+        """Do nothing."""

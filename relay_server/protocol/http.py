@@ -17,10 +17,20 @@ import h11
 
 from relay_server.protocol.refusals import Refusal, bad_request, too_large
 
-__all__ = ["MAX_HEAD_BYTES", "HeadReader", "RequestHead", "error_answer", "plain_answer", "switching_protocols"]
+__all__ = [
+    "CONTINUE",
+    "MAX_HEAD_BYTES",
+    "HeadReader",
+    "RequestHead",
+    "error_answer",
+    "plain_answer",
+    "response_head",
+    "switching_protocols",
+]
 
 MAX_HEAD_BYTES = 32 * 1024
 """Limit of the request line and all headers: Azure's limit for header metadata, with room for any token in a URL."""
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 MAX_REASON_CHARS = 1024
 """Some clients limit the status line to 8 KiB."""
 _WEBSOCKET_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -37,10 +47,22 @@ class RequestHead:
     """Path and query, as received."""
     headers: tuple[tuple[str, str], ...]
     """In order, with names as received and values decoded as latin-1."""
-    has_body: bool = False
+    content_length: int | None = 0
+    """Length of the body; None if it is chunked."""
+    http_version: str = "1.1"
 
     def __repr__(self) -> str:
         return f"<RequestHead {self.method}>"  # target and headers may contain tokens
+
+    @property
+    def has_body(self) -> bool:
+        """True if a body follows; a chunked one may be empty."""
+        return self.content_length != 0
+
+    @property
+    def keeps_alive(self) -> bool:
+        """True if the client may send another request on the same connection."""
+        return self.http_version == "1.1" and "close" not in _tokens(self.header("Connection"))
 
     def header(self, name: str) -> str | None:
         """Return the value of a header, or None; repeated headers are joined with commas (RFC 9110, 5.3)."""
@@ -48,13 +70,13 @@ class RequestHead:
         values = [value for key, value in self.headers if key.lower() == wanted]
         return ",".join(values) if values else None
 
-    def joined_headers(self) -> dict[str, str]:
-        """Return all headers; repeated ones are joined with commas, under the name that was received first."""
+    def joined_headers(self, separator: str = ",") -> dict[str, str]:
+        """Return all headers; repeated ones are joined, under the name that was received first."""
         spelling: dict[str, str] = {}
         joined: dict[str, str] = {}
         for name, value in self.headers:
             known = spelling.setdefault(name.lower(), name)
-            joined[known] = f"{joined[known]},{value}" if known in joined else value
+            joined[known] = f"{joined[known]}{separator}{value}" if known in joined else value
         return joined
 
     @property
@@ -94,7 +116,7 @@ def _tokens(value: str | None) -> set[str]:
 
 
 class HeadReader:
-    """Parses a request's head and buffers the bytes after it."""
+    """Parses a request: its head, then either its body or, after an upgrade, nothing."""
 
     def __init__(self) -> None:
         self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
@@ -119,8 +141,24 @@ class HeadReader:
         raise too_large(MAX_HEAD_BYTES) if event is h11.NEED_DATA else _bad_http()
 
     def trailing(self) -> bytes:
-        """Return the bytes received after the head."""
+        """Return the bytes received after the head, or after the body if that was read."""
         return self._parser.trailing_data[0]
+
+    def feed_body(self, data: bytes) -> tuple[bytes, bool]:
+        """Process received bytes of the body; return its decoded part, and True if it is complete.
+
+        Raises:
+            Refusal: 400.
+        """
+        parts: list[bytes] = []
+        try:
+            if data:  # an empty argument would mean the end of the connection
+                self._parser.receive_data(data)
+            while isinstance(event := self._parser.next_event(), h11.Data):
+                parts.append(bytes(event.data))
+        except h11.RemoteProtocolError:
+            raise bad_request("The request's body is malformed") from None
+        return b"".join(parts), isinstance(event, h11.EndOfMessage)
 
     def _head(self, request: h11.Request) -> RequestHead:
         headers = tuple(
@@ -129,14 +167,17 @@ class HeadReader:
         size = len(request.target) + sum(len(name) + len(value) + 4 for name, value in headers)
         if size > MAX_HEAD_BYTES:  # the parser's own limit does not apply to a head that arrives in one piece
             raise too_large(MAX_HEAD_BYTES)
-        # The body is not read, because such a request is refused; the gateway only needs the information that more data
-        # follows.
         names = {name.lower(): value for name, value in headers}
+        chunked, length = "transfer-encoding" in names, names.get("content-length", "0")
+        # RFC 9112, 6.1: with both, two parties may disagree about where the next request begins.
+        if chunked and "content-length" in names:
+            raise bad_request("The request has both a Content-Length and a Transfer-Encoding")
         return RequestHead(
             method=request.method.decode("ascii"),
             target=request.target.decode("latin-1"),
             headers=headers,
-            has_body="transfer-encoding" in names or names.get("content-length", "0") != "0",
+            content_length=None if chunked else int(length),
+            http_version=request.http_version.decode("ascii"),
         )
 
 
@@ -177,8 +218,21 @@ def plain_answer(status: int, reason: str, *, tracking: str) -> bytes:
     return _answer(status, reason, headers, b"")
 
 
+def response_head(status: int, reason: str, headers: list[tuple[str, str]]) -> bytes:
+    """Return the head of a listener's response; names and values must have been checked."""
+    return _answer(status, reason, headers, b"")
+
+
 def _answer(status: int, reason: str, headers: list[tuple[str, str]], body: bytes) -> bytes:
     # A listener chooses this text: without CR and LF it cannot add headers or a second response.
     phrase = _UNPRINTABLE.sub(" ", reason)[:MAX_REASON_CHARS].strip()
     lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in headers), "", ""]
-    return "\r\n".join(lines).encode("latin-1") + body
+    # Values of requests were decoded as latin-1, so an echoed one has its bytes again; a listener may use others.
+    return b"\r\n".join(_encode(line) for line in lines) + body
+
+
+def _encode(line: str) -> bytes:
+    try:
+        return line.encode("latin-1")
+    except UnicodeEncodeError:
+        return line.encode("utf-8", "replace")

@@ -10,14 +10,16 @@ __all__ = [
     "Refusal",
     "accept_timed_out",
     "bad_request",
+    "bad_response",
+    "body_timed_out",
     "malformed_token",
     "missing_right",
     "missing_token",
-    "no_http",
     "no_listeners",
     "no_matching_listeners",
     "not_found",
     "overloaded",
+    "response_timed_out",
     "shutting_down",
     "too_large",
     "too_many_listeners",
@@ -105,13 +107,23 @@ def too_large(limit: int) -> Refusal:
     return Refusal(431, "RequestHeaderFieldsTooLarge", f"The request's head is larger than {limit} bytes")
 
 
-def no_http() -> Refusal:
-    """The request is plain HTTP, which this relay does not support."""
+def response_timed_out() -> Refusal:
+    """A listener received the HTTP request, but did not respond in time."""
     return Refusal(
-        501,
-        "NotImplemented",
-        "This relay serves WebSocket connections under /$hc/ only. HTTP requests are not relayed",
+        504,
+        "ListenerTimeout",
+        "The request was routed to the listener but the listener did not respond in the required time",
     )
+
+
+def bad_response() -> Refusal:
+    """A listener's response to an HTTP request cannot be forwarded, or it disconnected before it was complete."""
+    return Refusal(502, "BadGateway", "The listener did not send a valid response")
+
+
+def body_timed_out() -> Refusal:
+    """The sender stopped sending the body of its HTTP request."""
+    return Refusal(408, "RequestTimeout", "The request's body did not arrive in the required time")
 
 
 def overloaded() -> Refusal:

@@ -1,7 +1,8 @@
-"""Parsed `$hc` requests, sans-IO."""
+"""Parsed requests, sans-IO: those under `/$hc/`, and plain HTTP requests that are relayed."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote
 
@@ -12,15 +13,21 @@ from relay_core.hyco.address import (
     parse_parameters,
     strip_parameters,
 )
-from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept, RemoteEndpoint
+from relay_core.hyco.headers import forwardable
+from relay_core.hyco.http_messages import Request
+from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept
+from relay_core.hyco.remote_endpoint import RemoteEndpoint
 from relay_server.protocol.http import RequestHead
 from relay_server.protocol.refusals import bad_request, too_large
 from relay_server.protocol.tracking import tracking_id
 
-__all__ = ["HybridRequest", "is_hybrid"]
+__all__ = ["HttpRequest", "HybridRequest", "RelayRequest", "is_hybrid"]
 
 _PREFIX = "$hc"
-_ACTIONS = frozenset({"listen", "connect", "accept"})
+_ACTIONS = frozenset({"listen", "connect", "accept", "request"})
+_ORIGIN = re.compile(r"https?://[^/]*", re.IGNORECASE)
+_KEPT_ENCODED = re.compile(r"%(?:[01][0-9a-f]|7f|23|3f)", re.IGNORECASE)
+"""Control characters, `#` and `?`: decoded, they would change what the rest of a request target means."""
 
 
 def is_hybrid(head: RequestHead) -> bool:
@@ -30,16 +37,55 @@ def is_hybrid(head: RequestHead) -> bool:
 
 
 @dataclass(frozen=True)
-class HybridRequest:
-    """A listen, connect or accept request."""
+class RelayRequest:
+    """What all requests have in common."""
 
     head: RequestHead
     raw_path: str
-    """The path after `/$hc/`, as received."""
+    """The path, as received, that begins with the hybrid connection's name."""
     parameters: dict[str, str] = field(repr=False)
     """The protocol's own parameters, with lower-case names."""
     tracking: str
     """`GUID_G0`."""
+
+    @property
+    def segments(self) -> list[str]:
+        """The segments of the decoded path: the hybrid connection's name, then the application's part."""
+        return [unquote(segment) for segment in self.raw_path.split("/")]
+
+    @property
+    def path(self) -> str:
+        """The decoded path as one string."""
+        return "/".join(self.segments)
+
+    @property
+    def token(self) -> str | None:
+        """The token, or None; where it may be depends on the kind of request."""
+        raise NotImplementedError
+
+    @property
+    def allowed_listeners(self) -> frozenset[str]:
+        """Lower-case ids of the allowed listeners; empty if all are allowed."""
+        return self._ids(ALLOWED_LISTENERS_HEADER)
+
+    @property
+    def disallowed_listeners(self) -> frozenset[str]:
+        """Lower-case ids of the disallowed listeners."""
+        return self._ids(DISALLOWED_LISTENERS_HEADER)
+
+    def _ids(self, header: str) -> frozenset[str]:
+        return frozenset(item.strip().lower() for item in (self.head.header(header) or "").split(",") if item.strip())
+
+    def address(self, action: str, *, public: str, identity: str, secret: tuple[str, str]) -> str:
+        """Return the address at which a listener accepts this request; `accept_message` describes the arguments."""
+        query = strip_parameters(self.head.query)
+        own = f"sb-hc-action={action}&sb-hc-id={identity}&{secret[0]}={secret[1]}"
+        return f"wss://{public}/$hc/{self.raw_path}?{query}{'&' if query else ''}{own}"
+
+
+@dataclass(frozen=True)
+class HybridRequest(RelayRequest):
+    """A request under `/$hc/`, which opens a WebSocket."""
 
     @classmethod
     def parse(cls, head: RequestHead) -> HybridRequest:
@@ -54,7 +100,7 @@ class HybridRequest:
 
     @property
     def action(self) -> str:
-        """The requested action: `listen`, `connect` or `accept`.
+        """The requested action: `listen`, `connect`, `accept` or `request`.
 
         Raises:
             Refusal: 400, the action is unknown.
@@ -66,32 +112,9 @@ class HybridRequest:
         return action
 
     @property
-    def segments(self) -> list[str]:
-        """The segments of the decoded path: the hybrid connection's name, then the application's part."""
-        return [unquote(segment) for segment in self.raw_path.split("/")]
-
-    @property
-    def path(self) -> str:
-        """The decoded path as one string."""
-        return "/".join(self.segments)
-
-    @property
     def token(self) -> str | None:
         """The token; the header takes precedence over the parameter."""
         return self.head.header(TOKEN_HEADER) or self.parameters.get("sb-hc-token")
-
-    @property
-    def allowed_listeners(self) -> frozenset[str]:
-        """Lower-case ids of the allowed listeners; empty if all are allowed."""
-        return self._ids(ALLOWED_LISTENERS_HEADER)
-
-    @property
-    def disallowed_listeners(self) -> frozenset[str]:
-        """Lower-case ids of the disallowed listeners."""
-        return self._ids(DISALLOWED_LISTENERS_HEADER)
-
-    def _ids(self, header: str) -> frozenset[str]:
-        return frozenset(item.strip().lower() for item in (self.head.header(header) or "").split(",") if item.strip())
 
     def rejection(self, after: str) -> tuple[int, str] | None:
         """Return status and text for the sender if this accept request rejects it, else None.
@@ -125,14 +148,78 @@ class HybridRequest:
         Raises:
             Refusal: 431, the sender's headers do not fit into a control message.
         """
-        query = strip_parameters(self.head.query)
-        own = f"sb-hc-action=accept&sb-hc-id={identity}&{secret[0]}={secret[1]}"
         headers = self.head.joined_headers()
         message = Accept(
-            address=f"wss://{public}/$hc/{self.raw_path}?{query}{'&' if query else ''}{own}",
+            address=self.address("accept", public=public, identity=identity, secret=secret),
             id=identity,
             # Without the token, which is the sender's credential and of no use to the listener.
             connect_headers={name: value for name, value in headers.items() if name.lower() != TOKEN_HEADER.lower()},
+            remote_endpoint=RemoteEndpoint(*remote),
+        ).encode()
+        if len(message) > MAX_CONTROL_BYTES:
+            raise too_large(MAX_CONTROL_BYTES)
+        return message
+
+
+@dataclass(frozen=True)
+class HttpRequest(RelayRequest):
+    """An HTTP request for a listener's application."""
+
+    @classmethod
+    def parse(cls, head: RequestHead) -> HttpRequest:
+        """Parse a request for which `is_hybrid` is False.
+
+        Raises:
+            Refusal: 400, such a request is not relayed.
+        """
+        if head.method == "CONNECT":
+            raise bad_request("The method CONNECT is not relayed")
+        path = _ORIGIN.sub("", head.path)  # RFC 9112, 3.2.2: a server must accept the absolute form, too
+        parameters = parse_parameters(head.query)
+        tracking = tracking_id(parameters.get("sb-hc-id"))
+        return cls(head=head, raw_path=path.removeprefix("/"), parameters=parameters, tracking=tracking)
+
+    @property
+    def token(self) -> str | None:
+        """The token; in HTTP requests, the parameter takes precedence over the header."""
+        return self.parameters.get("sb-hc-token") or self.head.header(TOKEN_HEADER) or self.head.header("Authorization")
+
+    @property
+    def target(self) -> str:
+        """The request target for the listener: the path decoded, the query filtered but not decoded, as in Azure."""
+        kept = _KEPT_ENCODED.sub(lambda match: "%25" + match.group()[1:], self.raw_path)
+        query = strip_parameters(self.head.query)
+        return f"/{unquote(kept)}{'?' if query else ''}{query}"
+
+    def message(
+        self, *, address: str, identity: str, host: str, remote: tuple[str, int], has_body: bool, needs_token: bool
+    ) -> str:
+        """Return the full `request` message.
+
+        Args:
+            address: The rendezvous address.
+            identity: The rendezvous id, which the response must repeat.
+            host: The namespace, for the Via header.
+            remote: The sender's address and port.
+            has_body: Whether a message with the body follows.
+            needs_token: Whether the hybrid connection requires a token of senders.
+
+        Raises:
+            Refusal: 431, the sender's headers do not fit into a control message.
+        """
+        dropped = {TOKEN_HEADER.lower(), "expect"}
+        # An application's own Authorization header is forwarded; one that was used as the relay's token is not.
+        if needs_token and not (self.parameters.get("sb-hc-token") or self.head.header(TOKEN_HEADER)):
+            dropped.add("authorization")
+        headers = forwardable(self.head.joined_headers(", "), without={*dropped, "via"})
+        via = self.head.header("Via")
+        message = Request(
+            address=address,
+            id=identity,
+            method=self.head.method,
+            target=self.target,
+            headers=headers | {"Via": f"{via}, 1.1 {host}" if via else f"1.1 {host}"},
+            has_body=has_body,
             remote_endpoint=RemoteEndpoint(*remote),
         ).encode()
         if len(message) > MAX_CONTROL_BYTES:

@@ -1,4 +1,6 @@
-"""A listener's control channel: sends offers, receives `renewToken` messages, and closes with documented codes.
+"""A listener's control channel: sends offers and HTTP requests, receives new tokens and HTTP responses.
+
+It closes with documented codes:
 
 1001  the relay is shutting down              1008  the token expired, or the new token was refused
 1002  the listener violated the protocol      1009  a control message is too long
@@ -13,13 +15,15 @@ import time
 from collections.abc import Callable
 
 from relay_core.errors import ProtocolError
-from relay_core.hyco.messages import MAX_CONTROL_BYTES, parse_renew_token
-from relay_core.ws.frames import CONTINUATION, TEXT, Chunk, close_payload
+from relay_core.hyco.http_messages import MAX_CONTROL_BODY, Response
+from relay_core.hyco.messages import MAX_CONTROL_BYTES, RenewToken, parse_listener_message
+from relay_core.ws.frames import BINARY, CONTINUATION, TEXT, Chunk, close_payload
 from relay_server.access.rules import Grant
 from relay_server.config.model import HybridConnection, Limits
 from relay_server.connection.tcp import Connection
 from relay_server.connection.websocket import WebSocket
 from relay_server.protocol.refusals import Refusal
+from relay_server.relaying.rendezvous import ControlResponse, PendingSender
 
 __all__ = ["ControlChannel"]
 
@@ -27,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 MAX_BACKLOG = 1024 * 1024
 """Maximum size of unread offers in bytes; above it, a listener is dropped."""
+MAX_BODY_BACKLOG = MAX_BACKLOG // 2
+"""Size of unread offers in bytes above which bodies are no longer sent on the control channel, so that many requests at
+once do not cause a listener to be dropped."""
 RECYCLE_REASON = "InternalServerError: NameRenewalFailed"
 """The reason that Azure sends when it recycles a listener."""
 
@@ -65,7 +72,11 @@ class ControlChannel:
         self._on_ended = ended
         self._is_ended = False
         self._loop = asyncio.get_running_loop()
-        self._message: bytearray | None = None  # the text message that is arriving
+        self._requests: dict[str, PendingSender] = {}
+        """HTTP requests that this listener received here and has not answered, by id."""
+        self._message: bytearray | None = None  # the message that is arriving
+        self._message_opcode = TEXT
+        self._response: Response | None = None  # its body is the next message
         self._expires_at = grant.expires_at
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -85,8 +96,13 @@ class ControlChannel:
         if early:
             self._websocket.received(memoryview(early))
 
-    def offer(self, message: str) -> bool:
-        """Send an `accept` message; return False if this listener cannot receive it."""
+    @property
+    def takes_bodies(self) -> bool:
+        """True if the listener keeps up, so that a request may be sent with its body."""
+        return self._websocket.connection.buffered < MAX_BODY_BACKLOG
+
+    def offer(self, message: str, body: bytes = b"") -> bool:
+        """Send an `accept` or `request` message and a request's body; return False if this listener cannot get it."""
         connection = self._websocket.connection
         if self._is_ended or not connection.is_open:
             return False
@@ -95,7 +111,17 @@ class ControlChannel:
             connection.abort()
             return False
         self._websocket.send_message(TEXT, message.encode())
+        if body:  # nothing may come between the two: the listener takes the next message for the body
+            self._websocket.send_message(BINARY, body)
         return True
+
+    def expect_response(self, pending: PendingSender) -> None:
+        """Record that this listener was sent a request. No other one may answer it."""
+        self._requests[pending.id] = pending
+
+    def forget_request(self, pending: PendingSender) -> None:
+        """Record that a request is no longer waiting for a response."""
+        self._requests.pop(pending.id, None)
 
     def recycle(self) -> None:
         """Close the channel as Azure does once a day."""
@@ -111,21 +137,24 @@ class ControlChannel:
     # Events of the WebSocket:
 
     def chunks_received(self, websocket: WebSocket, chunks: list[Chunk]) -> None:  # noqa: ARG002 - there is one
-        """Collect text messages; binary ones are bodies of HTTP responses, which this relay does not support."""
+        """Collect messages."""
         for opcode, payload, fin, _ in chunks:
             if opcode != CONTINUATION:
-                self._message = bytearray() if opcode == TEXT else None
+                # A body for which nobody waits is dropped as it arrives: its sender has left, or never existed.
+                wanted = opcode == TEXT or self._response is not None
+                self._message, self._message_opcode = bytearray() if wanted else None, opcode
             if self._message is None:
                 continue
             self._message += payload
             # Checked with each fragment, because an endless message must not fill the memory.
-            if len(self._message) > MAX_CONTROL_BYTES:
+            limit = MAX_CONTROL_BYTES if self._message_opcode == TEXT else MAX_CONTROL_BODY
+            if len(self._message) > limit:
                 self._message = None
-                self.close(1009, f"a control message is longer than {MAX_CONTROL_BYTES} bytes")
+                self.close(1009, f"a control message is longer than {limit} bytes")
                 return
             if fin:
-                text, self._message = bytes(self._message), None
-                self._read_message(text)
+                message, self._message = bytes(self._message), None
+                self._read_message(message)
 
     def close_received(self, websocket: WebSocket, payload: bytes) -> None:
         """Complete the closing handshake that the listener has started."""
@@ -146,13 +175,29 @@ class ControlChannel:
             timer.cancel()
 
     def _read_message(self, data: bytes) -> None:
+        response, self._response = self._response, None
+        if self._message_opcode == BINARY and response is not None:
+            self._respond(response, data)
+            return
         try:
-            token = parse_renew_token(data.decode())
+            message = parse_listener_message(data.decode())
         except (ProtocolError, UnicodeDecodeError):
             self.close(1002, "a control message is not a JSON object with one key")
             return
-        if token is None or self._is_ended:
-            return
+        if isinstance(message, RenewToken) and not self._is_ended:
+            self._replace_token(message.token)
+        elif isinstance(message, Response) and message.has_body:
+            self._response = message if message.request_id in self._requests else None
+        elif isinstance(message, Response):
+            self._respond(message, b"")
+
+    def _respond(self, response: Response, body: bytes) -> None:
+        """Pass on a response; one that comes too late is dropped, as is one to another listener's request."""
+        pending = self._requests.pop(response.request_id, None)
+        if pending is not None and not pending.outcome.done():
+            pending.outcome.set_result(ControlResponse(response, body))
+
+    def _replace_token(self, token: str) -> None:
         try:
             self._expires_at = self._renew(token).expires_at
         except Refusal as refusal:

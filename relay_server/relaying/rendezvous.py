@@ -11,13 +11,16 @@ import asyncio
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
+from relay_core.hyco.http_messages import Response
 from relay_server.connection.request_reader import Handshake
 from relay_server.protocol.refusals import Refusal
-from relay_server.protocol.requests import HybridRequest
+from relay_server.protocol.requests import RelayRequest
 from relay_server.protocol.tracking import guid_of, new_guid, tracking_id
+from relay_server.relaying.http_rendezvous import HttpRendezvous
 
-__all__ = ["SECRET_PARAMETER", "PendingSender", "Rejection", "Rendezvous"]
+__all__ = ["SECRET_PARAMETER", "ControlResponse", "Outcome", "PendingSender", "Rejection", "Rendezvous"]
 
 SECRET_PARAMETER = "sb-hc-secret"  # noqa: S105 - a parameter's name
 """Not one of Azure's parameters. The prefix makes clients treat it as part of the protocol. Its value is hex, which
@@ -32,16 +35,27 @@ class Rejection:
     reason: str
 
 
+@dataclass(frozen=True)
+class ControlResponse:
+    """A listener's response to an HTTP request, sent on its control channel."""
+
+    response: Response
+    body: bytes = field(repr=False)
+
+
+Outcome: TypeAlias = Rejection | Refusal | ControlResponse | HttpRendezvous | None
+
+
 @dataclass(frozen=True, eq=False)
 class PendingSender:
-    """A sender whose handshake is not answered yet."""
+    """A sender whose request is not answered yet."""
 
     id: str
     """`GUID_G0`, as in the accept message."""
     secret: str = field(repr=False)
-    request: HybridRequest
+    request: RelayRequest
     handshake: Handshake
-    outcome: asyncio.Future[Rejection | Refusal | None]
+    outcome: asyncio.Future[Outcome]
     """The result; None if a listener has accepted and relaying has started."""
 
 
@@ -59,7 +73,7 @@ class Rendezvous:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def open(self, request: HybridRequest, handshake: Handshake) -> PendingSender:
+    def open(self, request: RelayRequest, handshake: Handshake) -> PendingSender:
         """Add a sender, under its own id unless another sender is waiting with the same id."""
         identity = request.tracking
         if self._key(identity) in self._pending:

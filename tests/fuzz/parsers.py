@@ -35,7 +35,8 @@ from relay_core.agent_api.stacks import NodeStacks
 from relay_core.dap.framing import MessageDecoder
 from relay_core.errors import ConfigurationError, ProtocolError, RelayDebugError, UsageError
 from relay_core.hyco.connection_string import ConnectionString
-from relay_core.hyco.messages import parse_renew_token, parse_server_message
+from relay_core.hyco.http_messages import Response
+from relay_core.hyco.messages import parse_listener_message, parse_server_message
 from relay_core.hyco.sas import SasToken
 from relay_core.layers.layer import Layer, ToLocal
 from relay_core.layers.splitter import MessageSplitter
@@ -125,9 +126,12 @@ def control_message(data: bytes) -> None:
 
 
 @parser
-def renew_token(data: bytes) -> None:
+def listener_message(data: bytes) -> None:
     with documented(ProtocolError):
-        parse_renew_token(as_text(data))
+        message = parse_listener_message(as_text(data))
+        if isinstance(message, Response):
+            message.check()
+            assert not any(mark in text for pair in message.headers.items() for text in pair for mark in "\r\n\0")
 
 
 @parser

@@ -100,7 +100,7 @@ async def test_a_tunnel_that_is_back_brings_back_the_others(relay: LocalRelay, m
             monkeypatch.setattr(tunnel._backoff, "next_delay", lambda **_: 3600.0)
         await relay.server.kill()
         await relay.server.start()
-        while len(list(relay.server._gateway.registry.listeners)) < 2:
+        while len(list(relay.server._gateway.matchmaker.registry.listeners)) < 2:
             await asyncio.sleep(0.01)
         while {LinkState.RECONNECTING} != {first.status.state, second.status.state}:
             await asyncio.sleep(0.01)

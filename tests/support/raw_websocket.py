@@ -15,7 +15,7 @@ import os
 import socket
 import ssl
 import struct
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -109,14 +109,31 @@ class RawConnection:
         self.writer.write("\r\n".join(lines).encode("latin-1") + body)
         await self.writer.drain()
 
-    async def answer(self) -> Answer:
-        """Read an answer with its body."""
+    async def send_body(self, data: bytes) -> None:
+        """Send more of a request's body."""
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def answer(self, *, bodiless: bool = False) -> Answer:
+        """Read an answer with its body, which may be chunked; `bodiless` is for the answer to a HEAD request."""
         head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), LIMIT)
         status_line, *lines = head.decode("latin-1").split("\r\n")[:-2]
         _, status, reason = status_line.split(" ", 2)
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        body = await self.reader.readexactly(int(headers.get("content-length", "0")))
+        if bodiless or status in {"204", "304"}:
+            body = b""
+        elif headers.get("transfer-encoding") == "chunked":
+            body = b"".join([chunk async for chunk in self.chunks()])
+        else:
+            body = await asyncio.wait_for(self.reader.readexactly(int(headers.get("content-length", "0"))), LIMIT)
         return Answer(int(status), reason, headers, body)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the chunks of a body until its end."""
+        while size := int(await asyncio.wait_for(self.reader.readline(), LIMIT), 16):
+            yield await asyncio.wait_for(self.reader.readexactly(size), LIMIT)
+            await self.reader.readexactly(2)
+        await self.reader.readexactly(2)
 
     async def read_until_end(self) -> bytes:
         """Return what comes until the relay ends the connection in any way."""

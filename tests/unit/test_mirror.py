@@ -33,6 +33,12 @@ COVERED_BY = {
     "tests/unit/relay_core/net/streams/test_bridge.py": "relay_core/net/streams/ stream",
     "tests/integration/relay_server/test_cli.py": "relay_server/ cli",
     "tests/integration/relay_server/test_relaying.py": "relay_server/relaying/ pipe",
+    "tests/integration/relay_server/test_http.py": (
+        "relay_server/ http_gateway relay_server/connection/ http_sender relay_server/relaying/ http_exchange "
+        "http_rendezvous"
+    ),
+    "tests/integration/relay_server/test_rendezvous.py": "relay_server/relaying/ matchmaking",
+    "tests/unit/relay_core/hyco/test_messages.py": "relay_core/hyco/ remote_endpoint",
     "tests/integration/relay_server/test_control_channel.py": "relay_server/relaying/ control",
     "tests/integration/relay_server/test_statuses.py": "relay_server/connection/ request_reader tcp",
     "tests/unit/bench/test_workloads.py": "relay_server/connection/ delays",

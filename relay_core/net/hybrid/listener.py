@@ -19,7 +19,7 @@ from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import TOKEN_HEADER, Endpoint
 from relay_core.hyco.credential import Credential, Token
 from relay_core.hyco.listener import ListenerState, ListenerStateMachine
-from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept, parse_server_message, renew_token
+from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept, RenewToken, parse_server_message
 from relay_core.hyco.new_role import refused_for_now
 from relay_core.hyco.outcome import closed_error, refused_listen
 from relay_core.net.hybrid.offer import Offer
@@ -186,7 +186,7 @@ class HybridConnectionListener:
 
     async def _renew(self, control: WebSocket) -> None:
         token = await self._credential.token(self.endpoint)
-        await control.send(renew_token(token.value))
+        await control.send(RenewToken(token.value).encode())
         self._machine.renewed(now=time.monotonic(), token_lifetime=_lifetime(token))
 
     def _handle(self, message: str) -> None:

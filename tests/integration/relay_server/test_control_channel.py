@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from relay_core.hyco.messages import MAX_CONTROL_BYTES, renew_token
+from relay_core.hyco.messages import MAX_CONTROL_BYTES, RenewToken
 from tests.integration.relay_server.waiting import eventually
 from tests.support.raw_websocket import BINARY, CLOSE, PING, PONG, TEXT, Frame, finish_websocket, frame, refused
 
@@ -42,7 +42,7 @@ async def test_a_renewed_token_keeps_the_channel_open(start_relay):
     relay = await start_relay(limits={"token_expiry_grace": 0.0})
     end = time.time() + 2
     control = await relay.listen(headers=relay.auth("agent", lifetime=2))
-    await control.send(TEXT, renew_token(relay.token("agent")).encode())
+    await control.send(TEXT, RenewToken(relay.token("agent")).encode().encode())
     await eventually(lambda: time.time() > end)
     await relay.pair(control)
 
@@ -61,7 +61,7 @@ async def test_a_renewed_token_keeps_the_channel_open(start_relay):
 async def test_a_bad_renewal_ends_the_control_channel(relay, make, said):
     """The successor of a token is checked like the first, and a bad one means 1008."""
     control = await relay.listen()
-    await control.send(TEXT, renew_token(make(relay)).encode())
+    await control.send(TEXT, RenewToken(make(relay)).encode().encode())
     code, reason = await close_of(control)
     assert (1008, True) == (code, said in reason)
     assert 0 == relay.server.metrics().active_listeners
@@ -136,7 +136,7 @@ async def rejected_by(relay, controls, extra=()):
     """Connect once, reject wherever the offer arrives, and return that control channel's index."""
     sender = await relay.start_connect(extra=extra)
     gateway = relay.server._gateway
-    await eventually(lambda: len(gateway.rendezvous) == 1)
+    await eventually(lambda: len(gateway.matchmaker.rendezvous) == 1)
     waiting = [index for index, control in enumerate(controls) if control.reader._buffer]
     while not waiting:
         await eventually(lambda: any(control.reader._buffer for control in controls))

@@ -220,8 +220,8 @@ async def test_a_dead_listener_is_never_offered_anything(relay):
 async def test_if_the_first_listener_cannot_be_told_the_next_one_is(relay, monkeypatch):
     """A failed write costs the sender nothing."""
     controls = [await relay.listen() for _ in range(2)]
-    candidates = relay.server._gateway.registry.listeners
-    monkeypatch.setattr(relay.server._gateway.registry, "_choose", lambda count: 0)
+    candidates = relay.server._gateway.matchmaker.registry.listeners
+    monkeypatch.setattr(relay.server._gateway.matchmaker.registry, "_choose", lambda count: 0)
     candidates[0]._websocket.connection._transport.close()
     await relay.start_connect()
     await relay.offer(controls[1])
@@ -230,7 +230,7 @@ async def test_if_the_first_listener_cannot_be_told_the_next_one_is(relay, monke
 async def test_no_listener_that_can_be_told_is_a_404(relay):
     """If every write fails the answer is the same as without listeners."""
     await relay.listen()
-    relay.server._gateway.registry.listeners[0]._websocket.connection._transport.close()
+    relay.server._gateway.matchmaker.registry.listeners[0]._websocket.connection._transport.close()
     answer = await refused(relay.target, "/$hc/hc", relay.auth("client"))
     assert (404, True) == (answer.status, "no listeners connected" in answer.reason)
 

@@ -6,7 +6,7 @@ from urllib.parse import quote_plus
 
 import pytest
 
-from tests.support.raw_websocket import finish_websocket, open_websocket, refused, request
+from tests.support.raw_websocket import finish_websocket, open_websocket, refused
 
 LISTEN = "/$hc/hc?sb-hc-action=listen"
 CONNECT = "/$hc/hc?sb-hc-action=connect"
@@ -139,16 +139,6 @@ async def test_a_token_of_eight_kilobytes_in_the_url_is_read(relay):
     """Long JWTs in URLs reach the verifier, which does not know them."""
     answer = await refused(relay.target, f"{LISTEN}&sb-hc-token={'j' * 8192}")
     assert (401, True) == (answer.status, "malformed" in answer.reason)
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body"), [("GET", "/", b""), ("GET", "/hc", b""), ("POST", "/hc?x", b"x" * 100_000)]
-)
-async def test_plain_http_is_a_501(relay, method, path, body):
-    """HTTP requests are answered in a clear sentence, even if a body is on its way."""
-    headers = [("Content-Length", str(len(body)))] if body else []
-    answer = await request(relay.target, method, path, headers, body)
-    assert (501, True) == (answer.status, answer.reason.startswith("This relay serves WebSocket connections"))
 
 
 async def test_the_26th_listener_is_refused(relay):

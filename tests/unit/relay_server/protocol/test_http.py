@@ -109,7 +109,7 @@ def test_the_accept_value_is_the_one_of_the_specification():
     "head",
     [
         RequestHead("POST", HEAD.target, HEAD.headers),
-        RequestHead("GET", HEAD.target, HEAD.headers, has_body=True),
+        RequestHead("GET", HEAD.target, HEAD.headers, content_length=5),
         without("Upgrade"),
         without("Connection"),
         without("Sec-WebSocket-Key"),

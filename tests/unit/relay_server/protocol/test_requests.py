@@ -5,7 +5,7 @@ import pytest
 from relay_core.hyco.address import reject_url
 from relay_server.protocol.http import RequestHead
 from relay_server.protocol.refusals import Refusal
-from relay_server.protocol.requests import HybridRequest, is_hybrid
+from relay_server.protocol.requests import HttpRequest, HybridRequest, is_hybrid
 
 GUID = "7b17ae72-fddb-4c9b-a8f9-94c2654aa0fe"
 
@@ -58,7 +58,7 @@ def test_a_missing_action_is_connect(query, action):
 def test_an_unknown_action_is_a_400():
     """A gesture that does not exist is refused."""
     with pytest.raises(Refusal) as caught:
-        _ = parse("/$hc/x?sb-hc-action=request").action
+        _ = parse("/$hc/x?sb-hc-action=dance").action
     assert 400 == caught.value.status
 
 
@@ -139,3 +139,88 @@ def test_a_status_that_is_none_is_a_400(status):
     with pytest.raises(Refusal) as caught:
         rejection(f"{OWN}&sb-hc-statusCode={status}")
     assert 400 == caught.value.status
+
+
+def http(target, *headers, method="GET"):
+    return HttpRequest.parse(RequestHead(method, target, headers))
+
+
+def request_message(request, **changes):
+    facts = {
+        "address": "wss://relay.test/$hc/x?a",
+        "identity": f"{GUID}_G0",
+        "host": "relay.test",
+        "remote": ("1.2.3.4", 5),
+        "has_body": False,
+        "needs_token": True,
+    }
+    return json.loads(request.message(**(facts | changes)))["request"]
+
+
+@pytest.mark.parametrize(
+    ("target", "seen"),
+    [
+        ("/x/a%20b?c=%20d", "/x/a b?c=%20d"),
+        ("/x?a&&b=&sb-hc-token=t&", "/x?a&&b=&"),
+        ("/x?sb-hc-id=1", "/x"),
+        ("https://h:1/x/y?z", "/x/y?z"),
+        ("/x/%c3%bc", "/x/\u00fc"),
+        ("/x/%3Fa=b%23%0d%0A%7f%25", "/x/%3Fa=b%23%0d%0A%7f%"),
+    ],
+)
+def test_the_listener_sees_a_decoded_path_and_the_senders_query(target, seen):
+    """Characters that would change the meaning of the target stay encoded; the protocol's parameters are removed."""
+    assert seen == http(target).target
+
+
+def test_via_is_appended():
+    """Proxies before the relay stay in the list."""
+    assert "1.0 proxy, 1.1 relay.test" == request_message(http("/x", ("via", "1.0 proxy")))["requestHeaders"]["Via"]
+
+
+def test_headers_of_one_connection_are_not_forwarded():
+    """Host is kept."""
+    headers = [
+        ("Host", "h"),
+        ("Connection", "X-Hop"),
+        ("X-Hop", "1"),
+        ("TE", "x"),
+        ("Content-Length", "1"),
+        ("Upgrade", "y"),
+    ]
+    assert {"Host": "h", "Via": "1.1 relay.test"} == request_message(http("/x", *headers))["requestHeaders"]
+
+
+@pytest.mark.parametrize(
+    ("target", "headers", "needs_token", "kept"),
+    [
+        ("/x", [], True, False),
+        ("/x", [], False, True),
+        ("/x?sb-hc-token=t", [], True, True),
+        ("/x", [("servicebusauthorization", "t")], True, True),
+    ],
+    ids=["it is the token", "no token is needed", "token in the query", "token in its header"],
+)
+def test_authorization_is_removed_only_if_it_was_the_token(target, headers, needs_token, kept):
+    """Otherwise it belongs to the application."""
+    request = http(target, ("Authorization", "Basic x"), *headers)
+    message = request_message(request, needs_token=needs_token)
+    assert kept == ("Authorization" in message["requestHeaders"])
+    assert "servicebusauthorization" not in message["requestHeaders"]
+
+
+def test_the_parameter_takes_precedence_in_http_requests():
+    """The order is parameter, header, Authorization."""
+    headers = [("ServiceBusAuthorization", "b"), ("Authorization", "c")]
+    assert ["a", "b", "c"] == [
+        http("/x?sb-hc-token=a", *headers).token,
+        http("/x", *headers).token,
+        http("/x", headers[1]).token,
+    ]
+
+
+def test_headers_that_do_not_fit_into_a_control_message_are_a_431():
+    """JSON may be longer than the head that was received."""
+    with pytest.raises(Refusal) as caught:
+        request_message(http("/x", ("X", '"' * 40_000)))
+    assert 431 == caught.value.status

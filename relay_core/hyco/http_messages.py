@@ -1,0 +1,139 @@
+"""Messages of relayed HTTP requests: `request` from relay to listener, `response` from listener to relay.
+
+If `body` is true, the next message on the same WebSocket is binary and contains the body; it may be fragmented.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from relay_core.errors import ProtocolError
+from relay_core.hyco.headers import check_headers
+from relay_core.hyco.remote_endpoint import RemoteEndpoint
+
+__all__ = ["MAX_CONTROL_BODY", "Request", "Response", "has_no_body"]
+
+MAX_CONTROL_BODY = 64 * 1024
+"""Largest body on a control channel, in both directions; a larger one uses a rendezvous."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """An HTTP request for the listener.
+
+    In the short form, which has only the address, the listener must connect to the address to receive the request.
+    """
+
+    address: str = field(repr=False)
+    """A single-use URL that serves as the credential and must be used unchanged."""
+    id: str = ""
+    method: str | None = None
+    """None in the short form."""
+    target: str = field(default="/", repr=False)
+    """The path, decoded, and the query, not decoded."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """They may contain cookies and must not be logged."""
+    has_body: bool = False
+    remote_endpoint: RemoteEndpoint | None = None
+
+    def encode(self) -> str:
+        """Return the message as JSON."""
+        body: dict[str, Any] = {"address": self.address}
+        if self.method is not None:
+            body |= {"id": self.id, "requestTarget": self.target, "method": self.method}
+            body |= {"requestHeaders": dict(self.headers), "body": self.has_body}
+            if self.remote_endpoint is not None:
+                body["remoteEndpoint"] = self.remote_endpoint.encode()
+        return json.dumps({"request": body})
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any]) -> Request:
+        """Parse the content of a `request` message.
+
+        Raises:
+            ProtocolError: The address is unusable, or a field has the wrong type.
+        """
+        # On a rendezvous the relay may leave the address out, because the listener has used it.
+        address, method, identity = body.get("address", ""), body.get("method"), body.get("id", "")
+        if not isinstance(address, str) or (address and not (address.startswith("wss://") and "?" in address)):
+            raise ProtocolError("a request message has no usable address")
+        if method is None:
+            return cls(address=address)
+        target = body.get("requestTarget", "/")
+        if not (isinstance(method, str) and isinstance(identity, str) and isinstance(target, str)):
+            raise ProtocolError("a request message has a field of the wrong type")
+        return cls(
+            address=address,
+            id=identity,
+            method=method,
+            target=target,
+            headers=_headers(body.get("requestHeaders")),
+            has_body=body.get("body") is True,
+            remote_endpoint=RemoteEndpoint.parse(body.get("remoteEndpoint")),
+        )
+
+
+@dataclass(frozen=True)
+class Response:
+    """A listener's answer to a request."""
+
+    request_id: str
+    status: int
+    """0 if the listener sent none that is valid."""
+    reason: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    has_body: bool = False
+
+    def encode(self) -> str:
+        """Return the message as JSON."""
+        body = {"requestId": self.request_id, "statusCode": self.status, "statusDescription": self.reason}
+        return json.dumps({"response": body | {"responseHeaders": dict(self.headers), "body": self.has_body}})
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any]) -> Response:
+        """Parse the content of a `response` message.
+
+        Raises:
+            ProtocolError: The request id is missing.
+        """
+        identity, reason = body.get("requestId"), body.get("statusDescription")
+        if not isinstance(identity, str) or not identity:
+            raise ProtocolError("a response message has no requestId")
+        return cls(
+            request_id=identity,
+            status=_status(body.get("statusCode")),
+            reason=reason if isinstance(reason, str) else "",
+            headers=_headers(body.get("responseHeaders")),
+            has_body=body.get("body") is True,
+        )
+
+    def check(self) -> None:
+        """Check what the response would put into the head of an HTTP message.
+
+        Raises:
+            ProtocolError: The status or a header is invalid.
+        """
+        # Apart from `parse`, because an application's mistake concerns one request and not the control channel.
+        if not self.status:
+            raise ProtocolError("a response message has no status from 200 to 999")
+        check_headers(self.headers)
+
+
+def has_no_body(method: str, status: int) -> bool:
+    """Return True if a response never has a body (RFC 9110, 6.4.1), whatever its headers say."""
+    return method == "HEAD" or status in {204, 304}
+
+
+def _status(value: Any) -> int:
+    # Microsoft's example has a string, its clients send a number. A status below 200 announces a later response, which
+    # the protocol has no message for.
+    text = str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
+    return int(text) if text.isascii() and text.isdigit() and len(text) == 3 and text >= "200" else 0
+
+
+def _headers(value: Any) -> dict[str, str]:
+    pairs = value.items() if isinstance(value, dict) else ()
+    return {str(name): str(text) for name, text in pairs}

@@ -1,0 +1,106 @@
+"""Matching of senders and listeners: which listeners are offered a sender, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections import Counter
+from collections.abc import Iterator
+
+from relay_server.config.model import DelayProfile, HybridConnection, RelayConfig
+from relay_server.connection.request_reader import Handshake
+from relay_server.protocol.refusals import Refusal, overloaded
+from relay_server.protocol.requests import RelayRequest
+from relay_server.relaying.control import ControlChannel
+from relay_server.relaying.http_rendezvous import HttpRendezvous
+from relay_server.relaying.registry import Registry
+from relay_server.relaying.rendezvous import Outcome, PendingSender, Rendezvous
+
+__all__ = ["Matchmaker"]
+
+logger = logging.getLogger(__name__)
+
+
+class Matchmaker:
+    """Listeners, and the senders that wait for one of them.
+
+    Args:
+        config: The relay's configuration.
+    """
+
+    def __init__(self, config: RelayConfig) -> None:
+        self.registry: Registry[ControlChannel] = Registry(
+            config.hybrid_connections, max_listeners=config.limits.max_listeners, choose=secrets.randbelow
+        )
+        self.rendezvous = Rendezvous(new_secret=lambda: secrets.token_hex(16))
+        self._config = config
+        self._delay = (config.delays or DelayProfile()).matchmaking
+        self._waiting: Counter[str] = Counter()
+        """Number of senders that wait for a listener, by hybrid connection."""
+
+    def __repr__(self) -> str:
+        return f"<Matchmaker {self.registry!r} waiting={len(self.rendezvous)}>"
+
+    async def delay(self) -> None:
+        """Wait as long as the simulated service takes to choose a listener."""
+        if self._delay:
+            await asyncio.sleep(self._delay)
+
+    def candidates(self, connection: HybridConnection, request: RelayRequest) -> list[ControlChannel]:
+        """Return the listeners to try, in order.
+
+        Raises:
+            Refusal: The hybrid connection has no listeners, or none that the sender allows.
+        """
+        if not self._config.honour_listener_selection:
+            return self.registry.candidates(connection)
+        return self.registry.candidates(
+            connection, allowed=request.allowed_listeners, disallowed=request.disallowed_listeners
+        )
+
+    @contextlib.contextmanager
+    def pending(
+        self, hybrid_connection: HybridConnection, request: RelayRequest, handshake: Handshake
+    ) -> Iterator[PendingSender]:
+        """Make an address at which a listener can accept a sender, for the time of the block.
+
+        Raises:
+            Refusal: Too many senders are waiting.
+        """
+        if self._waiting[hybrid_connection.path] >= self._config.limits.max_waiting_senders:
+            raise overloaded()
+        pending = self.rendezvous.open(request, handshake)
+        self._waiting[hybrid_connection.path] += 1
+        try:
+            yield pending
+        finally:
+            # Also if the sender disconnected, which cancels this task: the address must become invalid.
+            self.rendezvous.forget(pending)
+            self._waiting[hybrid_connection.path] -= 1
+
+    async def outcome(self, pending: PendingSender, limit: float, timed_out: Refusal) -> Outcome:
+        """Return what a listener did.
+
+        Args:
+            pending: The sender.
+            limit: Seconds.
+            timed_out: The error to raise after that time.
+
+        Raises:
+            Refusal: No listener answered in time, or the relay is shutting down.
+        """
+        try:
+            await asyncio.wait({pending.outcome}, timeout=limit)
+        except asyncio.CancelledError:
+            if pending.outcome.done() and isinstance(listener := pending.outcome.result(), HttpRendezvous):
+                listener.abort()
+            raise
+        if not pending.outcome.done():
+            logger.info("no listener answered %s in time", pending.id)
+            raise timed_out
+        outcome = pending.outcome.result()
+        if isinstance(outcome, Refusal):
+            raise outcome
+        return outcome
