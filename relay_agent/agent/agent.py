@@ -21,10 +21,11 @@ from relay_agent.agent.refusal_log import RefusalLog
 from relay_agent.agent.reverse import connect_to_editor
 from relay_agent.agent.succession import Succession
 from relay_agent.agent.targets import Target, TargetGone, TargetProvider
+from relay_core.agent_api import push
 from relay_core.agent_api.announcement import AgentInfo, State
 from relay_core.agent_api.fitting import count_targets, fit
 from relay_core.agent_api.metadata import ClientStatus, StreamMetadata
-from relay_core.agent_api.requests import Evaluate, Failure, Listen, Request, parse_request
+from relay_core.agent_api.requests import Evaluate, Failure, Listen, Push, Request, parse_request
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import Endpoint
@@ -304,6 +305,9 @@ class Agent:
             if isinstance(request, Evaluate):
                 request = Evaluate.parse_body(await _read_body(stream))
                 logger.info("evaluates an expression in rank %s for %s", request.ranks, user)
+            elif isinstance(request, Push):
+                request = Push.parse_body(await _read_body(stream, push.MAX_BODY), user)
+                logger.info("push, phase %s, to rank %s for %s", request.phase.value, request.ranks, user)
             response = (await self._provider.answer(request)).encode()
         except RelayDebugError as error:
             if not isinstance(error, ConnectionLost):
@@ -347,7 +351,7 @@ class Agent:
             self._last_logged = text
 
 
-async def _read_body(stream: SessionStream) -> object:
+async def _read_body(stream: SessionStream, limit: int = MAX_BODY) -> object:
     """Return the JSON that a client has sent, up to the end of its side of the stream.
 
     Raises:
@@ -356,7 +360,7 @@ async def _read_body(stream: SessionStream) -> object:
     received = bytearray()
     while data := await stream.read():
         received += data
-        if len(received) > MAX_BODY:
+        if len(received) > limit:
             raise ProtocolError("the body of the request is too long")
     try:
         return json.loads(received)

@@ -13,6 +13,7 @@ from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.collectives import NodeCollectives
 from relay_core.agent_api.evaluation import Evaluate, NodeValues
 from relay_core.agent_api.metadata import ClientStatus
+from relay_core.agent_api.push import NodePushed, Push
 from relay_core.agent_api.requests import Collectives, Digest, FileDigest, Ready, Stacks, Wake
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import ConnectionLost
@@ -89,8 +90,8 @@ class TargetProvider(Protocol):
         """Return the targets to announce."""
 
     async def answer(
-        self, request: Wake | Stacks | Collectives | Digest | Evaluate
-    ) -> Ready | NodeStacks | NodeCollectives | FileDigest | NodeValues:
+        self, request: Wake | Stacks | Collectives | Digest | Evaluate | Push
+    ) -> Ready | NodeStacks | NodeCollectives | FileDigest | NodeValues | NodePushed:
         """Return the response to a request.
 
         Raises:

@@ -110,6 +110,7 @@ class DebuggedProcess:
                 "stacks": self._stacks,
                 "collectives": self._collectives,
                 "evaluate": self._evaluate,
+                "push": self._push,
                 "connect": self._connect,
                 "check": self._check,
             },
@@ -277,6 +278,24 @@ class DebuggedProcess:
         number, node = ask["id"], self.node_client
         request = Evaluate.parse_body(ask["body"])
         start_evaluation(request, lambda value: node.respond(number, {"value": value.encode()}))
+
+    def _push(self, ask: Ask) -> AnswerFields | None:
+        """Start a phase of a push, which answers when it is done."""
+        number, node, user = ask["id"], self.node_client, ask.get("user", "somebody")
+        if not self.settings.allow_edit:
+            return {"pushed": {"refused": True}}
+        from relay_agent.push.in_process import start_phase  # noqa: PLC0415 - needed for this request only
+        from relay_core.agent_api.push import Push, Pushed  # noqa: PLC0415
+
+        def respond(result: Pushed) -> None:
+            if result.digest:
+                node.source_replaced(result.file, result.digest)
+                names = ", ".join(result.changed) or "only lines moved"
+                self.log(f"{user} replaced the code of {result.file} (sha256 {result.digest[:12]}): {names}")
+            node.respond(number, {"pushed": result.encode()})
+
+        start_phase(Push.parse_body(ask["body"]), respond, is_armed=debugger.is_armed)
+        return None
 
     def _check(self, _ask: Ask) -> AnswerFields:
         return {"busy": waking.is_executing()}

@@ -24,6 +24,7 @@ __all__ = [
     "OUTPUT",
     "POST_MORTEM",
     "PREFETCH",
+    "PUSHED_LINES",
     "REACHING",
     "RECOVERY",
     "RELEASE",
@@ -139,6 +140,13 @@ STOPPED_THREADS = Feature(
     "debugger",
     Internal("_pydevd_bundle.pydevd_additional_thread_info:set_additional_thread_info", "called", "state of a thread"),
     Internal("_pydevd_bundle.pydevd_thread_lifecycle:internal_run_thread", "called", "marks it as running"),
+)
+PUSHED_LINES = Feature(
+    "breakpoints in a file that was replaced by `relay-client push` are moved to lines of the node's file",
+    Internal("_pydevd_bundle.pydevd_api:_get_code_lines", "replaced", "reads the lines of the new content"),
+    Internal("_pydevd_bundle.pydevd_api:PyDevdAPI.reapply_breakpoints", "called", "sets breakpoints in the new code"),
+    _DEBUGGER,
+    _LOCK,
 )
 THREAD_STATE = Feature(
     "`relay-client hang` does not show that a rank is stopped, and `relay-client eval` uses the globals of the program",
@@ -299,6 +307,7 @@ FEATURES = (
     CONTINUING,
     PREFETCH,
     SHOWING,
+    PUSHED_LINES,
     RELEASE,
     REACHING,
     RESTART,

@@ -58,6 +58,8 @@ class TargetRecord(TypedDict, total=False):
     detail: str
     since: float
     until: float | None
+    sources: dict[str, str]
+    """Digests of the files whose code was replaced, by path."""
 
 
 class DumpRecord(TypedDict):
@@ -101,6 +103,8 @@ class AnswerFields(TypedDict, total=False):
     """To `collectives`: as `relay_core.agent_api.collectives.ProcessCollectives` encodes it."""
     value: object
     """To `evaluate`: as `relay_core.agent_api.evaluation.Value` encodes it."""
+    pushed: object
+    """To `push`: as `relay_core.agent_api.push.Pushed` encodes it."""
     busy: bool
     """To `check`: whether the debugger is executing something in a stopped thread."""
     error: str
@@ -152,7 +156,9 @@ class AskFields(TypedDict, total=False):
     port: int
     """For `connect`: the port of this machine to connect to."""
     body: object
-    """For `evaluate`: as `relay_core.agent_api.evaluation.Evaluate` encodes it."""
+    """For `evaluate` and `push`: as `Evaluate` and `Push` in `relay_core.agent_api` encode it."""
+    user: str
+    """For `push`: who has sent it."""
 
 
 @final
@@ -160,7 +166,7 @@ class Ask(AskFields):
     """A request to the process. All but `release` require an answer."""
 
     ask: str
-    """`arm`, `release`, `stacks`, `collectives`, `evaluate`, `connect` or `check`."""
+    """`arm`, `release`, `stacks`, `collectives`, `evaluate`, `push`, `connect` or `check`."""
     id: int
 
 

@@ -150,5 +150,9 @@ SETTINGS = (
         "show tensors, arrays and tables by type, shape and device, and limit the time for formatting each value; with "
         "off, debugpy formats all values", bare="on",
     ),
+    Setting(
+        "allow_edit", "--debug-allow-edit", "RELAY_DEBUG_ALLOW_EDIT", "FLAG", parse_flag, "false",
+        "let relay-client push replace the code of the running processes", bare="true",
+    ),
 )  # fmt: skip
 """In the order of `--help`."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ui.text import printable
 from relay_core.agent_api.announcement import AgentId
-from relay_core.agent_api.requests import Collectives, Digest, Evaluate, Failure, Stacks, Wake
+from relay_core.agent_api.requests import Collectives, Digest, Evaluate, Failure, Push, Stacks, Wake
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.net.session.stream import SessionStream
@@ -23,7 +23,11 @@ MAX_SENTENCE = 1000
 
 
 async def send_request(
-    tunnels: Tunnels, agent_id: AgentId, request: Wake | Stacks | Collectives | Digest | Evaluate, *, within: float
+    tunnels: Tunnels,
+    agent_id: AgentId,
+    request: Wake | Stacks | Collectives | Digest | Evaluate | Push,
+    *,
+    within: float,
 ) -> Mapping[str, object]:
     """Send a request to an agent and return its response.
 
@@ -41,7 +45,7 @@ async def send_request(
     stream = tunnels.open_request(agent_id, request)
     try:
         async with timeout(within):
-            if isinstance(request, Evaluate):
+            if isinstance(request, Evaluate | Push):
                 await stream.write(json.dumps(request.body()).encode())
             await stream.write_eof()
             response = _decode(await _read_all(stream), request.name)

@@ -8,6 +8,7 @@
     stacks         `NodeStacks`: the response to `Stacks`          agent -> client   DATA
     collectives    `NodeCollectives`: that to `Collectives`        agent -> client   DATA
     evaluation     `Evaluate`, in DATA, and its response           both ways         DATA
+    push           `Push`, in DATA, and its response               both ways         DATA
 
 Each class has `encode()` and `parse()` and is used by both sides. The package performs no I/O.
 

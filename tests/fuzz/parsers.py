@@ -29,6 +29,7 @@ from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.evaluation import Evaluate, NodeValues
 from relay_core.agent_api.fitting import MAX_ANNOUNCEMENT, fit
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
+from relay_core.agent_api.push import NodePushed, Push
 from relay_core.agent_api.ras import RasStatus
 from relay_core.agent_api.requests import Failure, parse_request
 from relay_core.agent_api.stacks import NodeStacks
@@ -283,6 +284,16 @@ def evaluation(data: bytes) -> None:
     with documented(UsageError):
         request = Evaluate.parse_body(value)
         assert Evaluate.parse_body(request.body()) == request
+
+
+@parser
+def push(data: bytes) -> None:
+    value = as_json(data)
+    response = NodePushed.parse(value)
+    assert NodePushed.parse(response.encode()) == response
+    with documented(UsageError):
+        request = Push.parse_body(value)
+        assert Push.parse_body(request.body()) == request
 
 
 @parser

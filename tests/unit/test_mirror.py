@@ -92,6 +92,8 @@ COVERED_BY = {
     "tests/e2e/test_compare_ranks.py": (
         "relay_client/cli/ evaluate relay_client/compare/ collect relay_agent/evaluation/ places"
     ),
+    "tests/e2e/test_push.py": "relay_client/cli/ push relay_client/push/ deliver relay_agent/push/ sources",
+    "tests/unit/relay_agent/push/test_swap.py": "relay_agent/push/ old_file scopes",
     "tests/unit/relay_agent/values/test_fingerprint.py": "relay_agent/values/ leaves short_repr",
     "tests/e2e/test_run_and_look.py": "relay_client/cli/ pdb stacks relay_client/stacks/ collect",
     "tests/e2e/test_running_clients.py": "relay_client/cli/running/ common events logs release status stop",

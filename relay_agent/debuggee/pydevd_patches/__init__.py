@@ -8,6 +8,7 @@ function that it needs, and after the first error in the feature. Forked childre
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +42,10 @@ def install(*, values: bool = True) -> None:
     child_wait.install()
     following.install()
     in_process.install()
+    if "relay_agent.push.sources" in sys.modules:  # code was replaced before debugpy was started
+        from relay_agent.push import sources  # noqa: PLC0415 - already imported
+
+        sources.install()
     if values:
         from relay_agent.debuggee.pydevd_patches import showing  # noqa: PLC0415 - in debug runs only
 

@@ -23,6 +23,7 @@ from relay_core.agent_api.collectives import NodeCollectives
 from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, grouped
 from relay_core.agent_api.metadata import ClientStatus
+from relay_core.agent_api.push import NodePushed, Push
 from relay_core.agent_api.requests import Collectives, Digest, FileDigest, Ready, Stacks, Wake
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import ConfigurationError
@@ -46,6 +47,13 @@ def file_digest(path: Path) -> FileDigest:
         return FileDigest.of(path.read_bytes())
     except (OSError, ValueError):  # no permission to read it, or the path contains a zero byte
         return FileDigest()
+
+
+def _digest_in(process: RegisteredProcess, path: str) -> FileDigest:
+    """Return the digest of a file as the process executes it: its code may have been replaced since it was loaded."""
+    file = Path(process.info.cwd or "/", path)
+    replaced = process.sources.get(os.path.realpath(file)) if process.sources else None
+    return file_digest(file) if replaced is None else FileDigest(replaced)
 
 
 class ProcessTable:
@@ -99,9 +107,9 @@ class ProcessTable:
         return {port for process in self._processes.values() for port in process.forwards}
 
     async def answer(
-        self, request: Wake | Stacks | Collectives | Digest | Evaluate
-    ) -> Ready | NodeStacks | NodeCollectives | FileDigest | NodeValues:
-        """Start debugpy in a process, collect facts or values of processes, or return the digest of a file."""
+        self, request: Wake | Stacks | Collectives | Digest | Evaluate | Push
+    ) -> Ready | NodeStacks | NodeCollectives | FileDigest | NodeValues | NodePushed:
+        """Start debugpy in a process, collect facts or values, replace code, or return the digest of a file."""
         if isinstance(request, Collectives):
             reports, ras = await asyncio.gather(
                 asyncio.gather(*(process.collectives() for process in self.targets())), ask_ras(os.environ)
@@ -110,6 +118,9 @@ class ProcessTable:
         if isinstance(request, Evaluate):
             asked = [process for process in self.targets() if request.selects(process.info.rank)]
             return NodeValues(grouped(await asyncio.gather(*(process.evaluate(request) for process in asked))))
+        if isinstance(request, Push):
+            pushed = [process for process in self.targets() if request.selects(process.info.rank)]
+            return NodePushed.of(await asyncio.gather(*(process.push(request) for process in pushed)))
         if isinstance(request, Stacks):
             responses = (process.stacks(with_locals=request.locals) for process in self.targets())
             return NodeStacks(tuple(await asyncio.gather(*responses)))
@@ -117,7 +128,7 @@ class ProcessTable:
         if process is None:
             raise ConfigurationError(f"no process on this node has port {request.port}")
         if isinstance(request, Digest):
-            return await asyncio.to_thread(file_digest, Path(process.info.cwd or "/", request.path))
+            return await asyncio.to_thread(_digest_in, process, request.path)
         await process.locate()
         return Ready()
 

@@ -21,6 +21,7 @@ from relay_agent.stacks.out_of_process import Dump, stacks_of
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.agent_api.collectives import ProcessCollectives
 from relay_core.agent_api.evaluation import Evaluate, Member, Value
+from relay_core.agent_api.push import Push, Pushed
 from relay_core.agent_api.stacks import ProcessStacks, ThreadStack
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
@@ -68,6 +69,8 @@ class RegisteredProcess:
         self.node_rank = record.get("node_rank")
         self.run = record.get("run") or ""
         self.forwards: list[int] = []
+        self.sources: dict[str, str] = dict(record.get("sources") or {})
+        """Digests of the files whose code was replaced, by path."""
         self.dump: Dump | None = None
         """How to request its stacks by signal, if possible."""
         self._writer = writer
@@ -164,6 +167,21 @@ class RegisteredProcess:
         except RelayDebugError as error:
             return Value(members, error=error.sentence, is_silent=isinstance(error, TargetGone))
         return replace(Value.parse(answer.get("value")), members=members)
+
+    async def push(self, request: Push) -> Pushed:
+        """Execute a phase of a push in the process."""
+        members = (Member(self.logical_port, self.info.rank),)
+        within = request.seconds + EVALUATION_MARGIN
+        try:
+            answer = await self.ask("push", {"body": request.body(), "user": request.user}, within=within)
+        except NoAnswer:
+            return Pushed(members, error=f"no answer within {within:g} s", is_silent=True)
+        except RelayDebugError as error:
+            return Pushed(members, error=error.sentence, is_silent=isinstance(error, TargetGone))
+        found = Pushed.parse(answer.get("pushed"))
+        if found.digest:
+            self.sources[found.file] = found.digest
+        return replace(found, members=members)
 
     async def is_running(self) -> bool:
         """Return whether the process answers and its debugger executes nothing in it."""

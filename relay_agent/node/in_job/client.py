@@ -145,6 +145,10 @@ class NodeClient:
 
         return announce
 
+    def source_replaced(self, file: str, digest: str) -> None:
+        """Register the digest of a file whose code was replaced, with this agent's successors too."""
+        self._target = {**self._target, "sources": {**self._target.get("sources", {}), file: digest}}
+
     def leave(self) -> None:
         """Deregister, and wait until the agent has delivered the last bytes; in a forked child this does nothing."""
         if not self.is_mine or self._leaving:

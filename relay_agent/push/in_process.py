@@ -1,0 +1,201 @@
+"""The phases of a push in this process: `relay_core.agent_api.push` describes them.
+
+Each phase is executed in a thread of its own, and waits for the one before. The main thread is involved only while it
+is held and while the code is swapped.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType, ModuleType
+
+from relay_agent.exceptions import describe_exception
+from relay_agent.push.live import filename_of, find_modules, functions_of
+from relay_agent.push.main_thread import Hold, call_in_main_thread
+from relay_agent.push.new_file import NewFile
+from relay_agent.push.old_file import OldFile
+from relay_agent.push.sources import pushed_source, replace_source
+from relay_agent.push.swap import Swap
+from relay_agent.stacks.stopped import stopped_threads
+from relay_agent.unpatched import threading, time
+from relay_core.agent_api.push import LEASE, Phase, Push, Pushed, State
+from relay_core.agent_api.requests import FileDigest
+from relay_core.errors import ConfigurationError
+
+__all__ = ["start_phase"]
+
+PREPARED_TIME = 60.0
+"""Seconds for which a prepared push prevents another one."""
+SAFE_POINT_TIME = 1.0
+"""Seconds after which the code is swapped beside a main thread that executes no Python code."""
+
+
+def start_phase(request: Push, respond: Callable[[Pushed], None], *, is_armed: Callable[[], bool]) -> None:
+    """Execute a phase in a thread of its own, and pass the result on.
+
+    Args:
+        request: The phase.
+        respond: Called with its result.
+        is_armed: Returns whether debugpy traces this process.
+    """
+    _PhaseThread(request, respond, is_armed).start()
+
+
+class _PhaseThread(threading.Thread):
+    """The thread of a phase; pydevd does not trace, stop or list it."""
+
+    pydev_do_not_trace = True
+    is_pydev_daemon_thread = True
+
+    def __init__(self, request: Push, respond: Callable[[Pushed], None], is_armed: Callable[[], bool]) -> None:
+        super().__init__(name="relay-agent push", daemon=True)
+        self._request, self._respond, self._is_armed = request, respond, is_armed
+
+    def run(self) -> None:
+        with _pushing.lock:
+            try:
+                result = _pushing.phase(self._request, is_armed=self._is_armed())
+            except ConfigurationError as error:
+                result = Pushed(error=error.sentence, hint=error.hint)
+            except BaseException as error:  # noqa: BLE001 - a definition of the file may raise anything
+                result = Pushed(error=describe_exception(error))
+        self._respond(result)
+
+
+@dataclass
+class _Prepared:
+    """A push between its phases."""
+
+    id: str
+    filename: str
+    source: str
+    swap: Swap
+    until: float
+    hold: Hold | None = None
+
+
+class _Pushing:
+    """The push of this process; there is at most one."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._prepared: _Prepared | None = None
+
+    def phase(self, request: Push, *, is_armed: bool) -> Pushed:
+        if request.phase is Phase.PREPARE:
+            return self._prepare(request)
+        prepared = self._prepared
+        if prepared is None or prepared.id != request.id:
+            error = "" if request.phase is Phase.ABORT else "the push is not prepared in this process any more"
+            return Pushed(error=error)
+        if request.phase is Phase.HOLD:
+            return self._hold(prepared, request)
+        self._prepared = None
+        if request.phase is Phase.ABORT:
+            _undo(prepared)
+            return Pushed(state=State.DONE)
+        return _commit(prepared, is_armed=is_armed)
+
+    def _prepare(self, request: Push) -> Pushed:
+        if self._prepared is not None:
+            if time.monotonic() < self._prepared.until:
+                return Pushed(error="another push to this process is in progress")
+            _undo(self._prepared)
+            self._prepared = None
+        modules = find_modules(request.file)
+        filename = filename_of(modules[0])
+        swap = _make_swap(modules, NewFile(request.source, filename))
+        swap.prepare()
+        self._prepared = _Prepared(request.id, filename, request.source, swap, time.monotonic() + PREPARED_TIME)
+        state = State.STOPPED if _is_stopped() else State.READY
+        return Pushed(state=state, functions=tuple(sorted({*swap.functions.values()})))
+
+    def _hold(self, prepared: _Prepared, request: Push) -> Pushed:
+        until = time.monotonic() + request.seconds + LEASE
+        prepared.until = until
+        if prepared.hold is None:
+            prepared.hold = Hold(prepared.swap.functions, until)
+        state = prepared.hold.wait(request, until)
+        if prepared.hold.obstacle:
+            return Pushed(error=f"the main thread cannot be held: {prepared.hold.obstacle}")
+        return Pushed(state=state, place=prepared.hold.place if state is State.HELD else "")
+
+
+_pushing = _Pushing()
+
+
+def _make_swap(modules: list[ModuleType], new: NewFile) -> Swap:
+    live = functions_of(new.filename, modules)
+    functions = [function for found in live.values() for function in found]
+    return Swap(modules, new, OldFile.find(new.filename, pushed_source(new.filename), functions))
+
+
+def _undo(prepared: _Prepared) -> None:
+    prepared.swap.undo()
+    if prepared.hold is not None:
+        prepared.hold.end()
+
+
+def _commit(prepared: _Prepared, *, is_armed: bool) -> Pushed:
+    swap = prepared.swap
+    threads = {thread.ident: thread.name for thread in threading.enumerate()}
+
+    def execute(held: FrameType | None) -> None:
+        swap.commit(threads, held)
+        replace_source(prepared.filename, prepared.source, is_armed=is_armed)
+
+    if prepared.hold is None or not prepared.hold.place:
+        if prepared.hold is not None:
+            prepared.hold.end()
+        _at_safe_point(lambda: swap.commit(threads))
+        replace_source(prepared.filename, prepared.source, is_armed=is_armed)
+    elif not prepared.hold.end(execute):
+        swap.undo()
+        return Pushed(error="the main thread had been held for too long, and continued with the old code")
+    kept = [*swap.kept, *_compiled_text()]
+    return Pushed(
+        state=State.DONE,
+        changed=tuple(swap.changed),
+        kept=tuple(kept),
+        file=os.path.realpath(prepared.filename),
+        digest=FileDigest.of(prepared.source.encode(errors="surrogatepass")).sha256,
+    )
+
+
+def _at_safe_point(action: Callable[[], None]) -> None:
+    """Execute an action in the main thread between two instructions, or here if that executes no Python code."""
+    claim, done = threading.Lock(), threading.Event()
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        if claim.acquire(blocking=False):
+            try:
+                action()
+            except BaseException as error:  # noqa: BLE001 - it is raised below
+                errors.append(error)
+            done.set()
+
+    if not _is_stopped():
+        call_in_main_thread(run)
+        done.wait(SAFE_POINT_TIME)
+    run()
+    done.wait()
+    if errors:
+        raise errors[0]
+
+
+def _is_stopped() -> bool:
+    return threading.main_thread().ident in stopped_threads()
+
+
+def _compiled_text() -> list[str]:
+    """Return that compiled graphs stay, if torch.compile has compiled something."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None) or {}
+    if not counters.get("frames", {}).get("total"):
+        return []
+    return [
+        "graphs of torch.compile that contain a changed function keep its old code; torch._dynamo.reset() discards them"
+    ]

@@ -1,0 +1,120 @@
+"""The new content of a source file: its code objects by qualified name, and the statements of its top level.
+
+Nothing is executed here, and nothing of the running module is known.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
+from types import CodeType
+from typing import NamedTuple
+
+__all__ = ["Definition", "NewFile", "bound_names", "constant", "qualified_codes"]
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_IMMUTABLE = (int, float, complex, bool, str, bytes, type(None), type(...))
+
+
+class NewFunction(NamedTuple):
+    """A function of the file."""
+
+    code: CodeType
+    node: Function
+
+
+class NewFile:
+    """A compiled file.
+
+    Args:
+        source: Its text.
+        filename: What its code objects name as their file.
+
+    Raises:
+        SyntaxError: the text is not Python.
+        ValueError: it contains a zero byte.
+    """
+
+    def __init__(self, source: str, filename: str) -> None:
+        self.source = source
+        self.filename = filename
+        self.tree = ast.parse(source, filename)
+        self.functions: dict[str, list[NewFunction]] = {}
+        """The functions by qualified name, in the order of the file."""
+        code = compile(self.tree, filename, "exec", dont_inherit=True)
+        nodes = {(_code_name(node), _first_line(node)): node for node in _function_nodes(self.tree)}
+        for name, found in qualified_codes(code):
+            node = nodes.get((found.co_name, found.co_firstlineno))
+            if node is not None:
+                self.functions.setdefault(name, []).append(NewFunction(found, node))
+
+    def __repr__(self) -> str:
+        return f"<NewFile {self.filename} {len(self.functions)} functions>"
+
+    def run(self, statements: Iterable[ast.stmt], names: dict[str, object], into: dict[str, object]) -> None:
+        """Execute some statements with the global names `names`; what they bind goes to `into`."""
+        futures = [node for node in self.tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+        module = ast.Module([*futures, *statements], [])
+        scratch: dict[str, object] = {}
+        exec(compile(module, self.filename, "exec", dont_inherit=True), names, scratch)  # noqa: S102 - what a push is
+        into |= {name: value for name, value in scratch.items() if name not in _names_of(futures)}
+
+
+def qualified_codes(code: CodeType, within: str = "") -> Iterator[tuple[str, CodeType]]:
+    """Return the code objects inside a code object, with their qualified names."""
+    for found in code.co_consts:
+        if isinstance(found, CodeType):
+            name = f"{within}{found.co_name}"
+            if sys.version_info >= (3, 11):
+                name = found.co_qualname
+            yield name, found
+            is_function = bool(found.co_flags & inspect.CO_OPTIMIZED)
+            yield from qualified_codes(found, f"{name}.<locals>." if is_function else f"{name}.")
+
+
+def constant(node: ast.expr | None) -> tuple[object] | None:
+    """Return the value of an expression that is an immutable literal, in a tuple; None if it is something else."""
+    try:
+        value = ast.literal_eval(node) if node is not None else []
+    except (ValueError, TypeError, MemoryError, RecursionError):
+        return None
+    return (value,) if _is_immutable(value) else None
+
+
+def bound_names(node: ast.stmt) -> list[str]:
+    """Return the names that a definition, an import or an assignment binds."""
+    if isinstance(node, Definition):
+        return [node.name]
+    if isinstance(node, ast.Import):
+        return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [alias.asname or alias.name for alias in node.names]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _names_of(nodes: Iterable[ast.stmt]) -> set[str]:
+    return {name for node in nodes for name in bound_names(node)}
+
+
+def _is_immutable(value: object) -> bool:
+    return type(value) in _IMMUTABLE or (type(value) is tuple and all(map(_is_immutable, value)))
+
+
+def _function_nodes(tree: ast.AST) -> Iterator[Function]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield node
+
+
+def _code_name(node: Function) -> str:
+    return "<lambda>" if isinstance(node, ast.Lambda) else node.name
+
+
+def _first_line(node: Function) -> int:
+    """Return the line that a code object names as its first: that of the first decorator, if any."""
+    decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])

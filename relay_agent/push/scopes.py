@@ -1,0 +1,281 @@
+"""The names of a module and of its classes: new ones are added, and others keep values that the job has given them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from types import FunctionType, ModuleType
+from typing import Any
+
+from relay_agent.push.new_file import Definition, NewFile, bound_names, constant
+from relay_agent.push.old_file import OldFile
+
+__all__ = ["Scope"]
+
+CAPTURE = "__relay_debug_class__"
+"""A global name that exists only while a class body is executed to obtain new attributes."""
+MAX_STATEMENT = 60
+Report = Callable[[Iterable[str]], None]
+
+
+class Scope:
+    """One module and its classes.
+
+    Args:
+        module: The module.
+        new: The new content of its file.
+        old: What its file contained.
+        live: The functions of the file in this process, by qualified name.
+        changed: Called with what will be changed.
+        kept: Called with what stays as it is.
+    """
+
+    def __init__(
+        self,
+        module: ModuleType,
+        new: NewFile,
+        old: OldFile,
+        live: dict[str, list[FunctionType]],
+        *,
+        changed: Report,
+        kept: Report,
+    ) -> None:
+        self._names = vars(module)
+        self._module = module.__name__
+        self._new, self._old, self._live = new, old, live
+        self._changed, self._kept = changed, kept
+        self._added: list[str] = []
+        """New names, bound by `prepare`."""
+        self._steps: list[Callable[[], None]] = []
+        """What remains for `commit`; none of it calls code of the job."""
+
+    def __repr__(self) -> str:
+        return f"<Scope {self._module} steps={len(self._steps)}>"
+
+    def prepare(self) -> None:
+        """Execute the definitions of new names and changed imports."""
+        for node in self._new.tree.body:
+            if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+                continue
+            if isinstance(node, ast.ClassDef) and (found := self._class(self._names.get(node.name), node.name)):
+                self._prepare_class(found, node, node.name)
+            elif isinstance(node, Definition | ast.Import | ast.ImportFrom):
+                self._prepare_statement(node)
+            elif (assigned := _assigned_constant(node)) is not None:
+                self._prepare_constant(self._names, self._names.__setitem__, "", *assigned)
+            else:
+                self._report_other(node, "")
+        self._kept(self._removed())
+
+    def undo(self) -> None:
+        """Remove the names that `prepare` has bound."""
+        for name in self._added:
+            self._names.pop(name, None)
+        self._added.clear()
+        self._steps.clear()
+
+    def commit(self) -> None:
+        """Bind all other names."""
+        for step in self._steps:
+            step()
+
+    def _prepare_statement(self, node: ast.stmt) -> None:
+        names = bound_names(node)
+        is_import = isinstance(node, ast.Import | ast.ImportFrom)
+        if not is_import and names[0] in self._names and self._live.get(names[0]):
+            self._check_decorators(node, names[0])
+            return
+        missing = [name for name in names if name not in self._names]
+        if is_import and not missing and (not self._old.is_known or self._old.has(node)):
+            return
+        if "*" in names:
+            self._report_other(node, "")
+            return
+        found: dict[str, object] = {}
+        self._new.run([node], self._names, found)
+        for name, value in found.items():
+            if name not in self._names:
+                self._add(name, value)
+            elif self._names[name] is not value:
+                self._bind(name, value)
+        self._changed(f"{_title(node)} (new)" if name in missing else _title(node) for name in found)
+
+    def _add(self, name: str, value: object) -> None:
+        self._added.append(name)
+        self._names[name] = value
+
+    def _bind(self, name: str, value: object) -> None:
+        self._steps.append(lambda: self._names.__setitem__(name, value))
+
+    def _prepare_constant(
+        self, names: Any, assign: Callable[[str, object], None], within: str, name: str, value: object
+    ) -> None:
+        if name not in names:
+            self._changed([f"{within}{name} = {value!r}"])
+            if within:
+                self._steps.append(lambda: assign(name, value))
+            else:  # definitions below may need it
+                self._add(name, value)
+            return
+        before = _assigned_constant(self._old.node(within + name))
+        present = names[name]
+        if _same(present, value):
+            return
+        if before is not None and _same(before[1], present):
+            self._changed([f"{within}{name} = {value!r}"])
+            self._steps.append(lambda: assign(name, value))
+        elif before is None or not _same(before[1], value):
+            self._kept([f"{within}{name} keeps the value that the process has given it, instead of {value!r}"])
+
+    def _prepare_class(self, cls: type, node: ast.ClassDef, name: str) -> None:
+        self._check_class(node, name)
+        functions = [each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+        new: list[ast.stmt] = []
+        for each in node.body:
+            if isinstance(each, ast.ClassDef) and (
+                inner := self._class(vars(cls).get(each.name), f"{name}.{each.name}")
+            ):
+                self._prepare_class(inner, each, f"{name}.{each.name}")
+            elif isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+                live = self._live.get(f"{name}.{each.name}", [])
+                is_missing = each.name not in vars(cls)  # a method of a failed push may still be in memory
+                if is_missing or self._is_new_method(live, functions.count(each.name), f"{name}.{each.name}"):
+                    new.append(each)
+                else:
+                    self._check_decorators(each, f"{name}.{each.name}")
+            elif isinstance(each, Definition):
+                new.append(each)
+            elif (assigned := _assigned_constant(each)) is not None:
+                self._prepare_constant(vars(cls), _setter(cls), f"{name}.", *assigned)
+            elif not isinstance(each, ast.AnnAssign) or each.value is not None:
+                self._report_other(each, name)
+        if new:
+            self._prepare_attributes(cls, new, name)
+
+    def _is_new_method(self, live: list[FunctionType], number: int, name: str) -> bool:
+        """Return whether a method is defined anew: it is new, or its function needs another `__class__` cell."""
+        codes = {id(function.__code__): function.__code__ for function in live}
+        if len(codes) < number:
+            return True
+        free = {found.code.co_freevars for found in self._new.functions.get(name, [])}
+        return not free <= {code.co_freevars for code in codes.values()}
+
+    def _prepare_attributes(self, cls: type, body: list[ast.stmt], name: str) -> None:
+        """Execute a part of a class body, and keep what it defines for `commit`."""
+        captured: list[dict[str, Any]] = []
+
+        def capture(_name: str, _bases: tuple[type, ...], namespace: dict[str, Any]) -> dict[str, Any]:
+            cell = namespace.pop("__classcell__", None)
+            if cell is not None and not captured:
+                cell.cell_contents = cls  # for `super()` and `__class__`
+            captured.append(namespace)
+            return namespace
+
+        node: ast.stmt = _class_node(name.rpartition(".")[2], body)
+        for outer in reversed(name.split(".")[:-1]):
+            node = _class_node(outer, [node])
+        self._names[CAPTURE] = capture
+        try:
+            self._new.run([node], self._names, {})
+        finally:
+            del self._names[CAPTURE]
+        for attribute in dict.fromkeys(each for node in body for each in bound_names(node)):
+            is_new = attribute not in vars(cls)
+            self._changed([f"{name}.{attribute}(){' (new)' if is_new else ''}"])
+            self._steps.append(
+                _attribute_setter(cls, attribute, captured[0][attribute])
+            )  # the innermost class is executed first
+
+    def _class(self, value: object, name: str) -> type | None:
+        """Return a class of this module that a definition changes in place; None if there is none."""
+        is_own = isinstance(value, type) and (value.__module__, value.__qualname__) == (self._module, name)
+        return value if is_own and isinstance(value, type) else None
+
+    def _check_class(self, node: ast.ClassDef, name: str) -> None:
+        old = self._old.node(name)
+        if not isinstance(old, ast.ClassDef):
+            return
+        parts = [[*each.bases, *each.keywords, *each.decorator_list, *_layout(each)] for each in (old, node)]
+        if _dumps(parts[0]) != _dumps(parts[1]):
+            what = "base classes, metaclass, decorators, slots and annotated fields"
+            self._kept([f"class {name} keeps its layout: {what} cannot be changed in a running process"])
+
+    def _check_decorators(self, node: ast.stmt, name: str) -> None:
+        old = self._old.node(name)
+        if (
+            isinstance(node, Definition)
+            and isinstance(old, Definition)
+            and _dumps(node.decorator_list) != _dumps(old.decorator_list)
+        ):
+            self._kept([f"{name}() keeps its decorators: they are not executed again"])
+
+    def _report_other(self, node: ast.stmt, within: str) -> None:
+        """Report a statement that is not executed, if it is new."""
+        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        is_same = self._old.has(node, within) or not self._old.is_known
+        if not is_docstring and not isinstance(node, ast.Pass) and not is_same:
+            text = ast.unparse(node).partition("\n")[0]
+            text = text if len(text) <= MAX_STATEMENT else f"{text[: MAX_STATEMENT - 3]}..."
+            self._kept([f"line {node.lineno} is not executed again: {text}"])
+
+    def _removed(self) -> list[str]:
+        names = {name for node in self._new.tree.body for name in bound_names(node)}
+        gone = sorted(
+            name
+            for name in self._old.names - names
+            if "." not in name and name in self._names and not self._live.get(name)
+        )
+        return [f"{name} is no longer in the file, but stays in the process" for name in gone]
+
+
+def _assigned_constant(node: ast.stmt | None) -> tuple[str, object] | None:
+    """Return name and value of a statement that assigns an immutable literal to one name."""
+    if isinstance(node, ast.Assign | ast.AnnAssign) and len(names := bound_names(node)) == 1:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        value = constant(node.value)
+        return (names[0], value[0]) if value is not None and len(targets) == 1 else None
+    return None
+
+
+def _title(node: ast.stmt) -> str:
+    """Return what a statement is called in a list of changes."""
+    if isinstance(node, ast.ClassDef):
+        return f"class {node.name}"
+    return f"{node.name}()" if isinstance(node, Definition) else ast.unparse(node)
+
+
+def _same(one: object, other: object) -> bool:
+    return type(one) is type(other) and repr(one) == repr(other)
+
+
+def _dumps(nodes: Iterable[ast.AST]) -> list[str]:
+    return [ast.dump(node) for node in nodes]
+
+
+def _layout(node: ast.ClassDef) -> list[ast.AST]:
+    """Return what determines the attributes of instances."""
+    slots = [each for each in node.body if "__slots__" in bound_names(each)]
+    fields = [each for each in node.body if isinstance(each, ast.AnnAssign)] if node.decorator_list else []
+    return [*slots, *fields]
+
+
+def _class_node(name: str, body: list[ast.stmt]) -> ast.ClassDef:
+    keyword = ast.keyword("metaclass", ast.Name(CAPTURE, ast.Load()))
+    node = ast.parse(f"class {name}: pass").body[0]
+    assert isinstance(node, ast.ClassDef)  # noqa: S101 - as parsed
+    node.keywords, node.body = [keyword], body
+    return ast.fix_missing_locations(ast.copy_location(node, body[0]))
+
+
+def _setter(cls: type) -> Callable[[str, object], None]:
+    return lambda name, value: type.__setattr__(cls, name, value)
+
+
+def _attribute_setter(cls: type, name: str, value: object) -> Callable[[], None]:
+    def bind() -> None:
+        type.__setattr__(cls, name, value)
+        bind_name = getattr(type(value), "__set_name__", None)
+        if bind_name is not None:
+            bind_name(value, cls, name)
+
+    return bind

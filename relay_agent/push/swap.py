@@ -1,0 +1,156 @@
+"""Replaces the code of a file in this process: all that may fail is done first, then all is swapped in one go.
+
+Functions and methods receive new code in place, wherever they are referenced from. Names of the module and attributes
+of its classes keep their values; new ones are added. Of the other statements of a module none is executed.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Mapping
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
+
+from relay_agent.exceptions import describe_exception
+from relay_agent.push.functions import Change, change_of, is_equivalent, pair
+from relay_agent.push.live import functions_of, running_codes
+from relay_agent.push.new_file import NewFile, NewFunction
+from relay_agent.push.old_file import OldFile
+from relay_agent.push.scopes import Scope
+
+__all__ = ["Swap"]
+
+
+class Swap:
+    """A push in this process.
+
+    Args:
+        modules: The modules that were loaded from the file.
+        new: Its new content.
+        old: What is known about the content that runs.
+    """
+
+    def __init__(self, modules: list[ModuleType], new: NewFile, old: OldFile) -> None:
+        self._modules = modules
+        self._new = new
+        self.changed: list[str] = []
+        self.kept: list[str] = []
+        live = functions_of(new.filename, modules)
+        self._functions = self._changed_functions(live)
+        self._scopes = [Scope(module, new, old, live, changed=self._added, kept=self._kept_as_is) for module in modules]
+        self._kept_as_is(_removed(live, new))
+
+    def __repr__(self) -> str:
+        return f"<Swap {self._new.filename} changed={len(self.changed)}>"
+
+    @property
+    def functions(self) -> dict[int, str]:
+        """The names of the functions whose behaviour changes, by the id of their present code."""
+        return {id(code): name for name, code in self._functions}
+
+    def prepare(self) -> None:
+        """Execute the definitions of new names, which the running code does not use yet.
+
+        Raises:
+            Exception: anything that a definition raises; nothing has been changed then.
+        """
+        try:
+            for scope in self._scopes:
+                scope.prepare()
+        except BaseException:
+            self.undo()
+            raise
+
+    def undo(self) -> None:
+        """Remove the new names, and free what they refer to: the next push would find it as running code."""
+        for scope in self._scopes:
+            scope.undo()
+        gc.collect()
+
+    def commit(self, threads: Mapping[int | None, str], held: FrameType | None = None) -> None:
+        """Swap the code; this takes no lock that the main thread may hold.
+
+        Args:
+            threads: The names of the threads by their idents.
+            held: The frame in which the main thread is held, at the first line of a function that changes.
+        """
+        live = functions_of(self._new.filename, self._modules)
+        old = {id(code): (name, code) for name, code in self._functions}
+        running = running_codes([code for _, code in old.values()], threads, held)
+        changes = self._changes(live)
+        for scope in self._scopes:
+            scope.commit()
+        for change in changes:
+            change.apply()
+        for found in running:
+            name = old[id(found.code)][0]
+            self._kept_as_is([f"{name}() {found.where}: this call executes the old code until it returns"])
+
+    def _changed_functions(self, live: dict[str, list[FunctionType]]) -> list[tuple[str, CodeType]]:
+        found = []
+        for name, functions in live.items():
+            codes = _codes(functions)
+            pairs = pair(codes, self._new.functions.get(name, []))
+            changed = [code for code in codes if id(code) in pairs and not is_equivalent(code, pairs[id(code)].code)]
+            if changed:
+                self._added([f"{name}()"])
+            found += [(name, code) for code in changed]
+        return found
+
+    def _changes(self, live: dict[str, list[FunctionType]]) -> list[Change]:
+        changes = []
+        for name, functions in live.items():
+            new = self._new.functions.get(name, [])
+            pairs = pair(_codes(functions), new)
+            for function in functions:
+                target = pairs.get(id(function.__code__))
+                if target is None:
+                    self._kept_as_is([f"{name}() keeps its old code: several functions have this name"] if new else [])
+                else:
+                    changes += self._change(name, function, target)
+        return changes
+
+    def _change(self, name: str, function: FunctionType, target: NewFunction) -> list[Change]:
+        before, after = function.__code__.co_freevars, target.code.co_freevars
+        if before != after:
+            if {*before} ^ {*after} != {"__class__"}:
+                self._kept_as_is([_closure_text(name, before, after)])
+            return []  # otherwise the class receives another function
+        owner = self._owner(function, name)
+        try:
+            return [change_of(function, target, owner)]
+        except Exception as error:  # noqa: BLE001 - a default may raise anything
+            self._kept_as_is(
+                [f"{name}() keeps its old code: a default cannot be computed: {describe_exception(error)}"]
+            )
+            return []
+
+    def _owner(self, function: FunctionType, name: str) -> dict[str, Any]:
+        """Return the names of the class that contains a method."""
+        found: Any = None
+        for index, part in enumerate(name.split(".")[:-1]):
+            found = function.__globals__.get(part) if index == 0 else getattr(found, part, None)
+        return dict(vars(found)) if isinstance(found, type) else {}
+
+    def _added(self, texts: Iterable[str]) -> None:
+        self.changed += [text for text in texts if text not in self.changed]
+
+    def _kept_as_is(self, texts: Iterable[str]) -> None:
+        self.kept += [text for text in texts if text not in self.kept]
+
+
+def _codes(functions: list[FunctionType]) -> list[CodeType]:
+    return list({id(function.__code__): function.__code__ for function in functions}.values())
+
+
+def _removed(live: dict[str, list[FunctionType]], new: NewFile) -> list[str]:
+    names = sorted(name for name in live if name not in new.functions and "<" not in name and not name.startswith("?"))
+    return [f"{name}() is no longer in the file, but stays in the process" for name in names]
+
+
+def _closure_text(name: str, before: tuple[str, ...], after: tuple[str, ...]) -> str:
+    names = [", ".join(names) or "none" for names in (after, before)]
+    return (
+        f"{name}() is a closure with other outer variables now ({names[0]} instead of {names[1]}): the existing ones "
+        "keep the old code"
+    )

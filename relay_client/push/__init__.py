@@ -1,0 +1,1 @@
+"""`relay-client push`: new source for the code of running processes."""

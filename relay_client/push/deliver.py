@@ -1,0 +1,147 @@
+"""Sends the phases of a push to all agents: nothing is swapped in any rank unless all ranks are ready."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from relay_client.agents.requests import send_request
+from relay_client.agents.tunnels import Tunnels
+from relay_client.compare.groups import label
+from relay_client.push.rounds import Rounds
+from relay_core.agent_api.announcement import AgentInfo
+from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed, State
+from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut
+from relay_core.values import escape_controls
+
+__all__ = ["Outcome", "push_file"]
+
+MARGIN = 10.0
+"""Seconds beyond the time limit of the processes for an agent to respond."""
+PREPARE_SECONDS = 30.0
+"""A file may import a module that is not loaded yet."""
+NOTHING_CHANGED = "nothing was changed in any rank"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a push."""
+
+    results: tuple[Pushed, ...]
+    """Equal ones once."""
+    place: str = ""
+    """The function at whose call all ranks were held; "" if they were not."""
+    is_stopped: bool = False
+    """True if a debugger had stopped a rank."""
+
+    @property
+    def failed(self) -> list[Pushed]:
+        """The ranks in which the code was not replaced."""
+        return [result for result in self.results if result.state is not State.DONE]
+
+
+async def push_file(
+    tunnels: Tunnels, file: str, source: str, *, ranks: str, seconds: float, waits: bool = True
+) -> Outcome:
+    """Replace the code of a file in all chosen ranks.
+
+    Args:
+        tunnels: The client's tunnels.
+        file: The file on the nodes.
+        source: Its new content.
+        ranks: A list of ranks, or "all".
+        seconds: For how long to try to hold all ranks at the same call.
+        waits: False to swap in each rank at once.
+
+    Raises:
+        NoListener: there is no such rank.
+        ConfigurationError: the job does not allow it.
+        TimedOut: the ranks did not reach the same call in time.
+        RelayDebugError: a rank cannot replace the code. In all these cases nothing was changed.
+    """
+    push = Push(secrets.token_hex(8), Phase.PREPARE, file, source, ranks, PREPARE_SECONDS).checked()
+    delivery = _Delivery(tunnels, push)
+    try:
+        prepared = await delivery.send(push)
+        _check(prepared)
+        can_hold = all(result.functions and result.state is not State.STOPPED for result in prepared)
+        rounds = Rounds(seconds)
+        if waits and can_hold:
+            await delivery.align(rounds)
+        committed = await delivery.send(replace(push, phase=Phase.COMMIT, source=""))
+    except BaseException:
+        await asyncio.shield(delivery.send(replace(push, phase=Phase.ABORT, source="", seconds=2.0)))
+        raise
+    is_stopped = rounds.is_stopped or any(result.state is State.STOPPED for result in prepared)
+    return Outcome(committed, rounds.place if rounds.is_aligned else "", is_stopped)
+
+
+class _Delivery:
+    """Sends one push."""
+
+    def __init__(self, tunnels: Tunnels, push: Push) -> None:
+        self._tunnels = tunnels
+        self._push = push
+        self._agents = list(tunnels.roster)
+        """A rank that joins later loads the file from its node."""
+
+    async def send(self, push: Push) -> tuple[Pushed, ...]:
+        """Return the results of a phase in all ranks, equal ones once."""
+
+        async def results_of(agent: AgentInfo) -> tuple[Pushed, ...]:
+            try:
+                response = await send_request(self._tunnels, agent.id, push, within=push.seconds + MARGIN)
+            except RelayDebugError as error:
+                text = f"{escape_controls(agent.host)}: {escape_controls(error.sentence)}"
+                return (Pushed(error=text, hint=error.hint, is_silent=True),)
+            return NodePushed.parse(response, escape_controls).processes
+
+        found = await asyncio.gather(*map(results_of, self._agents))
+        return NodePushed.of(result for results in found for result in results).processes
+
+    async def align(self, rounds: Rounds) -> None:
+        """Bring all ranks to the same call.
+
+        Raises:
+            TimedOut: they do not arrive in time.
+            RelayDebugError: a rank has failed.
+        """
+        loop = asyncio.get_running_loop()
+        while (seconds := rounds.next()) is not None:
+            hold = replace(
+                self._push,
+                phase=Phase.HOLD,
+                source="",
+                seconds=seconds,
+                function=rounds.place,
+                again=rounds.again,
+                nested=rounds.nested,
+            )
+            started = loop.time()
+            rounds.received(await self.send(hold), loop.time() - started)
+        if rounds.failed is not None:
+            _check((rounds.failed,))
+        if not rounds.is_aligned and not rounds.is_stopped:
+            raise TimedOut(
+                f"the ranks did not all call a changed function in time; {NOTHING_CHANGED}",
+                hint="--now replaces the code without waiting for the same step; --timeout waits longer",
+            )
+
+
+def _check(results: Sequence[Pushed]) -> None:
+    """Raise an error if a rank is not ready."""
+    if not results:
+        raise NoListener("no process has these ranks", hint="relay-client targets lists the registered processes")
+    if any(result.is_refused for result in results):
+        raise ConfigurationError(
+            f"the job does not allow its code to be replaced; {NOTHING_CHANGED}",
+            hint="start it with --debug-allow-edit (RELAY_DEBUG_ALLOW_EDIT=true)",
+        )
+    for result in results:
+        if result.state is State.FAILED:
+            where = label(result.members)
+            raise RelayDebugError(
+                f"{f'{where}: ' if where else ''}{result.error or 'no answer'}; {NOTHING_CHANGED}", hint=result.hint
+            )

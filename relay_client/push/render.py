@@ -1,0 +1,70 @@
+"""The result of a push as text, or as a JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from relay_client.compare.groups import label
+from relay_client.push.deliver import Outcome
+from relay_core.agent_api.evaluation import Member
+from relay_core.agent_api.push import Pushed, State
+
+__all__ = ["as_object", "show_outcome"]
+
+
+def show_outcome(name: str, outcome: Outcome) -> str:
+    """Return what was replaced where, and one line for each thing that stays as it is.
+
+    Args:
+        name: The file, for people.
+        outcome: The result of the push.
+    """
+    lines = [f"{name}: {_where(outcome)}"] if any(result.state is State.DONE for result in outcome.results) else []
+    for changed, members in _by_line(outcome, lambda result: (", ".join(result.changed) or "lines moved only",)):
+        lines.append(f"{label(members)}: {changed}")
+    lines += [f"{label(result.members) or 'no rank'}: not replaced: {result.error}" for result in outcome.failed]
+    lines += [f"{label(members)}: {kept}" for kept, members in _by_line(outcome, lambda result: result.kept)]
+    return "\n".join(lines)
+
+
+def as_object(outcome: Outcome) -> dict[str, object]:
+    """Return the result as a JSON object."""
+    return {
+        "same_step": bool(outcome.place),
+        "function": outcome.place,
+        "stopped": outcome.is_stopped,
+        "processes": [
+            {
+                "ranks": [member.rank for member in result.members if member.rank is not None],
+                "ports": [member.port for member in result.members],
+                "replaced": result.state is State.DONE,
+                "changed": list(result.changed),
+                "kept": list(result.kept),
+                "error": result.error,
+                "digest": result.digest,
+            }
+            for result in outcome.results
+        ],
+    }
+
+
+def _where(outcome: Outcome) -> str:
+    done = [member for result in outcome.results if result.state is State.DONE for member in result.members]
+    ranks = label(sorted(done, key=lambda member: (member.rank is None, member.rank, member.port)))
+    if outcome.place:
+        return f"replaced in {ranks} at the same step, from the next call of {outcome.place} on"
+    if outcome.is_stopped:
+        return f"replaced in {ranks} at once, because a debugger has stopped a rank"
+    return f"replaced in {ranks} at once, not at the same step"
+
+
+def _by_line(outcome: Outcome, lines_of: Callable[[Pushed], Iterable[str]]) -> list[tuple[str, list[Member]]]:
+    """Return each line once, with the ranks that it is about."""
+    found: dict[str, list[Member]] = {}
+    for result in outcome.results:
+        if result.state is State.DONE:
+            for line in lines_of(result):
+                found.setdefault(line, []).extend(result.members)
+    return [
+        (line, sorted(members, key=lambda member: (member.rank or 0, member.port))) for line, members in found.items()
+    ]

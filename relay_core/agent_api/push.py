@@ -1,0 +1,253 @@
+"""New source of one file for running processes, as in the request `push`: two phases, and a hold between them.
+
+    prepare    compile the file, compare it with what runs, change nothing    `ready`, or an error
+    hold       stop the main thread at its next call of a changed function    `held`, `stopped` or `running`
+    commit     replace the code, and let the main thread continue             `done`, or an error
+    abort      let the main thread continue, and forget the push              `done`
+
+A process continues on its own if no message of its push arrives within `LEASE` seconds after a phase.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from relay_core.agent_api.evaluation import Member
+from relay_core.agent_api.values import Clean, as_is, items, mapping, path, seconds, text
+from relay_core.errors import UsageError
+from relay_core.ranges import parse_ranges
+
+__all__ = ["LEASE", "MAX_SOURCE", "NodePushed", "Phase", "Push", "Pushed", "State"]
+
+MAX_SOURCE = 512 * 1024
+"""Bytes of a file in UTF-8: ten times the length of the longest files that people edit."""
+MAX_BODY = 4 * 1024 * 1024
+"""Bytes of the body: JSON writes a character of two bytes in six."""
+MAX_SECONDS = 60.0
+MAX_LINES = 200
+"""Sentences in one response."""
+LEASE = 5.0
+"""Seconds beyond a phase for which a process waits for the next one."""
+
+
+class Phase(enum.Enum):
+    """What a process does with a push."""
+
+    PREPARE = "prepare"
+    HOLD = "hold"
+    COMMIT = "commit"
+    ABORT = "abort"
+
+
+class State(enum.Enum):
+    """The state of a process after a phase."""
+
+    FAILED = ""
+    READY = "ready"
+    RUNNING = "running"
+    """Its main thread has not called a changed function yet."""
+    HELD = "held"
+    STOPPED = "stopped"
+    """A debugger has stopped its main thread."""
+    DONE = "done"
+
+    @classmethod
+    def _missing_(cls, _value: object) -> State:
+        return cls.FAILED
+
+
+@dataclass(frozen=True)
+class Push:
+    """One phase of a push, for processes of the node; the stream's data is the body.
+
+    Whoever may attach a debugger may send this, but only a job with `--debug-allow-edit` accepts it.
+    """
+
+    name: ClassVar[str] = "push"
+    id: str = ""
+    """Identifies the push; a process has at most one."""
+    phase: Phase = Phase.PREPARE
+    file: str = ""
+    """The file on the node: absolute, or relative to the directory in which the process was started."""
+    source: str = ""
+    """Its new content, for `prepare`."""
+    ranks: str = "all"
+    seconds: float = 10.0
+    """Time limit of the phase in each process."""
+    function: str = ""
+    """For `hold`: the only function at which to hold; "" for any that changes."""
+    again: bool = False
+    """For `hold`: whether a main thread that is held continues to its next call."""
+
+    nested: bool = False
+    """For `hold`: whether to hold inside a call of another changed function, too."""
+    user: str = ""
+    """Who has sent it, as the agent knows; not part of the body."""
+
+    def encode(self) -> str:
+        """Return the name of the stream."""
+        return self.name
+
+    def body(self) -> dict[str, object]:
+        """Return the data of the stream."""
+        fields: dict[str, object] = {
+            "id": self.id,
+            "phase": self.phase.value,
+            "file": self.file,
+            "source": self.source,
+            "ranks": self.ranks,
+            "seconds": self.seconds,
+            "function": self.function,
+            "again": self.again,
+            "nested": self.nested,
+        }
+        return {name: value for name, value in fields.items() if value}
+
+    @classmethod
+    def parse(cls, target: str) -> Push | None:
+        """Read the name of a stream; None if it is another request."""
+        return cls() if target == cls.name else None
+
+    @classmethod
+    def parse_body(cls, value: object, user: str = "") -> Push:
+        """Read the data of the stream; raises UsageError as `checked` does."""
+        fields = mapping(value)
+        try:
+            phase = Phase(text(fields.get("phase")))
+        except ValueError:
+            raise UsageError("unknown phase of a push") from None
+        return cls(
+            text(fields.get("id")),
+            phase,
+            path(fields.get("file")),
+            text(fields.get("source")),
+            text(fields.get("ranks")) or "all",
+            seconds(fields.get("seconds")) or 10.0,
+            text(fields.get("function")),
+            fields.get("again") is True,
+            fields.get("nested") is True,
+            user,
+        ).checked()
+
+    def checked(self) -> Push:
+        """Return the request with a time limit of at most `MAX_SECONDS`.
+
+        Raises:
+            UsageError: the id or the file is missing, the source is too long, or the ranks are invalid.
+        """
+        if not self.id or (self.phase is Phase.PREPARE and not self.file):
+            raise UsageError("a push without an id or a file")
+        if len(self.source.encode(errors="surrogatepass")) > MAX_SOURCE:
+            raise UsageError(f"the file has more than {MAX_SOURCE // 1024} KiB")
+        self.selects(0)
+        return replace(self, seconds=min(self.seconds, MAX_SECONDS))
+
+    def selects(self, rank: int | None) -> bool:
+        """Return whether the push is for a rank.
+
+        Raises:
+            UsageError: `ranks` is invalid.
+        """
+        if self.ranks == "all":
+            return True
+        found = parse_ranges(self.ranks, what="list of ranks", example="3, 0-7 or 0,3-5")
+        return rank is not None and any(rank in part for part in found)
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """The result of a phase in processes in which it is the same."""
+
+    members: tuple[Member, ...] = ()
+    state: State = State.FAILED
+    error: str = ""
+    """Why the phase has failed."""
+    hint: str = ""
+    is_silent: bool = False
+    """True if the process has not answered."""
+    is_refused: bool = False
+    """True if its job does not allow changes."""
+    place: str = ""
+    """The changed function that the main thread is held at."""
+    functions: tuple[str, ...] = ()
+    """Changed functions at whose next call the main thread can be held."""
+    changed: tuple[str, ...] = ()
+    """What is replaced or added: `train_step()`, `LR = 0.2`."""
+    kept: tuple[str, ...] = ()
+    """What stays as it is, one sentence each."""
+    file: str = ""
+    """The file of which the code is replaced."""
+    digest: str = ""
+    """The digest of its new content; see `relay_core.agent_api.requests.FileDigest`."""
+
+    def encode(self) -> dict[str, object]:
+        """Return one element of `processes`; empty fields are omitted."""
+        fields: dict[str, object] = {
+            "state": self.state.value,
+            "error": self.error,
+            "hint": self.hint,
+            "silent": self.is_silent,
+            "refused": self.is_refused,
+            "place": self.place,
+            "functions": list(self.functions[:MAX_LINES]),
+            "changed": list(self.changed[:MAX_LINES]),
+            "kept": list(self.kept[:MAX_LINES]),
+            "file": self.file,
+            "digest": self.digest,
+        }
+        return {"members": [member.encode() for member in self.members]} | {
+            name: value for name, value in fields.items() if value
+        }
+
+    @classmethod
+    def parse(cls, value: object, clean: Clean = as_is) -> Pushed:
+        """Read one element of `processes`."""
+        fields = mapping(value)
+        members = (Member.parse(member) for member in items(fields.get("members")))
+        return cls(
+            members=tuple(member for member in members if member is not None),
+            state=State(text(fields.get("state"))),
+            error=text(fields.get("error"), clean),
+            hint=text(fields.get("hint"), clean),
+            is_silent=fields.get("silent") is True,
+            is_refused=fields.get("refused") is True,
+            place=text(fields.get("place"), clean),
+            functions=_lines(fields.get("functions"), clean),
+            changed=_lines(fields.get("changed"), clean),
+            kept=_lines(fields.get("kept"), clean),
+            file=text(fields.get("file"), clean),
+            digest=text(fields.get("digest"), clean),
+        )
+
+
+def _lines(value: object, clean: Clean) -> tuple[str, ...]:
+    return tuple(text(line, clean) for line in items(value)[:MAX_LINES])
+
+
+@dataclass(frozen=True)
+class NodePushed:
+    """The response to `Push`: the results of a node's processes, equal ones once."""
+
+    processes: tuple[Pushed, ...] = ()
+
+    def encode(self) -> dict[str, object]:
+        """Return the response."""
+        return {"processes": [found.encode() for found in self.processes]}
+
+    @classmethod
+    def parse(cls, value: object, clean: Clean = as_is) -> NodePushed:
+        """Read the response."""
+        found = items(mapping(value).get("processes"))
+        return cls(tuple(Pushed.parse(one, clean) for one in found if isinstance(one, Mapping)))
+
+    @classmethod
+    def of(cls, results: Iterable[Pushed]) -> NodePushed:
+        """Return the results, equal ones once, with the members of all."""
+        members: dict[Pushed, tuple[Member, ...]] = {}
+        for result in results:
+            key = replace(result, members=())
+            members[key] = (*members.get(key, ()), *result.members)
+        return cls(tuple(replace(result, members=found) for result, found in members.items()))

@@ -1,0 +1,279 @@
+"""Facts about new code for running ranks, which wait for each other in every step as in a collective."""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import re
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from relay_client.dap.client import DapClient
+from relay_core.compat import timeout
+from tests.support.ports import consecutive_ports
+from tests.support.programs import Finished, Program, program
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access, running_client, running_job
+
+pytestmark = pytest.mark.e2e
+
+RANKS = 4
+TRAIN = """\
+import os
+import sys
+import time
+from pathlib import Path
+
+rank = int(os.environ["RELAY_RANK"])
+if rank == int(os.environ.get("WITHOUT_MODEL", -1)):
+    time.sleep(3600)
+
+import model
+
+world = int(os.environ["RELAY_WORLD_SIZE"])
+here = Path(__file__).parent
+
+
+def barrier(step):
+    (here / f"step-{step}-{rank}").touch()
+    while not all((here / f"step-{step}-{other}").exists() for other in range(world)):
+        time.sleep(0.001)
+    if step:
+        (here / f"step-{step - 1}-{rank}").unlink()
+
+
+net = model.Net()
+with open(here / f"log-{rank}", "w", buffering=1) as log:
+    step = 0
+    while True:
+        print(model.train_step(net, step), file=log)
+        barrier(step)
+        step += 1
+"""
+MODEL = """\
+import time
+
+LR = 0.1
+calls = 0
+
+
+class Net:
+    def __init__(self):
+        self.weight = 3
+
+    def forward(self, x):
+        return x * self.weight
+
+
+def make_hook(net):
+    def hook():
+        return net.weight
+    return hook
+
+
+hook = make_hook(Net())
+
+
+def unused():
+    return 1
+
+
+def train_step(net, step):
+    global calls
+    calls += 1
+    time.sleep(0.01)
+    return f"{step} old {net.forward(1)} {calls}"
+"""
+FIXED = (
+    MODEL.replace("old", "new")
+    .replace("x * self.weight", "self.scaled(x)")
+    .replace("LR = 0.1", "LR = 0.2")
+    .replace("    def forward", "    def scaled(self, x):\n        return x * self.weight * 10\n\n    def forward")
+)
+LAUNCHER = f"""\
+for rank in $(seq 0 {{last}}); do
+  RELAY_WORLD_SIZE={{ranks}} RELAY_RANK=$rank {sys.executable} "$1" &
+done
+wait
+"""
+
+
+@contextlib.asynccontextmanager
+async def training(
+    relay: LocalRelay, directory: Path, *options: str, ranks: int = RANKS, **variables: str
+) -> AsyncIterator[Program]:
+    """Run some ranks until each has logged a step."""
+    script, launcher = directory / "train.py", directory / "launcher.sh"
+    script.write_text(TRAIN)
+    (directory / "model.py").write_text(MODEL)
+    launcher.write_text(LAUNCHER.format(last=ranks - 1, ranks=ranks))
+    async with running_job(
+        relay,
+        script,
+        "--debug-ranks",
+        "none",
+        *options,
+        launcher=["sh", str(launcher)],
+        cwd=directory,
+        **variables,
+    ) as job:
+        await job.line("listening on 'myhc'")
+        if not variables:
+            await until_logged(directory, "old", range(ranks))
+        yield job
+
+
+async def until_logged(directory: Path, text: str, ranks: Sequence[int] = range(RANKS)) -> None:
+    """Wait until the last lines of some ranks have a text."""
+    logs = [directory / f"log-{rank}" for rank in ranks]
+    async with timeout(90):
+        while not all(log.exists() and text in "".join(log.read_text().splitlines()[-3:]) for log in logs):
+            await asyncio.sleep(0.05)
+
+
+async def push(relay: LocalRelay, directory: Path, source: str, *arguments: str) -> Finished:
+    """Push a text as model.py."""
+    local = directory / "local"
+    local.mkdir(exist_ok=True)
+    (local / "model.py").write_text(source)
+    command = ("relay_client", "--hc", HC, "push", "model.py", *arguments)
+    async with program(*command, env=access(relay, directory, "send"), cwd=local) as client:
+        return await client.finish()
+
+
+def first_new_step(directory: Path, rank: int) -> int:
+    """Return the first step that a rank has executed with the new code."""
+    lines = (directory / f"log-{rank}").read_text().splitlines()
+    return int(next(line for line in lines if "new" in line).split()[0])
+
+
+def last_values(directory: Path) -> list[list[str]]:
+    """Return the words of the last line of each rank."""
+    return [(directory / f"log-{rank}").read_text().splitlines()[-1].split() for rank in range(RANKS)]
+
+
+async def test_fix_changes_the_running_job(relay: LocalRelay, tmp_path: Path):
+    """All ranks execute the new code from the same step on; their variables keep their values; the log says who."""
+    port = consecutive_ports(RANKS)[0]
+    async with training(relay, tmp_path, "--port", str(port), "--debug-allow-edit") as job:
+        pushed = await push(relay, tmp_path, FIXED)
+        assert (
+            0,
+            [
+                "model.py: replaced in ranks 0-3 at the same step, from the next call of train_step on",
+                "ranks 0-3: train_step(), Net.forward(), LR = 0.2, Net.scaled() (new)",
+            ],
+        ) == (pushed.status, pushed.stdout.splitlines()), pushed.stderr
+        await until_logged(tmp_path, "new")
+        assert 1 == len({first_new_step(tmp_path, rank) for rank in range(RANKS)})
+        for step, kind, value, calls in last_values(tmp_path):
+            assert ("new", "30", int(step) + 1) == (kind, value, int(calls))
+        digest = hashlib.sha256(FIXED.encode()).hexdigest()[:12]
+        logged = await job.line("replaced the code of")
+        assert f"{tmp_path / 'model.py'} (sha256 {digest}): train_step(), Net.forward()" in logged
+        assert re.search(r"rank \d: \S+@\S+ replaced", logged)
+        assert MODEL == (tmp_path / "model.py").read_text()
+
+
+async def test_syntax_error_changes_nothing(relay: LocalRelay, tmp_path: Path):
+    """A file that does not compile, or a new name that cannot be defined, changes no rank; the next push succeeds."""
+    port = consecutive_ports(RANKS)[0]
+    async with training(relay, tmp_path, "--port", str(port), "--debug-allow-edit"):
+        broken = await push(relay, tmp_path, FIXED.replace("calls += 1", "calls +="))
+        assert (1, "") == (broken.status, broken.stdout)
+        assert "error: ranks 0-3: SyntaxError: invalid syntax (model.py, line " in broken.stderr
+        assert "nothing was changed in any rank" in broken.stderr
+        undefined = await push(relay, tmp_path, FIXED + "@missing\ndef more(): pass\n")
+        assert "NameError: name 'missing' is not defined; nothing was changed in any rank" in undefined.stderr
+        assert (await push(relay, tmp_path, FIXED)).stdout.startswith(
+            "model.py: replaced in ranks 0-3 at the same step"
+        )
+        await until_logged(tmp_path, "new")
+        assert all("30" == value for _, _, value, _ in last_values(tmp_path))
+
+
+async def test_one_rank_that_cannot(relay: LocalRelay, tmp_path: Path):
+    """If a chosen rank has not loaded the file, no rank is changed; without this rank, the others are."""
+    port = consecutive_ports(RANKS)[0]
+    options = ("--port", str(port), "--debug-allow-edit")
+    async with training(relay, tmp_path, *options, WITHOUT_MODEL="2"):
+        await until_logged_once(tmp_path, (0, 1, 3))
+        refused = await push(relay, tmp_path, FIXED)
+        assert 1 == refused.status
+        assert "error: rank 2: no module was loaded from model.py; nothing was changed in any rank" in refused.stderr
+        late = await push(relay, tmp_path, FIXED, "--ranks", "0,1,3", "--timeout", "2s")
+        assert 14 == late.status  # they wait for rank 2
+        assert "the ranks did not all call a changed function in time; nothing was changed in any rank" in late.stderr
+        pushed = await push(relay, tmp_path, FIXED, "--ranks", "0,1,3", "--now", "--json")
+        found = json.loads(pushed.stdout)
+        assert [([0, 1, 3], True)] == [(process["ranks"], process["replaced"]) for process in found["processes"]]
+        assert not found["same_step"]
+
+
+async def until_logged_once(directory: Path, ranks: Sequence[int]) -> None:
+    """Wait until some ranks have executed a step."""
+    async with timeout(90):
+        while not all((directory / f"log-{rank}").exists() for rank in ranks):
+            await asyncio.sleep(0.05)
+
+
+async def test_job_that_does_not_allow_it(relay: LocalRelay, tmp_path: Path):
+    """Without --debug-allow-edit a push is refused, with the hint how to allow it."""
+    port = consecutive_ports(RANKS)[0]
+    async with training(relay, tmp_path, "--port", str(port)):
+        refused = await push(relay, tmp_path, FIXED)
+        assert (3, "") == (refused.status, refused.stdout)
+        assert "error: the job does not allow its code to be replaced; nothing was changed" in refused.stderr
+        assert "hint: start it with --debug-allow-edit" in refused.stderr
+
+
+CLOSURE = MODEL.replace("def hook():\n        return net.weight", "def hook():\n        return net.weight + extra")
+CLOSURE = CLOSURE.replace("def make_hook(net):\n", "def make_hook(net):\n    extra = 1\n\n")
+CLOSURE = CLOSURE.replace("def unused():\n    return 1\n", "# unused() was here\n\n\nnet = Net()").replace(
+    " old ", " new "
+)
+
+
+async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path):
+    """A push reaches ranks at a breakpoint, says what stays, and breakpoints are hit at lines of the new file."""
+    port = consecutive_ports(RANKS)[0]
+    options = ("--port", str(port), "--debug-allow-edit")
+    async with training(relay, tmp_path, *options), running_client(relay, tmp_path, "--ports", str(port)):
+        async with await DapClient.connect("127.0.0.1", port, within=60) as editor:
+            line = MODEL.splitlines().index("    time.sleep(0.01)") + 1
+            model = str(tmp_path / "model.py")
+            await editor.attach({model: [{"line": line}]}, justMyCode=False, within=60)
+            thread = {"threadId": (await editor.wait_for_event("stopped", within=60))["body"]["threadId"]}
+
+            pushed = await push(relay, tmp_path, CLOSURE)
+            first, *others = pushed.stdout.splitlines()
+            assert "model.py: replaced in ranks 0-3 at once, because a debugger has stopped a rank" == first, (
+                pushed.stderr
+            )
+            assert (
+                f"rank 0: train_step() is running at model.py:{line} in MainThread: this call executes the old code "
+                "until it returns" in others
+            )
+            assert (
+                "ranks 0-3: make_hook.<locals>.hook() is a closure with other outer variables now (extra, net instead "
+                "of net): the existing ones keep the old code" in others
+            )
+            assert "ranks 0-3: unused() is no longer in the file, but stays in the process" in others
+            assert any(each.endswith("is not executed again: net = Net()") for each in others)
+
+            last = CLOSURE.splitlines().index('    return f"{step} new {net.forward(1)} {calls}"') + 1
+            assert last != MODEL.splitlines().index('    return f"{step} old {net.forward(1)} {calls}"') + 1
+            set_at = await editor.request(
+                "setBreakpoints", {"source": {"path": model}, "breakpoints": [{"line": last}]}, within=60
+            )
+            assert [(last, True)] == [(each["line"], each["verified"]) for each in set_at["breakpoints"]]
+            await editor.request("continue", thread, within=60)
+            await editor.wait_for_event("stopped", within=60)
+            stack = await editor.request("stackTrace", {**thread, "levels": 1}, within=60)
+            assert ("train_step", last) == (stack["stackFrames"][0]["name"], stack["stackFrames"][0]["line"])
+            await editor.request("setBreakpoints", {"source": {"path": model}, "breakpoints": []}, within=60)
+            await editor.request("disconnect", {"terminateDebuggee": False}, within=60)
+        await until_logged(tmp_path, "new")

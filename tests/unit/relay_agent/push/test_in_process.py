@@ -1,0 +1,114 @@
+"""Facts about the phases of a push in a process; they run in a process of their own, which has a main thread."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+PRELUDE = """
+import json, linecache, queue, sys, threading, time
+sys.path.insert(0, {folder!r})
+import model
+from relay_agent.push.in_process import start_phase
+from relay_core.agent_api.push import Phase, Push
+
+def phase(name, number="1", **fields):
+    found = queue.SimpleQueue()
+    request = Push(number, Phase(name), "model.py", seconds=30.0, **fields)
+    start_phase(request, found.put, is_armed=lambda: False)
+    return found.get(timeout=60)
+
+def shown(result):
+    return [result.state.value, result.error.partition(" (")[0], *result.changed]
+
+FIXED = "def f(): return 2\\nNEW = 1\\n"
+stop = threading.Event()
+def helper():
+    try:
+        print(json.dumps(test()))
+    finally:
+        stop.set()
+"""
+RUN = """
+thread = threading.Thread(target=helper)
+thread.start()
+while not stop.is_set():
+    model.f()
+    time.sleep(0.001)
+thread.join()
+"""
+
+
+def result_of(folder: Path, test: str) -> object:
+    """Return the result of a function in a process that has loaded model.py and calls its function in a loop."""
+    (folder / "model.py").write_text("def f(): return 1\n")
+    code = PRELUDE.format(folder=str(folder)) + test + RUN
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False, cwd=folder
+    )
+    assert "" == done.stderr
+    return json.loads(done.stdout)
+
+
+def test_phases(tmp_path: Path):
+    """The code is swapped by `commit`, while the main thread is held; tracebacks then show the new text."""
+    test = """
+def test():
+    ready = phase("prepare", source=FIXED)
+    held = phase("hold")
+    before = model.f()
+    done = phase("commit")
+    return [ready.functions, held.place, before, model.f(), shown(done), linecache.getline(model.__file__, 1)]
+"""
+    expected = [["f"], "f", 1, 2, ["done", "", "f()", "NEW = 1"], "def f(): return 2\n"]
+    assert expected == result_of(tmp_path, test)
+
+
+def test_abort(tmp_path: Path):
+    """After `abort` nothing is changed, and the main thread continues."""
+    test = """
+def test():
+    phase("prepare", source=FIXED)
+    phase("hold")
+    phase("abort")
+    return [hasattr(model, "NEW"), model.f(), shown(phase("commit"))]
+"""
+    assert [False, 1, ["", "the push is not prepared in this process any more"]] == result_of(tmp_path, test)
+
+
+def test_two_pushes(tmp_path: Path):
+    """A second push is refused while one is in progress."""
+    test = """
+def test():
+    phase("prepare", source=FIXED)
+    second = phase("prepare", "2", source=FIXED)
+    phase("abort")
+    return [shown(second), shown(phase("prepare", "2", source=FIXED))]
+"""
+    assert [["", "another push to this process is in progress"], ["ready", ""]] == [
+        found[:2]
+        for found in result_of(tmp_path, test)  # type: ignore[attr-defined]
+    ]
+
+
+def test_text_that_does_not_compile(tmp_path: Path):
+    """The error names the line, and the next push is possible."""
+    test = """
+def test():
+    broken = phase("prepare", source="def f(:")
+    return [broken.error, phase("prepare", "2", source=FIXED).state.value]
+"""
+    error, state = result_of(tmp_path, test)  # type: ignore[misc]
+    assert error.startswith("SyntaxError: ")
+    assert "model.py, line 1" in error
+    assert "ready" == state
+
+
+def test_swap_without_a_hold(tmp_path: Path):
+    """A push that is committed at once swaps the code between two instructions of the main thread."""
+    test = """
+def test():
+    phase("prepare", source=FIXED)
+    return [shown(phase("commit")), model.f()]
+"""
+    assert [["done", "", "f()", "NEW = 1"], 2] == result_of(tmp_path, test)

@@ -1,0 +1,37 @@
+"""Facts about the result of a push as text."""
+
+from relay_client.push.deliver import Outcome
+from relay_client.push.render import as_object, show_outcome
+from relay_core.agent_api.evaluation import Member
+from relay_core.agent_api.push import Pushed, State
+
+
+def done(*ranks: int, changed: tuple[str, ...] = ("f()",), kept: tuple[str, ...] = ()) -> Pushed:
+    members = tuple(Member(5678 + rank, rank) for rank in ranks)
+    return Pushed(members, State.DONE, changed=changed, kept=kept)
+
+
+def test_same_step():
+    """The first line names the ranks and the function; what is equal in several ranks is one line."""
+    outcome = Outcome((done(0, 2, kept=("a stays",)), done(1, 3, kept=("a stays", "b stays"))), "train_step")
+    assert [
+        "src/model.py: replaced in ranks 0-3 at the same step, from the next call of train_step on",
+        "ranks 0-3: f()",
+        "ranks 0-3: a stays",
+        "ranks 1,3: b stays",
+    ] == show_outcome("src/model.py", outcome).splitlines()
+    assert ("train_step", True) == (as_object(outcome)["function"], as_object(outcome)["same_step"])
+
+
+def test_at_once():
+    """The text names the reason why ranks were not held, and ranks that were lost."""
+    assert (
+        "m.py: replaced in rank 0 at once, because a debugger has stopped a rank"
+        == (show_outcome("m.py", Outcome((done(0),), is_stopped=True)).splitlines()[0])
+    )
+    lost = Pushed((Member(5679, 1),), error="it has exited")
+    assert [
+        "m.py: replaced in rank 0 at once, not at the same step",
+        "rank 0: lines moved only",
+        "rank 1: not replaced: it has exited",
+    ] == show_outcome("m.py", Outcome((done(0, changed=()), lost))).splitlines()

@@ -1,0 +1,88 @@
+"""Facts about the rounds that bring all ranks to the same call, with simulated ranks."""
+
+from relay_client.push.rounds import NESTED_AFTER, Rounds
+from relay_core.agent_api.evaluation import Member
+from relay_core.agent_api.push import Pushed, State
+
+
+def result(state: State, place: str = "", ranks: int = 1) -> Pushed:
+    return Pushed(tuple(Member(5678 + rank, rank) for rank in range(ranks)), state, place=place)
+
+
+class Job:
+    """Ranks that wait for each other in the middle of each step, and are held at the start of a step.
+
+    Args:
+        steps: The step of each rank whose start is its next call of a changed function.
+        arrived: How many collectives each rank has entered.
+    """
+
+    def __init__(self, steps: list[int]) -> None:
+        self.steps = steps
+        self.held = [False] * len(steps)
+
+    def round(self, *, again: bool) -> list[Pushed]:
+        """Let all ranks proceed as far as they can."""
+        passing = [again and held for held in self.held]
+        self.held = [False] * len(self.steps)
+        moved = True
+        while moved:
+            moved = False
+            for rank, step in enumerate(self.steps):
+                # A rank starts step n after all ranks have started step n - 1, for the collective in it.
+                if not self.held[rank] and all(other >= step for other in self.steps):
+                    if passing[rank]:
+                        passing[rank] = False
+                        self.steps[rank] += 1
+                    else:
+                        self.held[rank] = True
+                    moved = True
+        return [result(State.HELD, "f") if held else result(State.RUNNING) for held in self.held]
+
+
+def test_one_rank_is_behind_the_others():
+    """A rank that is held one call before the others continues, and all are then held at the same step."""
+    job, rounds = Job([5, 6, 6, 6]), Rounds(60)
+    while (seconds := rounds.next()) is not None:
+        rounds.received(job.round(again=rounds.again), seconds)
+    assert (True, [6, 6, 6, 6]) == (rounds.is_aligned, job.steps)
+
+
+def test_all_are_held_at_once():
+    """Ranks that are held at the same function need one round."""
+    rounds = Rounds(60)
+    assert 0.5 == rounds.next()
+    rounds.received([result(State.HELD, "f", 4)], 0.1)
+    assert (True, "f", None) == (rounds.is_aligned, rounds.place, rounds.next())
+
+
+def test_different_functions():
+    """Ranks that are held at different functions continue to the one at which most are held."""
+    rounds = Rounds(60)
+    rounds.next()
+    rounds.received([result(State.HELD, "f"), result(State.HELD, "g", 3)], 0.1)
+    assert (False, "g", False) == (rounds.is_aligned, rounds.place, rounds.again)
+
+
+def test_rounds_become_longer_and_end():
+    """Each round takes twice as long until the time is used up; later ones count calls inside changed functions."""
+    rounds, lengths, nested = Rounds(10), [], []
+    while (seconds := rounds.next()) is not None:
+        lengths.append(seconds)
+        nested.append(rounds.nested)
+        rounds.received([result(State.RUNNING), result(State.HELD, "f")], seconds)
+    assert [0.5, 1.0, 2.0, 4.0, 2.5] == lengths
+    assert [sum(lengths[:index]) >= NESTED_AFTER for index in range(len(lengths))] == nested
+    assert not rounds.is_aligned
+
+
+def test_stopped_and_failed_ranks():
+    """A rank that a debugger stops, or that fails, ends the rounds."""
+    rounds = Rounds(60)
+    rounds.next()
+    rounds.received([result(State.STOPPED), result(State.HELD, "f")], 0.1)
+    assert (True, None) == (rounds.is_stopped, rounds.next())
+    rounds = Rounds(60)
+    rounds.next()
+    rounds.received([result(State.HELD, "f"), Pushed(error="gone")], 0.1)
+    assert ("gone", None) == (rounds.failed.error, rounds.next())

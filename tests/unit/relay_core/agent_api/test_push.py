@@ -1,0 +1,125 @@
+"""Facts about the request to replace code, and its response."""
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay_core.agent_api.evaluation import Member
+from relay_core.agent_api.push import MAX_SOURCE, NodePushed, Phase, Push, Pushed, State
+from relay_core.agent_api.requests import parse_request
+from relay_core.errors import UsageError
+from tests.unit.relay_core.agent_api.strategies import COUNTS, JSON, PORTS, TEXTS
+
+REQUESTS = st.builds(
+    Push,
+    st.text(min_size=1, max_size=8),
+    st.sampled_from(Phase),
+    st.text("abc/.", min_size=1, max_size=8),
+    st.text(max_size=20),
+    st.sampled_from(["all", "0", "0,3-5"]),
+    st.floats(0.1, 60),
+    st.text(max_size=8),
+    st.booleans(),
+    st.booleans(),
+)
+LINES = st.lists(TEXTS, max_size=3).map(tuple)
+RESULTS = st.builds(
+    Pushed,
+    st.lists(st.builds(Member, PORTS, COUNTS), max_size=4).map(tuple),
+    st.sampled_from(State),
+    TEXTS,
+    TEXTS,
+    st.booleans(),
+    st.booleans(),
+    TEXTS,
+    LINES,
+    LINES,
+    LINES,
+    TEXTS,
+    TEXTS,
+)
+
+
+def test_names_on_the_wire():
+    """Agents and clients of other versions rely on these names."""
+    request = Push("a1", Phase.HOLD, "model.py", "", "0,3-5", 2.0, "f", True, True)
+    assert Push() == parse_request("push")
+    wire = {
+        "id": "a1",
+        "phase": "hold",
+        "file": "model.py",
+        "ranks": "0,3-5",
+        "seconds": 2.0,
+        "function": "f",
+        "again": True,
+        "nested": True,
+    }
+    assert (wire, request) == (request.body(), Push.parse_body(wire))
+    result = Pushed((Member(5678, 0),), State.DONE, changed=("f()",), kept=("k",), file="/a/model.py", digest="d")
+    fields = {
+        "members": [[5678, 0]],
+        "state": "done",
+        "changed": ["f()"],
+        "kept": ["k"],
+        "file": "/a/model.py",
+        "digest": "d",
+    }
+    assert {"processes": [fields]} == NodePushed((result,)).encode()
+    refused = {
+        "members": [],
+        "error": "e",
+        "hint": "h",
+        "silent": True,
+        "refused": True,
+        "place": "f",
+        "functions": ["f"],
+    }
+    assert refused == Pushed((), State.FAILED, "e", "h", True, True, "f", ("f",)).encode()
+
+
+@given(REQUESTS)
+def test_request_survives(request: Push):
+    """A request that is sent is the one that arrives."""
+    assert request == Push.parse_body(json.loads(json.dumps(request.body())))
+
+
+@given(st.lists(RESULTS, max_size=4))
+def test_results_survive(results: list[Pushed]):
+    """Results that are sent are those that arrive."""
+    sent = NodePushed(tuple(results))
+    assert sent == NodePushed.parse(json.loads(json.dumps(sent.encode())))
+
+
+@given(JSON)
+def test_anything_is_read(value: object):
+    """Any JSON is read as a response; as a request, or refused with a sentence."""
+    NodePushed.parse(value)
+    NodePushed.parse({"processes": [value, {"members": value, "state": value, "changed": value}]})
+    with contextlib.suppress(UsageError):
+        Push.parse_body({"id": "1", "phase": "hold", "file": value, "source": value, "ranks": value, "seconds": value})
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ({"phase": "run"}, "unknown phase"),
+        ({"phase": "hold"}, "without an id"),
+        ({"phase": "prepare", "id": "1"}, "without an id or a file"),
+        ({"phase": "prepare", "id": "1", "file": "a.py", "source": "x" * (MAX_SOURCE + 1)}, "more than 512 KiB"),
+        ({"phase": "hold", "id": "1", "ranks": "x"}, "invalid list of ranks"),
+    ],
+)
+def test_refused_requests(body: dict[str, object], sentence: str):
+    """A request without its fields, or with a source that is too long, is refused."""
+    with pytest.raises(UsageError, match=sentence):
+        Push.parse_body(body)
+
+
+def test_equal_results_once():
+    """Equal results are one, with the processes of all."""
+    results = [Pushed((Member(port),), State.READY) for port in (1, 2)] + [Pushed((Member(3),), error="e")]
+    found = NodePushed.of(results).processes
+    assert [(Member(1), Member(2)), (Member(3),)] == [result.members for result in found]
