@@ -54,7 +54,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what was replaced."""
-    from relay_client.cli.ranges.ranks import parse_ranks
+    from relay_client.cli.number_lists import parse_ranks
     from relay_client.push.deliver import push_file
     from relay_client.push.render import as_object, show_outcome
 

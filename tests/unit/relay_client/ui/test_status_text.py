@@ -26,7 +26,7 @@ def test_nobody_there() -> None:
 
 
 def test_nodes_and_ranks() -> None:
-    """A rank shows its port, where it is stopped or what it does, and who holds it since when, or that the editor is here."""
+    """A rank shows its port, where it is stopped or what it does, and who holds it since when, or that this is here."""
     stop = Stop("breakpoint", NOW - 5, "C:\\code\\train.py", 41)
     ranks = (
         Target(5678, rank=0, state="running", since=NOW - 300, holder="alice@laptop", held_since=NOW - 60, stop=stop),
