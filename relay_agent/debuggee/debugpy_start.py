@@ -26,6 +26,9 @@ _EXCLUDED_PREFIXES = ("PYTHON", "RELAY_", "AZRELAY_", FILE_VARIABLE)
 """Prefixes of variables that debugpy's adapter must not inherit, for example PYTHONWARNINGS=error, a PYTHONPATH with a
 sitecustomize, secrets, and the endpoints file of another debuggee."""
 
+_old_tracers: list[object] = []
+"""Tracers of ended debuggers. Frames refer to them until they are traced again, and pydevd keeps them, too."""
+
 
 def load(*, follow_children: bool, values: bool = True) -> ModuleType:
     """Import and configure debugpy, ready to listen or to connect.
@@ -57,10 +60,11 @@ def load(*, follow_children: bool, values: bool = True) -> ModuleType:
 
 
 def _resume_threads() -> None:
-    """Mark all threads as running: some may have been stopped, or in a step, when an adapter was killed.
+    """Detach all threads from an ended debugger, which pydevd does not do when an adapter is killed.
 
-    pydevd lets them run on, but leaves them marked. So they would stop for the next debugger at once, at any line, and
-    before that has attached and can be sent an event.
+    Threads that were stopped, or in a step, run on, but stay marked. So they would stop for the next debugger at once,
+    at any line, and before that has attached and can be sent an event. Up to Python 3.11, each thread also keeps the
+    function that reports its uncaught exceptions, and the ended debugger with it.
     """
     if not STOPPED_THREADS.is_available():
         return
@@ -69,8 +73,10 @@ def _resume_threads() -> None:
 
     with STOPPED_THREADS.guarded():
         for thread in threading.enumerate():
-            if getattr(thread, "additional_info", None) is not None:
+            if (info := getattr(thread, "additional_info", None)) is not None:
                 internal_run_thread(thread, set_additional_thread_info)  # what pydevd does when a debugger detaches
+                _old_tracers.append(info.top_level_thread_tracer_unhandled)
+                info.top_level_thread_tracer_unhandled = None  # pydevd creates another one
 
 
 def listen(debugpy: ModuleType) -> int:

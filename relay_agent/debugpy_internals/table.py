@@ -136,10 +136,15 @@ RESTART = Feature(
     Internal("pydevd:SetupHolder.setup", "set", "removes the settings of the previous debugger"),
 )
 STOPPED_THREADS = Feature(
-    "threads that were stopped or stepping when debugpy's adapter was killed stop without an event for the next "
-    "debugger",
+    "after debugpy's adapter was killed, threads that were stopped or stepping stop for the next debugger without an "
+    "event, and the next debugger does not stop at uncaught exceptions of older threads",
     Internal("_pydevd_bundle.pydevd_additional_thread_info:set_additional_thread_info", "called", "state of a thread"),
     Internal("_pydevd_bundle.pydevd_thread_lifecycle:internal_run_thread", "called", "marks it as running"),
+    Internal(
+        "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.top_level_thread_tracer_unhandled",
+        "set",
+        "removes the function that reports uncaught exceptions to the ended debugger",
+    ),
 )
 PUSHED_LINES = Feature(
     "breakpoints in a file that was replaced by `relay-client push` are moved to lines of the node's file",

@@ -108,6 +108,44 @@ async def test_adapter_that_is_killed_during_a_step(tmp_path):
             assert "breakpoint" == (await client.wait_for_event("stopped", within=30))["body"]["reason"]
 
 
+RAISING = """\
+import sys, threading
+
+def fail():
+    with open(sys.argv[2]) as pipe:
+        pipe.read()
+    raise ValueError(7)
+
+def work():
+    fail()
+
+if sys.argv[3] == "main":
+    work()
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.parametrize("thread", ["main", "other"])
+async def test_uncaught_exception_after_the_adapter_was_killed(tmp_path, thread):
+    """The next debugger stops at it, in a thread that was already running in front of the first debugger."""
+    script, pipe = tmp_path / "raising.py", tmp_path / "pipe"
+    script.write_text(RAISING)
+    os.mkfifo(pipe)
+    async with job(armed(KILLED), str(script), str(pipe), thread) as running:
+        port = int(await running.line())
+        async with await DapClient.connect("127.0.0.1", port) as client:
+            await client.attach({}, exceptions=["uncaught"], within=30)
+            await kill_adapter(port, client)
+        running.process.stdin.write(b"\n")
+        port = int(await running.line())
+        async with await DapClient.connect("127.0.0.1", port) as client:
+            await client.attach({}, exceptions=["uncaught"], within=30)
+            await asyncio.to_thread(pipe.write_text, "")
+            assert "exception" == (await client.wait_for_event("stopped", within=30))["body"]["reason"]
+
+
 async def kill_adapter(port: int, client: DapClient) -> None:
     psutil.Process(adapter(port)).kill()
     with pytest.raises(ConnectionLost):
