@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_server.access.rules import Authorizer, Grant
@@ -94,6 +94,11 @@ class Gateway:
         self.matchmaker.rendezvous.refuse_all(shutting_down())
         for connection in list(self._idle):
             connection.close()
+
+    def replace_rules(self, connections: Iterable[HybridConnection], authorizer: Authorizer) -> None:
+        """Check requests and new tokens of listeners against other hybrid connections, rules and issuers."""
+        self.matchmaker.registry.replace_connections(connections)
+        self._authorizer = authorizer
 
     async def serve(self, handshake: Handshake) -> None:
         """Answer the requests of a connection; return when the last is answered or the connection is lost."""
@@ -210,7 +215,7 @@ class Gateway:
             hybrid_connection=hybrid_connection,
             listener_id=listener_id,
             grant=grant,
-            renew=lambda token: self._check(token, request, Right.LISTEN, hybrid_connection),
+            renew=lambda token: self._renew(token, request),
             limits=self._config.limits,
             ended=self._listener_ended,
         )
@@ -219,6 +224,14 @@ class Gateway:
         self._listener_sources[source_of(connection.remote[0])] += 1
         logger.info("listener connected on '%s': %s from %s:%d", hybrid_connection.path, control.id, *connection.remote)
         control.start(handshake.early())
+
+    def _renew(self, token: str, request: HybridRequest) -> Grant:
+        """Check the new token of a listener by the rules of now, which may be others than at its connection."""
+        connection = self.matchmaker.registry.find(request.segments)
+        grant = self._check(token, request, Right.LISTEN, connection)
+        if connection is None:
+            raise not_found()
+        return grant
 
     def _listener_ended(self, control: ControlChannel) -> None:
         self.matchmaker.registry.remove(control)

@@ -55,12 +55,8 @@ class RelayServer:
         self.config = config
         self.ca_file: Path | None = None
         """Certificate of the private CA, once started; None if the user supplied the server certificate."""
-        sas = SasVerifier(hosts=config.hosts, rules=config.rules)
-        self._gateway = Gateway(
-            config,
-            authorizer=Authorizer([sas, JwtVerifier(config.jwt_issuers), *verifiers]),
-            public_address=lambda: self.public_address,
-        )
+        self._verifiers = tuple(verifiers)
+        self._gateway = Gateway(config, authorizer=self._authorizer(config), public_address=lambda: self.public_address)
         self._acceptor: Acceptor | None = None
         limits = config.limits
         # Agents' rendezvous have their own budget; otherwise, whoever opens the most connections would displace them.
@@ -104,9 +100,7 @@ class RelayServer:
             LocalPortInUse: The port is in use by another program.
             ConfigurationError: The address or the certificate is invalid.
         """
-        files = certificates.prepare(self.config.tls, self.config.hosts)
-        self._context = certificates.server_context(files)
-        self.ca_file = files.ca
+        self._use_certificate(self.config)
         if not _is_loopback(self.config.bind):
             logger.warning(
                 "listening on %s: everybody who can reach this machine can reach the relay", self.config.bind
@@ -117,6 +111,30 @@ class RelayServer:
         except OSError as error:
             raise _bind_error(error, self.config.bind, self._port) from error
         self._acceptor = acceptor
+
+    def reload(self, config: RelayConfig) -> None:
+        """Use the certificate, rules, JWT issuers and hybrid connections of a configuration; connections continue.
+
+        A listener keeps its control channel until it has to renew its token. A listener of a hybrid connection that was
+        removed receives no more senders.
+
+        Raises:
+            ConfigurationError: The certificate or the public key of an issuer is invalid. Nothing has changed.
+        """
+        authorizer = self._authorizer(config)
+        self._use_certificate(config)
+        self.config = config
+        self._gateway.replace_rules(config.hybrid_connections, authorizer)
+
+    def _authorizer(self, config: RelayConfig) -> Authorizer:
+        sas = SasVerifier(hosts=config.hosts, rules=config.rules)
+        return Authorizer([sas, JwtVerifier(config.jwt_issuers), *self._verifiers])
+
+    def _use_certificate(self, config: RelayConfig) -> None:
+        """Read the certificate for TLS handshakes from now on."""
+        files = certificates.prepare(config.tls, config.hosts)
+        self._context = certificates.server_context(files)
+        self.ca_file = files.ca
 
     async def stop(self) -> None:
         """Shut down gracefully: stop accepting, refuse waiting senders, close all WebSockets, then drop the rest."""

@@ -1,6 +1,7 @@
 """A relay as a process: starts from a configuration file, reports that it is ready, and stops on a signal.
 
 The first SIGTERM or SIGINT starts a graceful shutdown; a second one ends the process immediately (exit status 130).
+SIGHUP, or a change of one of its files, reloads the configuration.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import logging
 import shlex
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from relay_core.net.tasks import TaskSet, cancel_and_wait, first_completed
 from relay_server.config.certificates import write_private
 from relay_server.config.file import load
 from relay_server.config.model import DelayProfile, RelayConfig
+from relay_server.operations.reloading import Reloader
 from relay_server.server import RelayServer
 
 __all__ = ["serve_until_stopped"]
@@ -50,17 +53,20 @@ def serve_until_stopped(
         ConfigurationError: The configuration or the certificate is invalid, or the ready file cannot be written.
         LocalPortInUse: The port is in use by another program.
     """
-    config = load(config_file)
-    if port is not None:
-        config = replace(config, port=port)
-    if delay_profile == "azure":
-        config = replace(config, delays=DelayProfile.azure())
-    if ignore_selection:
-        config = replace(config, honour_listener_selection=False)
-    return asyncio.run(_serve(config, ready_file))
+
+    def adjust(config: RelayConfig) -> RelayConfig:
+        if port is not None:
+            config = replace(config, port=port)
+        if delay_profile == "azure":
+            config = replace(config, delays=DelayProfile.azure())
+        if ignore_selection:
+            config = replace(config, honour_listener_selection=False)
+        return config
+
+    return asyncio.run(_serve(config_file, adjust, ready_file))
 
 
-async def _serve(config: RelayConfig, ready_file: Path | None) -> int:
+async def _serve(config_file: Path, adjust: Callable[[RelayConfig], RelayConfig], ready_file: Path | None) -> int:
     stop, force = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -70,11 +76,15 @@ async def _serve(config: RelayConfig, ready_file: Path | None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
     raise_descriptor_limit()
-    server = RelayServer(config)
+    server = RelayServer(adjust(load(config_file)))
     await server.start()
+    reloader = Reloader(server, config_file, adjust)
+    loop.add_signal_handler(signal.SIGHUP, reloader.request)
     try:
         _report_ready(server, ready_file)
-        await stop.wait()
+        async with TaskSet() as tasks:
+            tasks.spawn(reloader.run(), name="reload")
+            await stop.wait()
         logger.info("stopping; a second signal stops immediately")
         return await _stop(server, force)
     finally:

@@ -33,15 +33,22 @@ class Registry(Generic[L]):
     def __init__(
         self, connections: Iterable[HybridConnection], *, max_listeners: int, choose: Callable[[int], int]
     ) -> None:
-        self._connections = {tuple(item.path.lower().split("/")): item for item in connections}
-        self._depth = max(map(len, self._connections), default=0)
         self._max_listeners = max_listeners
         self._choose = choose
-        self._listeners: dict[str, list[L]] = {item.path: [] for item in self._connections.values()}
+        self._listeners: dict[str, list[L]] = {}
+        """By lower-case path; also of hybrid connections that have been removed."""
+        self.replace_connections(connections)
 
     def __repr__(self) -> str:
-        counts = {path: len(listeners) for path, listeners in self._listeners.items()}
+        counts = {item.path: len(self._listeners[item.path.lower()]) for item in self._connections.values()}
         return f"<Registry {counts}>"
+
+    def replace_connections(self, connections: Iterable[HybridConnection]) -> None:
+        """Replace the hybrid connections; listeners stay with the one of the same path."""
+        self._connections = {tuple(item.path.lower().split("/")): item for item in connections}
+        self._depth = max(map(len, self._connections), default=0)
+        for item in self._connections.values():
+            self._listeners.setdefault(item.path.lower(), [])
 
     @property
     def listeners(self) -> list[L]:
@@ -65,7 +72,7 @@ class Registry(Generic[L]):
         Raises:
             Refusal: The limit is reached, and no channel has this id.
         """
-        present = self._listeners[connection.path]
+        present = self._listeners[connection.path.lower()]
         if len(present) < self._max_listeners:
             return None
         # An agent reconnects because its old channel is dead, which this relay may detect a minute later. Below the
@@ -77,11 +84,11 @@ class Registry(Generic[L]):
 
     def add(self, listener: L) -> None:
         """Add a listener."""
-        self._listeners[listener.hybrid_connection.path].append(listener)
+        self._listeners[listener.hybrid_connection.path.lower()].append(listener)
 
     def remove(self, listener: L) -> None:
         """Remove a listener."""
-        self._listeners[listener.hybrid_connection.path].remove(listener)
+        self._listeners[listener.hybrid_connection.path.lower()].remove(listener)
 
     def candidates(
         self, connection: HybridConnection, *, allowed: Collection[str] = (), disallowed: Collection[str] = ()
@@ -96,7 +103,7 @@ class Registry(Generic[L]):
         Raises:
             Refusal: The hybrid connection has no listeners, or none that is allowed.
         """
-        present = self._listeners[connection.path]
+        present = self._listeners[connection.path.lower()]
         if not present:
             raise no_listeners()
         wanted = [

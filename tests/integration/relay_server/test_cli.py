@@ -22,10 +22,13 @@ from tests.support.raw_websocket import (
     Target,
     finish_websocket,
     open_websocket,
+    refused,
     start_websocket,
 )
 
 COMMAND = [sys.executable, "-m", "relay_server"]
+LISTEN = "/$hc/myhc?sb-hc-action=listen"
+NEW_KEY = "a-new-key-of-the-agent-xxxxxxxxxxxxx"
 
 
 def run(*arguments):
@@ -90,7 +93,23 @@ def authorization(home: Path, who: str) -> list[tuple[str, str]]:
 
 
 async def listen(served: Served) -> RawWebSocket:
-    return await open_websocket(served.target(), "/$hc/myhc?sb-hc-action=listen", authorization(served.home, "agent"))
+    return await open_websocket(served.target(), LISTEN, authorization(served.home, "agent"))
+
+
+async def test_a_changed_configuration_is_used(served):
+    """A key that changes in the file, or SIGHUP, reloads the configuration of a running relay."""
+    file, agent = served.home / "relay.toml", served.home / "myhc.agent.connection"
+    async with await listen(served):
+        old = ConnectionString.parse(agent.read_text()).key
+        file.write_text(file.read_text().replace(old, NEW_KEY))
+        served.wait_for("configuration reloaded")
+        refusal = await refused(served.target(), LISTEN, authorization(served.home, "agent"))
+        assert 401 == refusal.status
+        agent.write_text(agent.read_text().replace(old, NEW_KEY))
+        async with await listen(served):
+            served.process.send_signal(signal.SIGHUP)
+            served.wait_for("configuration reloaded")
+        assert not any("disconnected" in line for line in served.lines)
 
 
 async def test_what_init_writes_works_and_ends_in_order(served):
