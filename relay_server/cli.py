@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -19,8 +20,8 @@ example:
   relay-server init ./relay --hc myhc
   relay-server serve --config ./relay/relay.toml
 
-exit codes: 0 stopped on request, 2 wrong command line, 3 invalid configuration, 8 port in use,
-  130 stopped by a second signal
+exit codes: 0 stopped on request, 2 wrong command line, 3 invalid configuration, 6 no relay answers (status),
+  8 port in use, 13 another program answers (status), 130 stopped by a second signal
 """
 
 
@@ -39,9 +40,8 @@ def main(argv: list[str]) -> int:
         argv = ["serve", *argv]
     arguments = make_parser().parse_args(argv)
     configure_logging(PROGRAM, verbose=getattr(arguments, "verbose", False))
-    if arguments.command == "init":
-        return _init(arguments)
-    return _serve(arguments)
+    commands = {"init": _init, "serve": _serve, "status": _status}
+    return commands[arguments.command](arguments)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -96,6 +96,9 @@ def make_parser() -> argparse.ArgumentParser:
         "Microsoft-Relay-DisallowedListeners",
     )
     serve.add_argument("--verbose", action="store_true", help="enable debug logging")
+    status = commands.add_parser("status", help="show the state of a running relay that has a management port")
+    status.add_argument("--config", type=Path, required=True, metavar="FILE", help="its configuration file")
+    status.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
@@ -114,6 +117,15 @@ def _init(arguments: argparse.Namespace) -> int:
     print(f"  export RELAY_CA_FILE={shlex.quote(str(made.ca_file))}")
     for agent, client in made.connection_files:
         print(f"connection strings, for the job and for relay-client:\n  {agent}\n  {client}")
+    return 0
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from relay_server.config.file import load
+    from relay_server.operations.status import fetch_status, format_status
+
+    status = fetch_status(load(arguments.config))
+    print(json.dumps(status, indent=2) if arguments.json else format_status(status))
     return 0
 
 

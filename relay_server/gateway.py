@@ -131,6 +131,8 @@ class Gateway:
         try:
             await self._dispatch(request, handshake)
         except Refusal as refusal:
+            of_listener = request.parameters.get("sb-hc-action", "").lower() == "listen"
+            self.counters.count_refusal(of_listener=of_listener, status=refusal.status)
             self.refuse(
                 connection, refusal, tracking=request.tracking, system=f"sb://{self._config.namespace}/{request.path}"
             )
@@ -146,6 +148,7 @@ class Gateway:
         except Refusal as refusal:
             system = f"{self._config.namespace}:{path}"
             linger = LINGER if head.has_body else 0.0
+            self.counters.count_refusal(of_listener=False, status=refusal.status)
             self.refuse(handshake.connection, refusal, tracking=tracking, system=system, linger=linger)
             return None
         if following is not None and self._draining:

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 __all__ = ["Counters", "Metrics"]
 
 
+SERVER_ERRORS = 500
+"""The first status that is an error of the server."""
+
+
 @dataclass
 class Counters:
     """Totals since the start."""
@@ -19,9 +23,25 @@ class Counters:
     """Number of senders that a listener rejected."""
     refused: int = 0
     """Number of requests that the relay itself refused."""
+    listener_client_errors: int = 0
+    """Refused requests of listeners with a status 4xx, and so on."""
+    listener_server_errors: int = 0
+    sender_client_errors: int = 0
+    sender_server_errors: int = 0
     bytes_to_listeners: int = 0
     bytes_to_senders: int = 0
     """Payload in bytes of relayed pairs and HTTP requests that have ended."""
+
+    def count_refusal(self, *, of_listener: bool, status: int) -> None:
+        """Count a refused request to listen or to connect."""
+        if of_listener and status < SERVER_ERRORS:
+            self.listener_client_errors += 1
+        elif of_listener:
+            self.listener_server_errors += 1
+        elif status < SERVER_ERRORS:
+            self.sender_client_errors += 1
+        else:
+            self.sender_server_errors += 1
 
 
 @dataclass(frozen=True)
@@ -41,8 +61,14 @@ class Metrics:
     """Total since the start, like the following fields."""
     sender_connections: int
     http_requests: int
+    listener_disconnects: int
+    sender_disconnects: int
     rejected: int
     refused: int
+    listener_client_errors: int
+    listener_server_errors: int
+    sender_client_errors: int
+    sender_server_errors: int
     bytes_to_listeners: int
     """Payload in bytes, without framing."""
     bytes_to_senders: int

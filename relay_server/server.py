@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import ipaddress
 import logging
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +24,7 @@ from relay_core.net.tasks import TaskSet
 from relay_server.access.jwt import JwtVerifier
 from relay_server.access.rules import Authorizer, SasVerifier, TokenVerifier
 from relay_server.config import certificates
-from relay_server.config.model import RelayConfig
+from relay_server.config.model import RelayConfig, is_loopback
 from relay_server.connection.acceptor import Acceptor
 from relay_server.connection.delays import DelayedConnection
 from relay_server.connection.request_reader import Handshake
@@ -101,7 +101,7 @@ class RelayServer:
             ConfigurationError: The address or the certificate is invalid.
         """
         self._use_certificate(self.config)
-        if not _is_loopback(self.config.bind):
+        if not is_loopback(self.config.bind):
             logger.warning(
                 "listening on %s: everybody who can reach this machine can reach the relay", self.config.bind
             )
@@ -182,6 +182,18 @@ class RelayServer:
         for control in self._gateway.matchmaker.registry.listeners:
             control.recycle()
 
+    @property
+    def is_serving(self) -> bool:
+        """True while the server accepts connections."""
+        return self._acceptor is not None
+
+    def listeners_of_connections(self) -> dict[str, int]:
+        """Return the number of listeners of each hybrid connection."""
+        counts = Counter(
+            control.hybrid_connection.path.lower() for control in self._gateway.matchmaker.registry.listeners
+        )
+        return {item.path: counts[item.path.lower()] for item in self.config.hybrid_connections}
+
     def metrics(self) -> Metrics:
         """Return a snapshot."""
         gateway, counters = self._gateway, self._gateway.counters
@@ -194,8 +206,14 @@ class RelayServer:
             listener_connections=counters.listener_connections,
             sender_connections=counters.sender_connections,
             http_requests=counters.http_requests,
+            listener_disconnects=counters.listener_connections - len(gateway.matchmaker.registry.listeners),
+            sender_disconnects=counters.sender_connections - len(gateway.pairs),
             rejected=counters.rejected,
             refused=counters.refused,
+            listener_client_errors=counters.listener_client_errors,
+            listener_server_errors=counters.listener_server_errors,
+            sender_client_errors=counters.sender_client_errors,
+            sender_server_errors=counters.sender_server_errors,
             bytes_to_listeners=counters.bytes_to_listeners + sum(pair.sender.bytes_received for pair in gateway.pairs),
             bytes_to_senders=counters.bytes_to_senders + sum(pair.listener.bytes_received for pair in gateway.pairs),
             buffered_bytes=sum(connection.buffered for connection in self._connections),
@@ -261,13 +279,6 @@ class RelayServer:
         while self._connections:
             self._all_gone.clear()
             await self._all_gone.wait()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _bind_error(error: OSError, host: str, port: int) -> Exception:

@@ -7,11 +7,12 @@ SIGHUP, or a change of one of its files, reloads the configuration.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import shlex
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from relay_core.net.tasks import TaskSet, cancel_and_wait, first_completed
 from relay_server.config.certificates import write_private
 from relay_server.config.file import load
 from relay_server.config.model import DelayProfile, RelayConfig
+from relay_server.operations.management import Management
 from relay_server.operations.reloading import Reloader
 from relay_server.server import RelayServer
 
@@ -81,15 +83,28 @@ async def _serve(config_file: Path, adjust: Callable[[RelayConfig], RelayConfig]
     reloader = Reloader(server, config_file, adjust)
     loop.add_signal_handler(signal.SIGHUP, reloader.request)
     try:
-        _report_ready(server, ready_file)
-        async with TaskSet() as tasks:
-            tasks.spawn(reloader.run(), name="reload")
-            await stop.wait()
-        logger.info("stopping; a second signal stops immediately")
-        return await _stop(server, force)
+        async with _management(server):
+            _report_ready(server, ready_file)
+            async with TaskSet() as tasks:
+                tasks.spawn(reloader.run(), name="reload")
+                await stop.wait()
+            logger.info("stopping; a second signal stops immediately")
+            return await _stop(server, force)
     finally:
         await server.kill()
         _remove_ready_file(ready_file)
+
+
+@contextlib.asynccontextmanager
+async def _management(server: RelayServer) -> AsyncIterator[None]:
+    """Serve the management port, if there is one, until the shutdown is complete."""
+    settings = server.config.management
+    if settings is None:
+        yield
+        return
+    async with Management(server, settings) as management:
+        logger.info("management on http://%s:%d", settings.bind, management.port)
+        yield
 
 
 async def _stop(server: RelayServer, force: asyncio.Event) -> int:

@@ -14,6 +14,10 @@
     [limits]
     accept_timeout = 30                  # every field of config.Limits
 
+    [management]                         # plain HTTP: /healthz, /metrics and /status
+    port = 9091
+    bind = "127.0.0.1"
+
     [[rule]]                             # of the namespace
     name = "root"
     rights = ["Manage"]
@@ -52,7 +56,16 @@ from pathlib import Path
 from typing import Any
 
 from relay_core.errors import ConfigurationError
-from relay_server.config.model import HybridConnection, JwtIssuer, Limits, RelayConfig, Right, Rule, TlsSettings
+from relay_server.config.model import (
+    HybridConnection,
+    JwtIssuer,
+    Limits,
+    ManagementSettings,
+    RelayConfig,
+    Right,
+    Rule,
+    TlsSettings,
+)
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -105,7 +118,7 @@ def parse(text: str, *, directory: Path) -> RelayConfig:
     except RecursionError:
         raise ConfigurationError("invalid TOML: nested too deeply") from None
     root = _Table(document, "the file")
-    relay, tls, limits = (root.table(name) for name in ("relay", "tls", "limits"))
+    relay, tls, limits, management = (root.table(name) for name in ("relay", "tls", "limits", "management"))
     config = RelayConfig(
         tls=_parse_tls(tls, directory),
         hybrid_connections=tuple(_parse_connection(table) for table in root.tables("hybrid_connection")),
@@ -118,8 +131,9 @@ def parse(text: str, *, directory: Path) -> RelayConfig:
         public_address=relay.optional_text("public_address"),
         honour_listener_selection=relay.flag("honour_listener_selection", default=True),
         limits=_parse_limits(limits),
+        management=_parse_management(management),
     )
-    for table in (root, relay, tls, limits):
+    for table in (root, relay, tls, limits, management):
         table.finish()
     return config
 
@@ -141,6 +155,14 @@ def _parse_limits(table: _Table) -> Limits:
         if item.name in table.values
     }
     return Limits(**given)
+
+
+def _parse_management(table: _Table) -> ManagementSettings | None:
+    if not table.values:
+        return None
+    if "port" not in table.values:
+        raise ConfigurationError("[management]: 'port' is missing")
+    return ManagementSettings(port=int(table.number("port", 0, whole=True)), bind=table.text("bind", "127.0.0.1"))
 
 
 def _parse_connection(table: _Table) -> HybridConnection:

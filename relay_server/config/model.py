@@ -7,6 +7,7 @@ Each class validates its fields and raises ConfigurationError with the name of t
 from __future__ import annotations
 
 import enum
+import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,10 +22,12 @@ __all__ = [
     "HybridConnection",
     "JwtIssuer",
     "Limits",
+    "ManagementSettings",
     "RelayConfig",
     "Right",
     "Rule",
     "TlsSettings",
+    "is_loopback",
 ]
 
 MAX_RULES = 12
@@ -219,6 +222,26 @@ class DelayProfile:
 
 
 @dataclass(frozen=True)
+class ManagementSettings:
+    """Where health, metrics and status are served, over plain HTTP without authentication."""
+
+    port: int
+    bind: str = "127.0.0.1"
+
+    def __post_init__(self) -> None:
+        if self.port != 0 and not is_port(self.port):
+            raise ConfigurationError(f"'port' of [management] must be 0 to {MAX_PORT}")
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+@dataclass(frozen=True)
 class RelayConfig:
     """The configuration of a relay."""
 
@@ -239,6 +262,7 @@ class RelayConfig:
     honour_listener_selection: bool = True
     """True if the headers AllowedListeners and DisallowedListeners are honoured. Azure may ignore them."""
     limits: Limits = field(default_factory=Limits)
+    management: ManagementSettings | None = None
     delays: DelayProfile | None = None
 
     def __post_init__(self) -> None:
@@ -255,6 +279,18 @@ class RelayConfig:
         if twice := next((path for path in paths if paths.count(path) > 1), None):
             raise ConfigurationError(f"hybrid connection '{twice}' is defined twice")
         _check_rules(self.rules, "the namespace")
+        self._check_public()
+
+    def _check_public(self) -> None:
+        """Refuse an address that others can reach if nobody decided who may use a hybrid connection."""
+        if is_loopback(self.bind) or self.rules or self.jwt_issuers:
+            return
+        for connection in self.hybrid_connections:
+            if not connection.rules:
+                raise ConfigurationError(
+                    f"hybrid connection '{connection.path}' has no rules, and 'bind' is not a loopback address",
+                    hint="add a [[hybrid_connection.rule]], a [[rule]] or a [[jwt_issuer]], or bind to 127.0.0.1",
+                )
 
     @property
     def hosts(self) -> tuple[str, ...]:

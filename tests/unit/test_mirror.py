@@ -33,6 +33,7 @@ COVERED_BY = {
     "tests/unit/relay_core/net/streams/test_bridge.py": "relay_core/net/streams/ stream",
     "tests/integration/relay_server/test_cli.py": "relay_server/ cli",
     "tests/integration/relay_server/test_reloading.py": "relay_server/operations/ reloading",
+    "tests/integration/relay_server/test_management.py": "relay_server/operations/ exposition management status",
     "tests/integration/relay_server/test_relaying.py": "relay_server/relaying/ pipe",
     "tests/integration/relay_server/test_http.py": (
         "relay_server/ http_gateway relay_server/connection/ http_sender relay_server/relaying/ http_exchange "

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from relay_core.hyco import ConnectionString, mint
 from relay_server.cli import main
 from tests.integration.relay_server.waiting import eventually
+from tests.support.ports import free_port
 from tests.support.raw_websocket import (
     CLOSE,
     TEXT,
@@ -290,3 +292,44 @@ async def test_a_listener_s_end_is_an_event_line(served):
     os.kill(served.process.pid, signal.SIGTERM)
     await eventually(lambda: served.process.poll() is not None)
     assert 0 == served.process.returncode
+
+
+def test_status_of_a_running_relay(home):
+    """`status` reads the management port that the configuration names, as text and as JSON."""
+    configuration = home / "relay.toml"
+    assert 3 == run("status", "--config", configuration).returncode
+    port = free_port()
+    configuration.write_text(configuration.read_text() + f"\n[management]\nport = {port}\n")
+    nobody = run("status", "--config", configuration)
+    assert 6 == nobody.returncode
+    assert f"no relay answers on http://127.0.0.1:{port}: " in nobody.stderr
+    process = Served(home)
+    try:
+        process.wait_for("ready on")
+        shown = run("status", "--config", configuration)
+        assert (0, "  myhc  listeners: 0") == (shown.returncode, shown.stdout.splitlines()[-2])
+        status = json.loads(run("status", "--config", configuration, "--json").stdout)
+        assert {"myhc": 0, "other": 0} == status["hybrid_connections"]
+    finally:
+        process.process.terminate()
+        process.finish()
+        process.process.stderr.close()
+
+
+def test_status_of_another_program(home):
+    """An answer that is not a relay's is an error."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        configuration = home / "relay.toml"
+        configuration.write_text(f"{configuration.read_text()}\n[management]\nport = {other.getsockname()[1]}\n")
+
+        def answer() -> None:
+            connection = other.accept()[0]
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        found = run("status", "--config", configuration)
+        thread.join()
+    assert (13, True) == (found.returncode, "another program answers" in found.stderr)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from relay_core.errors import ConfigurationError
 from relay_server.config.file import load, parse
-from relay_server.config.model import HybridConnection, Right
+from relay_server.config.model import HybridConnection, ManagementSettings, Right
 
 FULL = """
 [relay]
@@ -28,6 +28,10 @@ accept_timeout = 5.5
 accept_timeout_status = 504
 recycle_after = 86400
 max_listeners = 3
+
+[management]
+port = 9091
+bind = "127.0.0.3"
 
 [[rule]]
 name = "root"
@@ -57,6 +61,7 @@ def test_every_field_is_read():
     assert ("127.0.0.2", 8443, "relay.test:443") == (config.bind, config.port, config.public_address)
     assert not config.honour_listener_selection
     assert (DIRECTORY / "server.pem", Path("/abs/server.key")) == (config.tls.certificate, config.tls.key)
+    assert ManagementSettings(9091, "127.0.0.3") == config.management
     limits = config.limits
     assert (5.5, 504, 86400, 3) == (
         limits.accept_timeout,
@@ -80,6 +85,7 @@ def test_an_empty_file_is_a_relay_on_a_free_loopback_port():
     config = parse("", directory=DIRECTORY)
     assert ("localhost", "127.0.0.1", 0) == (config.namespace, config.bind, config.port)
     assert DIRECTORY / "tls" == config.tls.directory
+    assert config.management is None
 
 
 @pytest.mark.parametrize(
@@ -92,6 +98,8 @@ def test_an_empty_file_is_a_relay_on_a_free_loopback_port():
         ("[limits]\nping_interval = nan", "[limits]: 'ping_interval' must be a number", ""),
         ("[limits]\nping_interval = inf", "[limits]: 'ping_interval' must be a number", ""),
         ("[limits]\nfoo = 1", "[limits]: unknown field 'foo'", "known fields"),
+        ("[management]\nbind = '::1'", "[management]: 'port' is missing", ""),
+        ("[management]\nport = 70000", "'port' of [management] must be 0 to 65535", ""),
         ("relay = 1", "the file: 'relay' must be a table", ""),
         ("rule = 1", "the file: 'rule' must be a list of tables", ""),
         ("rule = [1]", "the file: 'rule' must be a list of tables", ""),

@@ -94,3 +94,15 @@ def test_a_certificate_needs_its_key():
         TlsSettings(certificate=Path("c.pem"))
     with pytest.raises(ConfigurationError, match="directory"):
         TlsSettings()
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0", "::", "192.0.2.1", "relay.example"])
+def test_a_public_address_needs_rules(bind):
+    """An address that others can reach is refused if a hybrid connection has no rule or issuer."""
+    nobody = replace(CONFIG, hybrid_connections=(HybridConnection("hc"),))
+    with pytest.raises(ConfigurationError, match="'hc' has no rules"):
+        replace(nobody, bind=bind)
+    for change in ({"rules": (RULE,)}, {"hybrid_connections": (HybridConnection("hc", rules=(RULE,)),)}):
+        assert bind == replace(replace(nobody, **change), bind=bind).bind
+    for loopback in ("127.0.0.1", "::1", "localhost"):
+        assert loopback == replace(nobody, bind=loopback).bind

@@ -1,0 +1,111 @@
+"""Facts about the management port: what a supervisor, Prometheus and `relay-server status` read there."""
+
+import asyncio
+import contextlib
+import http.client
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from relay_core.errors import ConfigurationError
+from relay_server.config.model import ManagementSettings
+from relay_server.operations.management import Management
+from tests.integration.relay_server.conftest import KEYS, Relay
+from tests.integration.relay_server.waiting import eventually
+from tests.support.raw_websocket import TEXT, refused
+
+
+class Client:
+    """Sends requests to a management port."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    async def request(self, path: str, method: str = "GET") -> tuple[int, str]:
+        return await asyncio.to_thread(self._request, path, method)
+
+    def _request(self, path: str, method: str) -> tuple[int, str]:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+            connection.request(method, path)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+
+    async def metrics(self) -> dict[str, float]:
+        """Return the value of each sample, by name and label."""
+        status, text = await self.request("/metrics")
+        assert 200 == status
+        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        return {" ".join([sample.name, *sample.labels.values()]): sample.value for sample in samples}
+
+
+@pytest.fixture
+async def management(relay: Relay) -> AsyncIterator[Client]:
+    async with Management(relay.server, ManagementSettings(port=0)) as running:
+        yield Client(running.port)
+
+
+async def test_healthy_until_it_shuts_down(relay, management):
+    """`/healthz` is 200 while the relay accepts connections and 503 as soon as it does not."""
+    assert (200, "ok\n") == await management.request("/healthz")
+    assert (200, "") == await management.request("/healthz", "HEAD")
+    await relay.server.stop()
+    assert (503, "shutting down\n") == await management.request("/healthz")
+
+
+async def test_metrics_have_the_names_of_azure(relay, management):
+    """Listeners, senders, payload and errors are counted where Azure Monitor counts them."""
+    sender, listener = await relay.pair(await relay.listen())
+    await sender.send(TEXT, b"12345")
+    await listener.read_message()
+    await refused(relay.target, "/$hc/hc?sb-hc-action=listen")
+    await refused(relay.target, "/$hc/hc/deeper", relay.auth("client", "hc/deeper"))
+    await refused(relay.target, "/$hc/hc/deeper")
+    expected = {
+        "relay_active_listeners": 1,
+        "relay_active_connections": 1,
+        "relay_listener_connections_success_total": 1,
+        "relay_listener_connections_client_error_total": 1,
+        "relay_sender_connections_success_total": 1,
+        "relay_sender_connections_client_error_total": 2,
+        "relay_sender_connections_server_error_total": 0,
+        "relay_sender_disconnects_total": 0,
+        "relay_bytes_transferred_total to_listeners": 5,
+        "relay_refused_requests_total": 3,
+    }
+    found = await management.metrics()
+    assert expected == {name: found[name] for name in expected}
+    _, text = await management.request("/metrics")
+    assert "relay_listener_connections_success_total ListenerConnections-Success\n" in text
+    sender.abort()
+    await eventually(lambda: not relay.server.metrics().active_senders)
+    assert 1 == (await management.metrics())["relay_sender_disconnects_total"]
+
+
+async def test_status_shows_no_secret(relay, management):
+    """The status has the listeners of each hybrid connection, but no key."""
+    await relay.listen()
+    status, text = await management.request("/status")
+    found = json.loads(text)
+    assert (200, True) == (status, found["serving"])
+    assert {"hc": 1, "open": 0, "hc/deeper": 0, "Mixed.Case": 0} == found["hybrid_connections"]
+    assert f"wss://localhost:{relay.server.port}" == found["address"]
+    assert not [key for key in KEYS.values() if key in text]
+
+
+async def test_other_requests_are_refused(management):
+    """Another path is a 404, another method a 405, and what is not HTTP a 400."""
+    assert 404 == (await management.request("/"))[0]
+    assert 405 == (await management.request("/metrics", "POST"))[0]
+    reader, writer = await asyncio.open_connection("127.0.0.1", management.port)
+    writer.write(b"\x16\x03\x01 not HTTP\r\n\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+    writer.close()
+
+
+async def test_port_in_use(relay, management):
+    """A port that another program has is an error that names [management]."""
+    second = Management(relay.server, ManagementSettings(port=management.port))
+    with pytest.raises(ConfigurationError, match=f"cannot listen on 127.0.0.1 port {management.port}"):
+        await second.__aenter__()
