@@ -64,6 +64,10 @@ class Endpoint:
         # Without sb-hc-id: it is optional for senders, and the relay then assigns a unique tracking id.
         return f"{self._base}?sb-hc-action=connect"
 
+    def http_url(self, path: str = "") -> str:
+        """Return the URL for HTTP requests; `path` is appended as it is, e.g. `/logs?last=10`."""
+        return f"https://{self._authority}/{quote(self.path, safe='/')}{path}"
+
     @property
     def _base(self) -> str:
         # A name may contain "/", which separates path segments and stays unescaped.

@@ -65,6 +65,8 @@ class Request:
         target = body.get("requestTarget", "/")
         if not (isinstance(method, str) and isinstance(identity, str) and isinstance(target, str)):
             raise ProtocolError("a request message has a field of the wrong type")
+        if not target.startswith("/"):  # appended to an address such as http://127.0.0.1, it could change the host
+            raise ProtocolError("the target of a request message is not a path")
         return cls(
             address=address,
             id=identity,
@@ -117,7 +119,7 @@ class Response:
             ProtocolError: The status or a header is invalid.
         """
         # Apart from `parse`, because an application's mistake concerns one request and not the control channel.
-        if not self.status:
+        if not 200 <= self.status <= 999:
             raise ProtocolError("a response message has no status from 200 to 999")
         check_headers(self.headers)
 

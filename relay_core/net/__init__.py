@@ -1,11 +1,23 @@
 """Sockets, WebSockets and tasks: the only package of relay_core that does network I/O.
 
-The public surface for Hybrid Connections is `HybridConnectionListener` (with its offers) and `connect`.
+The public surface for Hybrid Connections is `HybridConnectionListener` (with its offers and HTTP requests), `connect`
+and `http_headers`.
 """
 
 from relay_core.net.hybrid.connector import connect
+from relay_core.net.hybrid.http import HttpHandler, HttpRequest, HttpResponse
+from relay_core.net.hybrid.http_sender import http_headers
 from relay_core.net.hybrid.listener import HybridConnectionListener
 from relay_core.net.hybrid.offer import Offer
 from relay_core.net.websocket.handshake import WebSocket
 
-__all__ = ["HybridConnectionListener", "Offer", "WebSocket", "connect"]
+__all__ = [
+    "HttpHandler",
+    "HttpRequest",
+    "HttpResponse",
+    "HybridConnectionListener",
+    "Offer",
+    "WebSocket",
+    "connect",
+    "http_headers",
+]

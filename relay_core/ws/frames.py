@@ -268,22 +268,24 @@ def encode_frame(opcode: int, payload: bytes, *, fin: bool = True, reserved: int
     return _header(opcode, len(payload), fin, reserved) + payload
 
 
-def encode_masked(opcode: int, payload: bytes | bytearray | memoryview, mask: bytes) -> bytes:
-    """Return one unfragmented message or control frame of a client, with a payload of any length.
+def encode_masked(opcode: int, payload: bytes | bytearray | memoryview, mask: bytes, *, fin: bool = True) -> bytes:
+    """Return one frame of a client, with a payload of any length.
 
     Args:
-        opcode: TEXT, BINARY or the opcode of a control frame.
+        opcode: TEXT, BINARY, CONTINUATION or the opcode of a control frame.
         payload: The unmasked payload; it is not modified.
         mask: 4 unpredictable bytes. RFC 6455 section 10.3 explains why: proxies must not see bytes that a script chose.
+        fin: False if more frames of the same message follow.
     """
     length = len(payload)
+    first = opcode | (_FIN if fin else 0)
     # Section 5.2: 7 bits for the length, or 126 and 16 bits, or 127 and 64 bits; always the shortest form.
     if length < 126:
-        header = bytes((opcode | _FIN, length | _MASKED))
+        header = bytes((first, length | _MASKED))
     elif length < 65536:
-        header = struct.pack("!BBH", opcode | _FIN, 126 | _MASKED, length)
+        header = struct.pack("!BBH", first, 126 | _MASKED, length)
     else:
-        header = struct.pack("!BBQ", opcode | _FIN, 127 | _MASKED, length)
+        header = struct.pack("!BBQ", first, 127 | _MASKED, length)
     return b"".join((header, mask, apply_mask(payload, mask) if length else b""))
 
 

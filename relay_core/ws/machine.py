@@ -120,6 +120,12 @@ class WebSocketMachine:
             return encode_message(opcode, payload)
         return encode_masked(opcode, payload, self._new_mask())
 
+    def send_fragment(self, opcode: int, payload: bytes, *, fin: bool) -> bytes:
+        """Return a client's part of a message, encoded as one frame; b"" after our Close."""
+        if self.close_sent is not None or self._new_mask is None:
+            return b""
+        return encode_masked(opcode, payload, self._new_mask(), fin=fin)
+
     def send_chunks(self, chunks: list[Chunk]) -> bytes:
         """Return a server's pieces of messages, encoded without a mask; b"" after our Close."""
         return b"" if self.close_sent is not None else encode_chunks(chunks)

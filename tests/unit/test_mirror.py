@@ -26,6 +26,7 @@ COVERED_BY = {
     "tests/unit/relay_core/agent_api/test_collectives.py": "relay_core/agent_api/ ras",
     # Drivers around sans-IO cores: real sockets, real peers.
     "tests/unit/relay_core/auth/test_entra.py": "relay_core/auth/ azure_sdk identity on_behalf_of",
+    "tests/integration/test_hybrid_http.py": "relay_core/net/hybrid/ http http_sender http_service",
     "tests/integration/test_hybrid_connection.py": "relay_core/net/hybrid/ connector listener offer relay_core/ compat",
     "tests/integration/test_resume.py": "relay_core/net/session/ agent client wakeup",
     "tests/integration/test_tunnel_security.py": "relay_core/net/session/ handshake transport",

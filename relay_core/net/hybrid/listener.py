@@ -18,10 +18,13 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import TOKEN_HEADER, Endpoint
 from relay_core.hyco.credential import Credential, Token
+from relay_core.hyco.http_messages import Request
 from relay_core.hyco.listener import ListenerState, ListenerStateMachine
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept, RenewToken, parse_server_message
 from relay_core.hyco.new_role import refused_for_now
 from relay_core.hyco.outcome import closed_error, refused_listen
+from relay_core.net.hybrid.http import HttpHandler
+from relay_core.net.hybrid.http_service import ControlSender, HttpService
 from relay_core.net.hybrid.offer import Offer
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.tasks import TaskSet, cancel_and_wait, frames_of
@@ -41,12 +44,19 @@ class HybridConnectionListener:
     """Listens on a hybrid connection until closed, and reconnects when the connection is lost.
 
         async with HybridConnectionListener(endpoint, credential) as listener:
-            async for offer in listener:
+            async for offer in listener:  # WebSockets
                 ws = await offer.accept()
+
+        async def handle(request: HttpRequest) -> HttpResponse:
+            return HttpResponse(200, await request.read())
+
+        async with HybridConnectionListener(endpoint, credential, handler=handle) as listener:
+            await listener.serve_http()
 
     Args:
         endpoint: The hybrid connection.
         credential: A credential with the Listen right.
+        handler: Answers HTTP requests, which are served as soon as they arrive; without it, they are refused with 501.
         listener_id: GUID by which senders can select this listener; random by default.
         tls: TLS context; by default it trusts the system's certificate authorities and `RELAY_CA_FILE`.
         on_state: Called with each new state and the error that led to it, or None.
@@ -61,6 +71,7 @@ class HybridConnectionListener:
         endpoint: Endpoint,
         credential: Credential,
         *,
+        handler: HttpHandler | None = None,
         listener_id: str | None = None,
         tls: ssl.SSLContext | None = None,
         on_state: StateCallback | None = None,
@@ -84,6 +95,7 @@ class HybridConnectionListener:
         that all messages show the same time although the two clocks drift."""
         self._offers: asyncio.Queue[Offer | None] = asyncio.Queue()
         self._tasks = TaskSet()
+        self._http = HttpService(handler, tls=self._tls, tasks=self._tasks)
         self._runner: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -116,6 +128,15 @@ class HybridConnectionListener:
             yield offer
         if self._machine.error is not None:
             raise self._machine.error
+
+    async def serve_http(self) -> None:
+        """Serve HTTP requests until `close()`, and reject WebSockets; for a listener that expects only requests.
+
+        Raises:
+            RelayDebugError: A permanent error stopped the listener.
+        """
+        async for offer in self:
+            await offer.reject(400, "only HTTP requests are served here")
 
     async def _run(self) -> None:
         machine = self._machine
@@ -169,39 +190,48 @@ class HybridConnectionListener:
             await control.close()
 
     async def _serve(self, control: WebSocket) -> None:
+        sender = ControlSender(control)
+        incomplete: Request | None = None  # a request whose body is the next message
         while True:
             try:
                 async with timeout(self._until_renewal()):
                     message = await control.receive(limit=MAX_CONTROL_BYTES)
             except TIMEOUT_ERRORS:
-                await self._renew(control)
+                await self._renew(sender)
                 continue
-            # A binary message is the body of an HTTP request, which this listener does not serve.
+            request, incomplete = incomplete, None
             if isinstance(message, str):
-                self._handle(message)
+                request = self._handle(message)
+                if request is not None and request.has_body:
+                    incomplete = request
+                elif request is not None:
+                    self._http.serve(request, b"", sender)
+            elif request is not None:
+                self._http.serve(request, message, sender)
 
     def _until_renewal(self) -> float | None:
         renew_at = self._machine.renew_at
         return None if renew_at is None else max(0.0, renew_at - time.monotonic())
 
-    async def _renew(self, control: WebSocket) -> None:
+    async def _renew(self, control: ControlSender) -> None:
         token = await self._credential.token(self.endpoint)
         await control.send(RenewToken(token.value).encode())
         self._machine.renewed(now=time.monotonic(), token_lifetime=_lifetime(token))
 
-    def _handle(self, message: str) -> None:
-        """Queue the offer in a control message; an invalid message is logged and otherwise ignored."""
+    def _handle(self, message: str) -> Request | None:
+        """Queue an offer or return an HTTP request; an invalid message is logged and otherwise ignored."""
         try:
             parsed = parse_server_message(message)
         except ProtocolError as error:
             logger.warning("ignored a control message of %s: %s", self.endpoint.host, error.sentence)
-            return
+            return None
         if not isinstance(parsed, Accept):
-            return
+            return parsed
         if self._offers.qsize() >= MAX_WAITING_OFFERS:
             logger.warning("dropped an offer: %d are already waiting", MAX_WAITING_OFFERS)
-            return
+            return None
         self._offers.put_nowait(Offer(parsed, self.endpoint, self._tls))
+        return None
 
 
 def _unexpected(error: Exception, endpoint: Endpoint) -> RelayDebugError:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost
-from relay_core.ws.frames import BINARY, TEXT, Chunk, Close, Violation, close_payload
+from relay_core.ws.frames import BINARY, CONTINUATION, TEXT, Chunk, Close, Violation, close_payload
 from relay_core.ws.machine import WebSocketMachine
 
 __all__ = ["WebSocket"]
@@ -104,6 +104,18 @@ class WebSocket(asyncio.BufferedProtocol):
                     return self._finish_message()
             await self._until_readable()
 
+    async def receive_part(self) -> tuple[bytes, bool]:
+        """Return the next part of a message, and whether it is the last one; for messages that are processed in parts.
+
+        Raises:
+            ConnectionLost: as `receive`.
+        """
+        while not self._chunks:
+            await self._until_readable()
+        chunk = self._chunks.popleft()
+        self._taken(_cost(chunk))
+        return chunk.payload, chunk.fin
+
     async def receive_chunk(self) -> bytes:
         """Return all bytes that have arrived, for streams that ignore message boundaries.
 
@@ -168,6 +180,17 @@ class WebSocket(asyncio.BufferedProtocol):
             raise self._lost()
         opcode, payload = (TEXT, message.encode()) if isinstance(message, str) else (BINARY, message)
         self._transport.write(self._machine.send_message(opcode, payload))
+        await self.drain()
+
+    async def send_part(self, data: bytes, *, first: bool, last: bool) -> None:
+        """Send a part of a binary message; no other message may be sent between its parts.
+
+        Raises:
+            ConnectionLost: the WebSocket is closed.
+        """
+        if self._is_ending:
+            raise self._lost()
+        self._transport.write(self._machine.send_fragment(BINARY if first else CONTINUATION, data, fin=last))
         await self.drain()
 
     async def close(self, code: int = 1000, reason: str = "") -> None:

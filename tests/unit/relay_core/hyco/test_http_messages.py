@@ -35,7 +35,13 @@ def test_the_short_form_has_only_the_address() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [{"address": "https://x?y"}, {"address": 1}, {"address": ADDRESS, "method": 1}, {"method": "GET", "id": 1}],
+    [
+        {"address": "https://x?y"},
+        {"address": 1},
+        {"address": ADDRESS, "method": 1},
+        {"method": "GET", "requestTarget": "@host/"},
+        {"method": "GET", "id": 1},
+    ],
 )
 def test_unusable_requests_are_refused(body: dict) -> None:
     """A listener connects only to wss addresses with a query."""
