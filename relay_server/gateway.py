@@ -25,6 +25,7 @@ from relay_server.protocol.refusals import (
     Refusal,
     accept_timed_out,
     bad_request,
+    internal_error,
     no_listeners,
     not_found,
     shutting_down,
@@ -105,7 +106,16 @@ class Gateway:
         following: Handshake | None = handshake
         limit = HEAD_TIMEOUT
         while following is not None:
-            following = await self._serve_one(following, limit)
+            current = following
+            try:
+                following = await self._serve_one(current, limit)
+            except Exception:
+                # Without an answer, the client would wait until its own time limit.
+                if current.is_unanswered:
+                    self.refuse(current.connection, internal_error())
+                else:
+                    current.connection.abort()
+                raise  # logged where the task was started
             limit = self._config.limits.http_timeout
 
     async def _serve_one(self, handshake: Handshake, limit: float) -> Handshake | None:

@@ -9,7 +9,7 @@ from relay_server.connection.tcp import Connection
 from relay_server.protocol.http import HeadReader, RequestHead
 from relay_server.protocol.refusals import Refusal
 
-__all__ = ["Discarding", "Handshake"]
+__all__ = ["MAX_EARLY_BYTES", "Discarding", "Handshake"]
 
 MAX_EARLY_BYTES = 64 * 1024
 """Maximum number of bytes that a client may send before the response; a correct client sends none."""
@@ -33,6 +33,11 @@ class Handshake:
         self._head_has_body = False
         self._early = bytearray()
         connection.handler = self
+
+    @property
+    def is_unanswered(self) -> bool:
+        """True if no other handler has taken over the connection."""
+        return self.connection.handler is self
 
     async def head(self) -> RequestHead:
         """Return the request's head.

@@ -12,6 +12,7 @@ __all__ = [
     "bad_request",
     "bad_response",
     "body_timed_out",
+    "internal_error",
     "malformed_token",
     "missing_right",
     "missing_token",
@@ -105,6 +106,11 @@ def too_many_listeners(limit: int) -> Refusal:
 def too_large(limit: int) -> Refusal:
     """The request's head exceeds the limit."""
     return Refusal(431, "RequestHeaderFieldsTooLarge", f"The request's head is larger than {limit} bytes")
+
+
+def internal_error() -> Refusal:
+    """A defect of the relay."""
+    return Refusal(500, "InternalServerError", "The relay failed to process the request")
 
 
 def response_timed_out() -> Refusal:

@@ -164,3 +164,24 @@ async def test_a_listener_that_does_not_come_is_a_timeout(start_relay, status):
     )
     assert 400 == (await relay.refused_accept(offer)).status
     assert 0 == relay.server.metrics().pending_senders
+
+
+@pytest.mark.parametrize("path", [CONNECT, "/hc"])
+async def test_a_defect_of_the_relay_is_a_500(relay, path, monkeypatch, caplog):
+    """The client gets an answer at once, which does not contain the error, and the log has it."""
+    monkeypatch.setattr(relay.server._gateway.matchmaker, "candidates", lambda *_: 1 / 0)
+    answer = await refused(relay.target, path, relay.auth("client"))
+    assert (500, False) == (answer.status, "division" in answer.reason)
+    assert "division by zero" in caplog.text
+    caplog.clear()
+
+
+@pytest.mark.parametrize("header", ["Allowed", "Disallowed"])
+async def test_no_suitable_listener_is_a_404_of_its_own(relay, header):
+    """The text names the criteria that no listener meets."""
+    guid = str(uuid.uuid4())
+    await relay.listen(listener_id=guid)
+    chosen = guid if header == "Disallowed" else str(uuid.uuid4())
+    headers = [*relay.auth("client"), (f"Microsoft-Relay-{header}Listeners", chosen)]
+    answer = await refused(relay.target, CONNECT, headers)
+    assert (404, True) == (answer.status, answer.reason.startswith("None of the connected listeners meet the"))

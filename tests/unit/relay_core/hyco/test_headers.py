@@ -1,6 +1,10 @@
 """Facts about forwarded HTTP headers."""
 
+import contextlib
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relay_core.errors import ProtocolError
 from relay_core.hyco.headers import check_headers, forwardable
@@ -31,3 +35,12 @@ def test_headers_of_one_connection_are_removed() -> None:
     headers = {"connection": "close, X-Hop", "x-hop": "1", "Transfer-Encoding": "chunked", "Host": "h", "Via": "1.1 a"}
     assert {"Host": "h", "Via": "1.1 a"} == forwardable(headers)
     assert {"Host": "h"} == forwardable(headers, without={"via"})
+
+
+@given(st.dictionaries(st.text(), st.text()))
+def test_no_checked_header_can_add_a_line(headers: dict[str, str]) -> None:
+    """Whatever passes has neither line breaks nor NUL, and no colon or blank in its name."""
+    with contextlib.suppress(ProtocolError):
+        check_headers(headers)
+        assert not any(mark in text for pair in headers.items() for text in pair for mark in "\r\n\0")
+        assert not any(mark in name for name in headers for mark in ": \t")

@@ -35,6 +35,7 @@ def phrase(refusal):
         (refusals.accept_timed_out(504), Rejected),
         (refusals.overloaded(), RelayUnreachable),
         (refusals.shutting_down(), RelayUnreachable),
+        (refusals.internal_error(), RelayUnreachable),
     ],
 )
 def test_a_sender_understands_every_refusal(refusal, error):
