@@ -70,8 +70,8 @@ class Gateway:
         self.counters = Counters()
         self._config = config
         self._draining = False
-        self._idle: set[Connection] = set()
-        """Connections whose next request has not arrived."""
+        self._idle: dict[Connection, None] = {}
+        """Connections whose next request has not arrived, the oldest first."""
         self._listener_sources: Counter[str] = Counter()
         """Number of listeners, by address."""
         self._delays = config.delays or DelayProfile()
@@ -101,6 +101,15 @@ class Gateway:
         self.matchmaker.registry.replace_connections(connections)
         self._authorizer = authorizer
 
+    def evict_idle(self) -> bool:
+        """Drop the connection that has waited longest for its next request; return False if there is none."""
+        oldest = next(iter(self._idle), None)
+        if oldest is None:
+            return False
+        del self._idle[oldest]
+        oldest.abort()
+        return True
+
     async def serve(self, handshake: Handshake) -> None:
         """Answer the requests of a connection; return when the last is answered or the connection is lost."""
         following: Handshake | None = handshake
@@ -121,7 +130,7 @@ class Gateway:
     async def _serve_one(self, handshake: Handshake, limit: float) -> Handshake | None:
         """Answer a request; return the handler for the next one if the client may send one."""
         connection = handshake.connection
-        self._idle.add(connection)
+        self._idle[connection] = None
         try:
             async with timeout(limit):
                 head = await handshake.head()
@@ -132,7 +141,7 @@ class Gateway:
             self.refuse(connection, refusal)
             return None
         finally:
-            self._idle.discard(connection)
+            self._idle.pop(connection, None)
         if self._delays.lane:
             await asyncio.sleep(2 * self._delays.lane * self._delays.handshake_round_trips)
         if not is_hybrid(head):

@@ -259,7 +259,7 @@ class RelayServer:
         return True
 
     def _free_descriptor(self) -> bool:
-        return self._unproved_others.evict() or self._unproved_agents.evict()
+        return self._unproved_others.evict() or self._unproved_agents.evict() or self._gateway.evict_idle()
 
     def _connected(self, connection: Connection) -> None:
         if self._acceptor is None:  # its TLS handshake was in progress when the server stopped

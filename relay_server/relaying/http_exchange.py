@@ -62,17 +62,14 @@ class HttpExchange:
         self.bytes_to_sender = 0
         self.responded = False
         """True when the head of the response has been sent, so that no error response can follow."""
+        self.keeps_alive = False
+        """True when the response has announced that the sender may use its connection for another request."""
         self._small_body: bytes | None = None
         self._request = request
         self._sender = sender
         self._host = host
         self._limits = limits
         self._timeout = limits.http_timeout
-
-    @property
-    def keeps_alive(self) -> bool:
-        """True if the sender may use its connection for another request."""
-        return self._sender.body_read and self._request.head.keeps_alive
 
     async def small_body(self) -> bytes | None:
         """Return the body if it fits into a control message, else None.
@@ -185,9 +182,10 @@ class HttpExchange:
         if not response.has_body:
             length = 0
         chunked = length is None and not bodiless and head.http_version == "1.1"
-        keeps_alive = self.keeps_alive and (chunked or bodiless or length is not None)
+        # Decided here: a body that is still arriving may be complete later, but the response announces that the connection closes.
+        self.keeps_alive = self._sender.body_read and head.keeps_alive
         headers = self._headers(response, bodiless=bodiless, length=length, chunked=chunked)
-        headers.append(("Connection", "keep-alive" if keeps_alive else "close"))
+        headers.append(("Connection", "keep-alive" if self.keeps_alive else "close"))
         self.responded = True
         await self._in_time(self._sender.write(response_head(response.status, response.reason, headers)))
         async for piece in body:

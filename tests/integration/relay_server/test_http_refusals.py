@@ -307,3 +307,17 @@ async def test_the_number_of_waiting_requests_is_limited(start_relay):
         await get_request(control)
     sender = await ask(relay)
     assert 503 == (await sender.answer()).status
+
+
+async def test_an_idle_connection_makes_room_for_a_new_one(relay):
+    """A connection that waits for its next request is dropped if no descriptor is left, and no other one is."""
+    control = await relay.listen()
+    busy = await ask(relay)
+    waiting = await get_request(control)
+    idle = await ask(relay)
+    await respond(control, await get_request(control))
+    assert "keep-alive" == (await idle.answer()).headers["connection"]
+    assert [True, False] == [relay.server._free_descriptor() for _ in range(2)]
+    assert b"" == await idle.read_until_end()
+    await respond(control, waiting)
+    assert 200 == (await busy.answer()).status

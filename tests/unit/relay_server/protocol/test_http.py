@@ -170,3 +170,24 @@ def test_answers_that_have_no_body_announce_none(status):
 def test_repr_shows_no_target():
     """A request's representation holds neither its URL nor its headers: both may carry tokens."""
     assert "<RequestHead GET>" == repr(HEAD)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), max_size=5), st.integers(1, 30), st.booleans())
+def test_chunking_never_changes_the_body(parts, step, chunked):
+    """Whatever the packets, the body is the same, its end is found, and the next request is left over."""
+    body = b"".join(parts)
+    framed = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n" if chunked else body
+    header = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % len(body)
+    data = b"POST / HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n\r\n" + framed + b"GET"
+    reader, head, received, complete, later = HeadReader(), None, b"", False, b""
+    for piece in (data[start : start + step] for start in range(0, len(data), step)):
+        if complete:
+            later += piece
+            continue
+        if head is None:
+            head = reader.feed(piece)
+            piece = b""  # noqa: PLW2901 - it belongs to the head
+        if head is not None:
+            part, complete = reader.feed_body(piece)
+            received += part
+    assert (body, True, b"GET") == (received, complete, reader.trailing() + later)
