@@ -58,8 +58,6 @@ class TargetRecord(TypedDict, total=False):
     detail: str
     since: float
     until: float | None
-    sources: dict[str, str]
-    """Digests of the files whose code was replaced, by path."""
 
 
 class DumpRecord(TypedDict):
@@ -80,6 +78,8 @@ class Registration(TypedDict):
     access: Access
     forwards: list[int]
     dump: DumpRecord | None
+    sources: dict[str, str]
+    """Digests of the files whose code was replaced, by path."""
 
 
 @final

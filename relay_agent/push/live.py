@@ -10,11 +10,12 @@ from pathlib import PurePath
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import NamedTuple
 
+from relay_agent.push.new_file import qualified_codes
 from relay_agent.start_directory import start_directory
 from relay_core.agent_api.stacks import is_library
 from relay_core.errors import ConfigurationError
 
-__all__ = ["Running", "filename_of", "find_modules", "functions_of", "qualified_name", "running_codes"]
+__all__ = ["Running", "filename_of", "find_modules", "functions_of", "running_codes"]
 
 _OWN = os.path.realpath(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120 - as the paths of modules
 
@@ -68,20 +69,27 @@ def functions_of(filename: str, modules: Iterable[ModuleType]) -> dict[str, list
     """
     found = {id(each): each for each in gc.get_objects() if type(each) is FunctionType}
     found |= {id(each): each for module in modules for each in _reachable(vars(module), set())}
+    own = [each for each in found.values() if each.__code__.co_filename == filename]
+    names = _qualified_names(own)
     named: dict[str, list[FunctionType]] = {}
-    for function in found.values():
-        if function.__code__.co_filename == filename:
-            named.setdefault(qualified_name(function), []).append(function)
+    for function in own:
+        named.setdefault(names[id(function.__code__)], []).append(function)
     return named
 
 
-def qualified_name(function: FunctionType) -> str:
-    """Return the qualified name of a function's code; `functools.wraps` gives the function that of another."""
-    code = function.__code__
+def _qualified_names(functions: list[FunctionType]) -> dict[int, str]:
+    """Return the qualified names of the functions' code by its id; `functools.wraps` gives a function another one."""
     if sys.version_info >= (3, 11):
-        return code.co_qualname
-    name = function.__qualname__
-    return name if name.rpartition(".")[2] == code.co_name else f"?.{code.co_name}"
+        return {id(function.__code__): function.__code__.co_qualname for function in functions}
+    names: dict[int, str] = {}
+    inner: dict[int, str] = {}
+    for function in functions:
+        code, name = function.__code__, function.__qualname__
+        is_own = name.rpartition(".")[2] == code.co_name
+        names[id(code)] = name if is_own else f"?.{code.co_name}"
+        if is_own:
+            inner |= {id(found): nested for nested, found in qualified_codes(code, f"{name}.<locals>.")}
+    return {code: inner.get(code, name) for code, name in names.items()}
 
 
 def running_codes(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import NamedTuple
 
-__all__ = ["Definition", "NewFile", "bound_names", "constant", "qualified_codes"]
+__all__ = ["Definition", "NewFile", "NewFunction", "bound_names", "constant", "qualified_codes"]
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda

@@ -9,7 +9,7 @@ from relay_client.editor.job_view import JobView
 from relay_client.editor.mappings import FindRoot, map_paths, remote_path
 from relay_client.editor.messages import CONSOLE, IMPORTANT
 from relay_client.editor.outbox import Outbox
-from relay_client.editor.sentences import CANNOT_FOLLOW, different_text
+from relay_client.editor.sentences import CANNOT_FOLLOW, different_text, equal_text
 from relay_core.dap.messages import Arguments, Request, Response
 from relay_core.dap.prefetch import arguments_of
 
@@ -29,15 +29,17 @@ class Attaching:
     Args:
         outbox: The messages for the editor.
         find_root: Finds the job's script on this machine.
-        on_source: Called once with each file that has breakpoints.
+        on_source: Called with each file that has breakpoints, and again after code of the job was replaced.
     """
 
     def __init__(self, outbox: Outbox, find_root: FindRoot, on_source: OnSource) -> None:
         self._outbox = outbox
         self._find_root = find_root
         self._on_source = on_source
-        self._sources: set[str] = set()
-        """Files for which the editor has set breakpoints."""
+        self._sources: dict[str, str] = {}
+        """Files for which the editor has set breakpoints, and those of the node that they are mapped to."""
+        self._different: set[str] = set()
+        """Those that differ from the files of the node."""
         self._request: Request | None = None
         """The arguments of `attach` as sent to the debugger."""
         self._breakpoints = UnsetBreakpoints()
@@ -71,14 +73,25 @@ class Attaching:
         path = self._breakpoints.requested(request)
         if not path or path in self._sources or self._request is None:
             return
-        self._sources.add(path)
-        if remote := remote_path(path, arguments_of(self._request), view.cwd):
-            self._on_source(path, remote)
+        self._sources[path] = remote_path(path, arguments_of(self._request), view.cwd)
+        if self._sources[path]:
+            self._on_source(path, self._sources[path])
 
-    def source_differs(self, path: str, view: JobView) -> None:
-        """Show that a file differs from the one on the node."""
-        self._outbox.show(different_text(view, path), CONSOLE if self._has_different else IMPORTANT)
-        self._has_different = True
+    def compare_again(self) -> None:
+        """Have all files compared again, because code of the job was replaced."""
+        for path, remote in self._sources.items():
+            if remote:
+                self._on_source(path, remote)
+
+    def source_compared(self, path: str, view: JobView, *, is_different: bool) -> None:
+        """Show that a file differs from the job's, or that it does not any more."""
+        if is_different and path not in self._different:
+            self._different.add(path)
+            self._outbox.show(different_text(view, path), CONSOLE if self._has_different else IMPORTANT)
+            self._has_different = True
+        elif not is_different and path in self._different:
+            self._different.remove(path)
+            self._outbox.show(equal_text(view, path))
 
     def responded(self, response: Response, view: JobView) -> bool:
         """Show what a response of the debugger means; return True if the editor receives another response instead."""

@@ -35,6 +35,8 @@ class JobView:
     """True if the agent announces why a target has ended."""
     ending: Ending | None = None
     """How the target has ended."""
+    pushes: int = 0
+    """How often code of the target was replaced."""
 
     @property
     def name(self) -> str:

@@ -16,6 +16,7 @@ __all__ = [
     "debugger_ended_text",
     "different_text",
     "ended_text",
+    "equal_text",
     "exit_code",
     "how_ended",
     "interrupted_text",
@@ -55,6 +56,12 @@ def different_text(view: JobView, path: str) -> str:
         f"{ntpath.basename(path)} differs from the job's file{node}: breakpoints and steps may be shown at the wrong "
         f"lines ({path})"
     )
+
+
+def equal_text(view: JobView, path: str) -> str:
+    """Return the sentence for a source file that differed from the job's until the job's code was replaced."""
+    node = f" on {view.host}" if view.host else ""
+    return f"{ntpath.basename(path)} is what the job{node} executes now, after a push ({path})"
 
 
 def ended_text(view: JobView, ending: Ending) -> str:

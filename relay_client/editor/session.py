@@ -54,7 +54,7 @@ class EditorSession(Layer):
         now: When the connection was accepted.
         allow_terminate: Whether the editor may end the job.
         find_root: Finds the job's script on this machine.
-        on_source: Called once with each file that has breakpoints.
+        on_source: Called with each file that has breakpoints, and again after code of the job was replaced.
         on_comparison: Called with each `@all` and `@diff` of the debug console, and what it asks all ranks.
     """
 
@@ -110,12 +110,14 @@ class EditorSession(Layer):
         """Handle a change of what is known about the job."""
         before, self._view = self._view, view
         self._outbox.show_all(self._interruption.update(view, now))
+        if view.pushes > before.pushes and self.has_stream:
+            self._attach.compare_again()
         if view.ending is not None and view.ending != before.ending and self._is_open:
             self._end.announced(is_final=view.ending.is_final, now=now)
 
-    def source_differs(self, path: str) -> None:
-        """Show that a file differs from the one on the node."""
-        self._attach.source_differs(path, self._view)
+    def source_compared(self, path: str, *, is_different: bool) -> None:
+        """Show that a file differs from the job's, or that it does not any more."""
+        self._attach.source_compared(path, self._view, is_different=is_different)
 
     def compared(self, request: Request, text: str) -> None:
         """Answer a request of the debug console with the values of all ranks."""

@@ -236,8 +236,9 @@ class _LocalConnection:
             self._checks.spawn(checking, name=f"{self._name}: compare a source file")
 
     async def _compare(self, agent_id: AgentId, bridge: Bridge, local: str, remote: str) -> None:
-        if await is_different(self._tunnels, agent_id, self._local.destination.port, local, remote):
-            self._session.source_differs(local)
+        found = await is_different(self._tunnels, agent_id, self._local.destination.port, local, remote)
+        if found is not None:
+            self._session.source_compared(local, is_different=found)
             bridge.refresh()
 
     def _compare_ranks(self, request: Request, evaluation: Evaluate) -> None:

@@ -82,5 +82,6 @@ def _described(view: JobView, agent: AgentInfo, target: TargetInfo) -> JobView:
         host=agent.host,
         cwd=target.cwd,
         script=target.script,
+        pushes=target.pushes,
         holder=f"held by {attachment.user}{since}" if attachment else "",
     )

@@ -42,8 +42,8 @@ def find_local_root(folder: str, script: str) -> str:
     return ""
 
 
-async def is_different(tunnels: Tunnels, agent_id: AgentId, port: int, local: str, remote: str) -> bool:
-    """True if both files exist and their contents differ by more than line ends.
+async def is_different(tunnels: Tunnels, agent_id: AgentId, port: int, local: str, remote: str) -> bool | None:
+    """True if the contents of both files differ by more than line ends; None if they cannot be compared.
 
     Args:
         tunnels: The client's tunnels.
@@ -54,16 +54,16 @@ async def is_different(tunnels: Tunnels, agent_id: AgentId, port: int, local: st
     """
     request = Digest(port, remote)
     if len(request.encode().encode()) > MAX_TARGET_NAME:
-        return False
+        return None
     own = await asyncio.to_thread(_digest, Path(local))
     if not own:
-        return False
+        return None
     try:
         found = FileDigest.parse(await send_request(tunnels, agent_id, request, within=TIMEOUT)).sha256
     except RelayDebugError as error:  # the agent has an earlier version or serves only ports
         logger.debug("cannot compare %s with the job's file: %s", local, error)
-        return False
-    return found not in {"", own}
+        return None
+    return found != own if found else None
 
 
 def _digest(path: Path) -> str:

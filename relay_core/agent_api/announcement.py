@@ -114,6 +114,8 @@ class TargetInfo:
     until: float | None = None
     """Unix time when the state ends unless a debugger attaches, e.g. the end of the hold after a crash."""
     attachment: Attachment | None = None
+    pushes: int = 0
+    """How often code of the process was replaced; a client then compares its files again."""
 
     @property
     def label(self) -> str:
@@ -133,6 +135,7 @@ class TargetInfo:
             "detail": self.detail or None,
             "since": self.since,
             "until": self.until,
+            "pushes": self.pushes or None,
             **(self.attachment.encode() if self.attachment else {}),
         }
         return without_missing(fields)
@@ -156,6 +159,7 @@ class TargetInfo:
             since=seconds(fields.get("since")),
             until=seconds(fields.get("until")),
             attachment=Attachment.parse(fields, clean),
+            pushes=count(fields.get("pushes")) or 0,
         )
 
 

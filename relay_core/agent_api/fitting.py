@@ -28,7 +28,7 @@ MAX_ANNOUNCEMENT = 31 * 1024
 """Maximum size in bytes of JSON; a frame holds 32 KiB, and a WELCOME has other fields too."""
 COMMON_FIELDS = ("world", "script", "cwd", "state")
 EXPENDABLE = (
-    *("since", "until", "stopped_since", "pid", "held_since", "stopped_at", "detail"),
+    *("pushes", "since", "until", "stopped_since", "pid", "held_since", "stopped_at", "detail"),
     *("cwd", "world", "script", "state", "stopped", "holder", "rank"),
 )
 """Fields of targets, from the least important one."""

@@ -6,8 +6,9 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -228,6 +229,37 @@ async def test_job_that_does_not_allow_it(relay: LocalRelay, tmp_path: Path):
         assert (3, "") == (refused.status, refused.stdout)
         assert "error: the job does not allow its code to be replaced; nothing was changed" in refused.stderr
         assert "hint: start it with --debug-allow-edit" in refused.stderr
+
+
+async def test_line_in_the_editor(relay: LocalRelay, tmp_path: Path):
+    """An editor with another version of a file shows that it differs, and after the push that it is the job's."""
+    port = consecutive_ports(RANKS)[0]
+    options = ("--port", str(port), "--debug-allow-edit")
+    async with training(relay, tmp_path, *options), running_client(relay, tmp_path, "--ports", str(port)):
+        local = tmp_path / "local" / "model.py"
+        local.parent.mkdir()
+        local.write_text(FIXED)
+
+        def has(text: str) -> Callable[[dict[str, Any]], bool]:
+            return lambda body: text in body.get("output", "")
+
+        async with await DapClient.connect("127.0.0.1", port, within=60) as editor:
+            mappings = [{"localRoot": str(local.parent), "remoteRoot": str(tmp_path)}]
+            unused = {str(local): [{"line": FIXED.splitlines().index("    return 1") + 1}]}
+            await editor.attach(unused, pathMappings=mappings, justMyCode=False, within=60)
+            await editor.wait_for_event("output", matching=has("model.py differs from the job's file"), within=60)
+            pushed = await push(relay, tmp_path, FIXED)
+            assert 0 == pushed.status, pushed.stderr
+            equal = has("model.py is what the job on ")
+            await editor.wait_for_event("output", matching=equal, within=60)
+            await editor.request("disconnect", {"terminateDebuggee": False}, within=60)
+        async with await DapClient.connect("127.0.0.1", port, within=60) as editor:
+            line = FIXED.splitlines().index("        return x * self.weight * 10") + 1
+            await editor.attach({str(local): [{"line": line}]}, pathMappings=mappings, justMyCode=False, within=60)
+            thread = (await editor.wait_for_event("stopped", within=60))["body"]["threadId"]
+            stack = await editor.request("stackTrace", {"threadId": thread, "levels": 1}, within=60)
+            assert ("scaled", line) == tuple(stack["stackFrames"][0][key] for key in ("name", "line"))
+            await editor.request("disconnect", {"terminateDebuggee": False}, within=60)
 
 
 CLOSURE = MODEL.replace("def hook():\n        return net.weight", "def hook():\n        return net.weight + extra")

@@ -273,21 +273,10 @@ def announcement(data: bytes) -> None:
 @parser
 def evaluation(data: bytes) -> None:
     value = as_json(data)
-    response = NodeValues.parse(value)
-    assert NodeValues.parse(response.encode()) == response
-    with documented(UsageError):
-        request = Evaluate.parse_body(value)
-        assert Evaluate.parse_body(request.body()) == request
-
-
-@parser
-def push(data: bytes) -> None:
-    value = as_json(data)
-    response = NodePushed.parse(value)
-    assert NodePushed.parse(response.encode()) == response
-    with documented(UsageError):
-        request = Push.parse_body(value)
-        assert Push.parse_body(request.body()) == request
+    for response, request in ((NodeValues, Evaluate), (NodePushed, Push)):
+        assert response.parse(response.parse(value).encode()) == response.parse(value)
+        with documented(UsageError):
+            assert request.parse_body(request.parse_body(value).body()) == request.parse_body(value)
 
 
 @parser

@@ -23,7 +23,7 @@ from relay_core.agent_api.collectives import NodeCollectives
 from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, grouped
 from relay_core.agent_api.metadata import ClientStatus
-from relay_core.agent_api.push import NodePushed, Push
+from relay_core.agent_api.push import NodePushed, Phase, Push
 from relay_core.agent_api.requests import Collectives, Digest, FileDigest, Ready, Stacks, Wake
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import ConfigurationError
@@ -120,7 +120,10 @@ class ProcessTable:
             return NodeValues(grouped(await asyncio.gather(*(process.evaluate(request) for process in asked))))
         if isinstance(request, Push):
             pushed = [process for process in self.targets() if request.selects(process.info.rank)]
-            return NodePushed.of(await asyncio.gather(*(process.push(request) for process in pushed)))
+            found = NodePushed.of(await asyncio.gather(*(process.push(request) for process in pushed)))
+            if request.phase is Phase.COMMIT:
+                self.on_change()
+            return found
         if isinstance(request, Stacks):
             responses = (process.stacks(with_locals=request.locals) for process in self.targets())
             return NodeStacks(tuple(await asyncio.gather(*responses)))
@@ -161,6 +164,8 @@ class ProcessTable:
             holder.send({"notice": f"port {port} was also claimed by {process.label}, which was refused"})
             return False
         process.forwards = [port for port in message.get("forwards", []) if isinstance(port, int)]
+        process.sources = dict(message.get("sources") or {})
+        process.info = replace(process.info, pushes=len(process.sources))
         if dump := message.get("dump"):
             process.dump = Dump(Path(dump["path"]), dump["signal"])
         self._processes[port] = process

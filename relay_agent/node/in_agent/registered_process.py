@@ -69,7 +69,7 @@ class RegisteredProcess:
         self.node_rank = record.get("node_rank")
         self.run = record.get("run") or ""
         self.forwards: list[int] = []
-        self.sources: dict[str, str] = dict(record.get("sources") or {})
+        self.sources: dict[str, str] = {}
         """Digests of the files whose code was replaced, by path."""
         self.dump: Dump | None = None
         """How to request its stacks by signal, if possible."""
@@ -181,6 +181,7 @@ class RegisteredProcess:
         found = Pushed.parse(answer.get("pushed"))
         if found.digest:
             self.sources[found.file] = found.digest
+            self.info = replace(self.info, pushes=self.info.pushes + 1)
         return replace(found, members=members)
 
     async def is_running(self) -> bool:

@@ -94,6 +94,7 @@ class NodeClient:
         self._access = access
         self._target = target.copy()
         self._forwards = forwards
+        self._sources: dict[str, str] = {}
         self._answers = answers
         self._on_failure = on_failure
         self._owner = os.getpid()
@@ -147,7 +148,7 @@ class NodeClient:
 
     def source_replaced(self, file: str, digest: str) -> None:
         """Register the digest of a file whose code was replaced, with this agent's successors too."""
-        self._target = {**self._target, "sources": {**self._target.get("sources", {}), file: digest}}
+        self._sources = {**self._sources, file: digest}
 
     def leave(self) -> None:
         """Deregister, and wait until the agent has delivered the last bytes; in a forked child this does nothing."""
@@ -195,6 +196,7 @@ class NodeClient:
                 "access": self._access,
                 "forwards": self._forwards,
                 "dump": _register_dump(directory),
+                "sources": self._sources,
             }
             with self._sending:  # the registration must be the first message
                 connection.sendall(encode(registration))

@@ -60,6 +60,7 @@ NOT_USED = {
     table.GEVENT,
     table.JOB_PORT,
     table.POST_MORTEM,
+    table.PUSHED_LINES,
     table.RECOVERY,
     table.THREAD_STATE,
 }

@@ -149,10 +149,31 @@ def test_sources_that_differ_are_shown() -> None:
     """The first file is also a notification; the others are lines."""
     editor = attached()
     for path in ("/home/me/a.py", "/home/me/b.py"):
-        editor.session.source_differs(path)
+        editor.session.source_compared(path, is_different=True)
     editor.take(editor.session.tick(0))
     text = "differs from the job's file on node: breakpoints and steps may be shown at the wrong lines"
     assert [f"important: a.py {text} (/home/me/a.py)", f"console: b.py {text} (/home/me/b.py)"] == editor.lines()
+
+
+def test_sources_are_compared_again_after_a_push() -> None:
+    """Files with breakpoints are compared when the job announces a push; each change of the result has a line."""
+    compared: list[tuple[str, str]] = []
+    editor = attached(on_source=lambda *paths: compared.append(paths))
+    path = "/home/me/train.py"
+    breakpoints = {"source": {"path": path}, "breakpoints": [{"line": 1}]}
+    mapped = {"pathMappings": [{"localRoot": "/home/me", "remoteRoot": "/job"}]}
+    editor.send({"seq": 8, "type": "request", "command": "attach", "arguments": mapped})
+    editor.send({"seq": 9, "type": "request", "command": "setBreakpoints", "arguments": breakpoints})
+    editor.session.source_compared(path, is_different=True)
+    assert 1 == len(compared)
+    editor.update(replace(RANK, pushes=1))
+    assert (2, compared[0]) == (len(compared), compared[1])
+    editor.session.source_compared(path, is_different=False)
+    editor.session.source_compared(path, is_different=False)
+    editor.take(editor.session.tick(0))
+    different, equal = editor.lines()
+    assert different.startswith("important: train.py differs from the job's file on node")
+    assert f"console: train.py is what the job on node executes now, after a push ({path})" == equal
 
 
 # Protection of the job:
