@@ -18,8 +18,9 @@ async def test_ordinary_run_costs_nothing():
     code = CALL + (
         "print(sorted({name.split('.')[0] for name in sys.modules} &"
         " {'asyncio', 'azure', 'cryptography', 'debugpy', 'socket', 'ssl', 'subprocess', 'threading', 'websockets'}))\n"
+        "print([name for name in sys.modules if name.startswith('relay_agent.push')])\n"
     )
-    assert await run_job(code, "--is-debug", "False") == (0, ["False", "[]"], "")
+    assert await run_job(code, "--is-debug", "False", "--debug-allow-edit") == (0, ["False", "[]", "[]"], "")
 
 
 async def test_import_is_light():
@@ -83,13 +84,14 @@ async def test_agent_gives_up():
 
 async def test_nobody_comes(relay, tmp_path):
     """The wait ends after `--debug-wait` seconds; the job runs at full speed, and can be attached to later."""
-    code = CALL + "sys.stdin.readline(); print('debugpy' in sys.modules)"
-    arguments = ["--is-debug=1", "--debug-relay-connection-name=myhc", "--debug-wait=0.2"]
+    code = CALL + "sys.stdin.readline(); names = [*sys.modules]; print('debugpy' in names, "
+    code += "[name for name in names if name.startswith(('relay_agent.push', 'relay_core.agent_api.push'))])"
+    arguments = ["--is-debug=1", "--debug-relay-connection-name=myhc", "--debug-wait=0.2", "--debug-allow-edit"]
     secret = str(relay.connection_file(tmp_path, "listen"))
     async with job(code, *arguments, RELAY_CONNECTION_STRING_FILE=secret, RELAY_CA_FILE=str(relay.ca_file)) as running:
         assert await running.line() == "False"
         status, out, err = await running.finish()
-    assert (status, out) == (0, ["False"])
+    assert (status, out) == (0, ["False []"])
     assert "relay-agent: waiting up to 0.2 s for a debugger on port 5678 ('myhc')" in err
     # Whether the agent listens after 0.2 s depends on the machine.
     assert re.search(

@@ -1,0 +1,87 @@
+"""Facts about new code for a real torchrun job: four gloo ranks that meet in an all_reduce in every step."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from relay_core.compat import timeout
+from tests.support.many_ranks import ports_in_a_row
+from tests.support.programs import program
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access
+from tests.support.torch_job import needs_torch, torch_job
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400), needs_torch]
+
+SOURCE = """\
+import argparse
+import os
+
+import torch
+import torch.distributed as dist
+
+import relay_agent
+
+
+@torch.compile(backend="eager")
+def scaled(value):
+    return value * 2
+
+
+def step(rank, number):
+    value = scaled(torch.full((4,), float(rank)))
+    dist.all_reduce(value)
+    return f"{number} old {int(value[0])}"
+
+
+def train(rank):
+    number = 0
+    with open(f"steps-{rank}", "w", buffering=1) as log:
+        while True:
+            print(step(rank, number), file=log)
+            number += 1
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    relay_agent.add_debug_arguments(parser)
+    parser.parse_args()
+    torch.set_num_threads(1)
+    relay_agent.start_remote_debugging_from_args()
+    dist.init_process_group("gloo")
+    train(dist.get_rank())
+"""
+FIXED = SOURCE.replace("old", "new").replace("torch.full((4,)", "torch.full((7,)").replace("value * 2", "value * 4")
+"""Another shape: a rank that used it one step before the others would break the all_reduce."""
+
+
+async def test_all_ranks_change_their_collective_at_the_same_step(relay: LocalRelay, tmp_path: Path) -> None:
+    """A fix that changes the shape of an all_reduce reaches all ranks between the same two steps."""
+    port = ports_in_a_row(4)
+    options = ("--debug-ranks", "none", "--debug-allow-edit")
+    async with torch_job(relay, tmp_path, port, *options, nodes=2, source=SOURCE):
+        logs = [tmp_path / f"steps-{rank}" for rank in range(4)]
+        await until_logged(logs, "old 12")
+        local = tmp_path / "local"
+        local.mkdir()
+        (local / "train.py").write_text(FIXED)
+        command = ("relay_client", "--hc", HC, "push", "train.py")
+        async with program(*command, env=access(relay, tmp_path, "send"), cwd=local) as client:
+            pushed = await client.finish()
+        assert 0 == pushed.status, pushed.stderr
+        first, *others = pushed.stdout.splitlines()
+        assert "train.py: replaced in ranks 0-3 at the same step, from the next call of step on" == first
+        assert any("graphs of torch.compile that contain a changed function" in line for line in others)
+        await until_logged(logs, "new 24")
+        steps = {next(line for line in log.read_text().splitlines() if "new" in line).split()[0] for log in logs}
+        assert 1 == len(steps)
+
+
+async def until_logged(logs: list[Path], text: str) -> None:
+    """Wait until the last lines of all ranks have a text."""
+    async with timeout(150):
+        while not all(log.exists() and text in "".join(log.read_text().splitlines()[-3:]) for log in logs):
+            await asyncio.sleep(0.05)
