@@ -55,7 +55,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print what was replaced."""
     from relay_client.cli.number_lists import parse_ranks
-    from relay_client.push.deliver import push_file
+    from relay_client.push.deliver import push_file, read_source
     from relay_client.push.render import as_object, show_outcome
 
     with named("--ranks"):
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
             parse_ranks(arguments.ranks)
     with named("--timeout"):
         seconds = parse_duration(arguments.timeout)
-    source, remote = _read(Path(arguments.file)), arguments.remote or _remote(Path(arguments.file))
+    source, remote = read_source(Path(arguments.file)), arguments.remote or _remote(Path(arguments.file))
 
     async def push(tunnels: Tunnels) -> None:
         async with tunnels:
@@ -77,14 +77,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     quiet_logging(arguments)
     return run_with_tunnels(arguments, push)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"cannot read {path}: {reason}") from None
 
 
 def _remote(path: Path) -> str:

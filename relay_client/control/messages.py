@@ -20,6 +20,8 @@ __all__ = [
     "LogLine",
     "LogLines",
     "Logs",
+    "Push",
+    "Pushed",
     "Release",
     "Released",
     "Request",
@@ -143,6 +145,18 @@ class StackGroups:
 
 
 @dataclass(frozen=True)
+class Pushed:
+    """Result of `Push`."""
+
+    text: str
+    """The text that `relay-client push` prints."""
+    outcome: object
+    """The data that `relay-client push --json` prints."""
+    is_complete: bool
+    """True if the code was replaced in all chosen ranks."""
+
+
+@dataclass(frozen=True)
 class Stopping:
     """Result of `Stop`."""
 
@@ -213,6 +227,23 @@ class Stacks:
 
 
 @dataclass(frozen=True)
+class Push:
+    """Replace the code of running ranks by that of a file of this machine."""
+
+    name: ClassVar[str] = "push"
+    result: ClassVar[type[Pushed]] = Pushed
+    file: str
+    """Absolute path on this machine."""
+    remote: str
+    """The file on the nodes: absolute, or relative to the job's start directory."""
+    ranks: str = "all"
+    seconds: float = 60.0
+    """For how long to wait until all ranks are at the same step."""
+    now: bool = False
+    """Whether to replace the code in each rank at once."""
+
+
+@dataclass(frozen=True)
 class Subscribe:
     """Return the state, and send events from now on."""
 
@@ -230,6 +261,6 @@ class Stop:
     result: ClassVar[type[Stopping]] = Stopping
 
 
-Request = GetStatus | Logs | Attach | Release | ChooseGroup | Stacks | Subscribe | Stop
-Result = Status | LogLines | Attached | Released | ChosenGroup | StackGroups | Stopping
-REQUESTS: tuple[type[Request], ...] = (GetStatus, Logs, Attach, Release, ChooseGroup, Stacks, Subscribe, Stop)
+Request = GetStatus | Logs | Attach | Release | ChooseGroup | Stacks | Push | Subscribe | Stop
+Result = Status | LogLines | Attached | Released | ChosenGroup | StackGroups | Pushed | Stopping
+REQUESTS: tuple[type[Request], ...] = (GetStatus, Logs, Attach, Release, ChooseGroup, Stacks, Push, Subscribe, Stop)

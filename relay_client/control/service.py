@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 
 from relay_client.agents.roster import Claim
 from relay_client.agents.tunnels import Tunnels
@@ -22,6 +23,8 @@ from relay_client.control.messages import (
     LogLine,
     LogLines,
     Logs,
+    Push,
+    Pushed,
     Release,
     Released,
     Request,
@@ -37,6 +40,8 @@ from relay_client.control.state import ClientId, Status
 from relay_client.job_session.groups import Group
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
 from relay_client.ports.rank_port import claims_of, open_rank_port, single_claim, wake
+from relay_client.push.deliver import push_file, read_source
+from relay_client.push.render import as_object, show_outcome
 from relay_client.stacks.collect import collect_stacks
 from relay_client.stacks.render import grouped_stacks, show_stacks
 from relay_client.ui.text import format_ranks
@@ -131,6 +136,8 @@ class ControlService:
                 result = await self._stacks(request)
             case Attach():
                 result = await self._attach(request)
+            case Push():
+                result = await self._push(request)
             case Release():
                 result = await self._release(request)
             case ChooseGroup():
@@ -269,6 +276,19 @@ class ControlService:
             async with timeout(RELEASE_TIMEOUT):
                 while holders and self._holders(ports) == holders:
                     await self._tunnels.search.changed.wait()
+
+    async def _push(self, request: Push) -> Pushed:
+        path = Path(request.file)
+        source = await asyncio.to_thread(read_source, path)
+        outcome = await push_file(
+            self._tunnels,
+            request.remote,
+            source,
+            ranks=request.ranks,
+            seconds=request.seconds,
+            waits=not request.now,
+        )
+        return Pushed(show_outcome(path.name, outcome), as_object(outcome), not outcome.failed)
 
     def _choose_group(self, request: ChooseGroup) -> ChosenGroup:
         sessions = [connection.session for connection in self._forwarder.job_sessions]

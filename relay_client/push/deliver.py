@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from relay_client.agents.requests import send_request
 from relay_client.agents.tunnels import Tunnels
@@ -13,10 +14,10 @@ from relay_client.compare.groups import label
 from relay_client.push.rounds import Rounds
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed, State
-from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut
+from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut, UsageError
 from relay_core.values import escape_controls
 
-__all__ = ["Outcome", "push_file"]
+__all__ = ["Outcome", "push_file", "read_source"]
 
 MARGIN = 10.0
 """Seconds beyond the time limit of the processes for an agent to respond."""
@@ -76,6 +77,19 @@ async def push_file(
         raise
     is_stopped = rounds.is_stopped or any(result.state is State.STOPPED for result in prepared)
     return Outcome(committed, rounds.place if rounds.is_aligned else "", is_stopped)
+
+
+def read_source(path: Path) -> str:
+    """Return the text of a local file.
+
+    Raises:
+        UsageError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"cannot read {path}: {reason}") from None
 
 
 class _Delivery:

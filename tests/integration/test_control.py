@@ -19,6 +19,7 @@ from relay_client.control.messages import (
     Event,
     GetStatus,
     Logs,
+    Push,
     Release,
     Released,
     Stacks,
@@ -224,6 +225,16 @@ async def test_stacks(relay: LocalRelay, tmp_path: Path) -> None:
             found = await request(here.client, Stacks())
             assert "node-1: no stack: cannot stacks" == found.text
             assert [["node-1"]] == [group["hosts"] for group in found.groups]
+
+
+async def test_push_of_a_missing_file(relay: LocalRelay, tmp_path: Path) -> None:
+    """A file that cannot be read, and a job without ranks, are refused with a sentence."""
+    async with running(relay, tmp_path / "run") as here:
+        with pytest.raises(UsageError, match=r"cannot read .*absent\.py: No such file"):
+            await request(here.client, Push(str(tmp_path / "absent.py"), "absent.py"))
+        (tmp_path / "model.py").write_text("x = 1\n")
+        with pytest.raises(NoListener, match="no process has these ranks"):
+            await request(here.client, Push(str(tmp_path / "model.py"), "model.py"))
 
 
 async def test_logs(relay: LocalRelay, tmp_path: Path) -> None:

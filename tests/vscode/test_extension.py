@@ -23,7 +23,7 @@ from tests.support.vscode.editor import Editor, running_editor
 from tests.support.vscode.installation import ROOT, NotInstalled, find_installation
 from tests.support.vscode.jobs import waiting_job
 from tests.support.vscode.window import Window
-from tests.support.vscode.workspace import BREAKPOINT, SCRIPT
+from tests.support.vscode.workspace import BREAKPOINT, PROGRAM, SCRIPT
 
 pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode-extension"), pytest.mark.asyncio(loop_scope="module")]
 
@@ -58,13 +58,13 @@ async def relay(tls_directory: Path) -> AsyncIterator[LocalRelay]:
 
 @contextlib.asynccontextmanager
 async def job_and_client(
-    editor: Editor, relay: LocalRelay, directory: Path
+    editor: Editor, relay: LocalRelay, directory: Path, *job_options: str
 ) -> AsyncIterator[tuple[Window, Program, Program]]:
     """Run a job whose rank 0 waits, and a relay-client whose own port leads elsewhere; the window shows the rank."""
     options = ("--hc", HC, "--ports", str(free_port()))
     env = {**access(relay, directory, "send"), "RELAY_CLIENT_DIR": str(editor.client_directory)}
     async with (
-        waiting_job(editor.workspace, relay, directory, free_port()) as job,
+        waiting_job(editor.workspace, relay, directory, free_port(), *job_options) as job,
         program("relay_client", *options, env=env) as client,
         editor.window() as window,
     ):
@@ -135,6 +135,33 @@ async def test_the_tree_and_release(editor: Editor, relay: LocalRelay, tmp_path:
         await window.until_ended()
         await window.until_shown(ranks(window), "rank 0running")
         assert job.process.returncode is None
+
+
+async def test_saved_fix_changes_the_running_job(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """With the setting `relayDebug.pushOnSave`, the job executes the new code of a file that is saved."""
+    options = ("--debug-ranks", "none", "--debug-allow-edit")
+    async with job_and_client(editor, relay, tmp_path, *options) as (window, job, _):
+        await write_settings(window, {"relayDebug.pushOnSave": True})
+        await window.open(SCRIPT)
+        await window.command("workbench.action.focusActiveEditorGroup")
+        await window.press("Control+Home")
+        for _ in range(PROGRAM.splitlines().index("    return square + double")):
+            await window.press("ArrowDown")
+        await window.press("End")
+        await window.page.keyboard.type(" + 1000")
+        await window.command("workbench.action.files.save")
+        try:
+            assert "train.py (sha256 " in await job.line("replaced the code of")
+            shown = window.page.locator(".statusbar-item")
+            await window.until_shown(
+                shown, "train.py: replaced in rank 0 at the same step, from the next call of step on"
+            )
+        finally:
+            editor.workspace.write_script(SCRIPT, PROGRAM)
+        evaluate = ("relay_client", "--hc", HC, "eval", "step(1)", "--json")
+        async with program(*evaluate, env=access(relay, tmp_path, "send")) as client:
+            finished = await client.finish()
+        assert "1003" == json.loads(finished.stdout)["groups"][0]["text"], finished.stderr
 
 
 async def test_relay_client_is_killed(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import { attach, RankConfigurations, showError } from './configurations';
 import { userDirectory } from './directory';
 import { Launcher } from './launcher';
 import { attachTo, pickRank, RankUris, TerminalLinks, type Wanted } from './links';
+import { pushEditor, pushSaved } from './push';
 import { label, type Rank, type RelayEvent, type Status } from './state';
 import { StatusBar } from './statusBar';
 import { RanksView, type Item } from './tree';
@@ -34,6 +35,8 @@ export function activate(context: vscode.ExtensionContext): void {
     command('attach', (item?: Item | Wanted) => attachCommand(clients, item)),
     command('release', (item?: Item) => release(clients, item)),
     command('stacks', (item?: Item) => showStacks(clients, stacks, item)),
+    command('push', () => pushEditor(clients)),
+    vscode.workspace.onDidSaveTextDocument((document) => void pushSaved(clients, document)),
     command('openPlace', (item?: Item) => openPlace(item)),
   );
 }

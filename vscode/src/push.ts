@@ -1,0 +1,49 @@
+// Replaces the code of running ranks by that of a file: docs/guides/push.md.
+
+import { posix } from 'node:path';
+import * as vscode from 'vscode';
+import type { Clients } from './clients';
+import { showError } from './configurations';
+
+const SHOWN = 15_000; // milliseconds of a line in the status bar
+
+interface Pushed {
+  text: string;
+  is_complete: boolean;
+}
+
+export async function pushEditor(clients: Clients): Promise<void> {
+  const document = vscode.window.activeTextEditor?.document;
+  if (!document || document.languageId !== 'python') throw new Error('Open a Python file first.');
+  if (document.isDirty) await document.save();
+  await push(clients, document);
+}
+
+export async function pushSaved(clients: Clients, document: vscode.TextDocument): Promise<void> {
+  const isWanted = vscode.workspace.getConfiguration('relayDebug', document.uri).get<boolean>('pushOnSave');
+  if (!isWanted || document.languageId !== 'python' || document.uri.scheme !== 'file') return;
+  try {
+    await push(clients, document);
+  } catch (error) {
+    showError(error);
+  }
+}
+
+async function push(clients: Clients, document: vscode.TextDocument): Promise<void> {
+  const root = vscode.workspace.getConfiguration('relayDebug', document.uri).get<string>('remoteRoot', '.');
+  const remote = posix.join(root, vscode.workspace.asRelativePath(document.uri, false).replaceAll('\\', '/'));
+  const fields = { file: document.uri.fsPath, remote };
+  const location = { location: vscode.ProgressLocation.Window, title: `Replacing the code of ${remote}` };
+  await vscode.window.withProgress(location, async () => {
+    for (const { client, nodes } of clients.statuses) {
+      if (nodes.some(({ targets }) => targets.length)) show(await clients.request<Pushed>(client, 'push', fields));
+    }
+  });
+}
+
+// The first line is the summary; the others name what has changed, and what stays as it is.
+function show({ text, is_complete }: Pushed): void {
+  vscode.debug.activeDebugConsole.appendLine(text);
+  if (is_complete) vscode.window.setStatusBarMessage(text.split('\n')[0] ?? text, SHOWN);
+  else void vscode.window.showWarningMessage(text);
+}
