@@ -23,6 +23,7 @@ from relay_agent.start_directory import start_directory
 from relay_agent.stderr import write_line
 from relay_core.access_settings import KEY_VAULT_VARIABLE, AccessSettings
 from relay_core.errors import ConfigurationError, RelayDebugError
+from relay_core.values import escape_controls
 
 if TYPE_CHECKING:
     from relay_agent.node.in_job.client import NodeClient
@@ -290,8 +291,7 @@ class DebuggedProcess:
         def respond(result: Pushed) -> None:
             if result.digest:
                 node.source_replaced(result.file, result.digest)
-                names = ", ".join(result.changed) or "only lines moved"
-                self.log(f"{user} replaced the code of {result.file} (sha256 {result.digest[:12]}): {names}")
+                self.log(escape_controls(f"{user} replaced the code of {result.file} ({result.summary})"))
             node.respond(number, {"pushed": result.encode()})
 
         start_phase(Push.parse_body(ask["body"]), respond, is_armed=debugger.is_armed)

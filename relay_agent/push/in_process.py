@@ -55,6 +55,7 @@ class _PhaseThread(threading.Thread):
         self._request, self._respond, self._is_armed = request, respond, is_armed
 
     def run(self) -> None:
+        _pushing.interrupt(self._request)
         with _pushing.lock:
             try:
                 result = _pushing.phase(self._request, is_armed=self._is_armed())
@@ -84,7 +85,14 @@ class _Pushing:
         self.lock = threading.Lock()
         self._prepared: _Prepared | None = None
 
+    def interrupt(self, request: Push) -> None:
+        """Let the main thread continue at once if a push is aborted while another phase of it is waiting."""
+        prepared = self._prepared
+        if request.phase is Phase.ABORT and prepared is not None and prepared.id == request.id and prepared.hold:
+            prepared.hold.end()
+
     def phase(self, request: Push, *, is_armed: bool) -> Pushed:
+        """Execute a phase; the lock is held."""
         if request.phase is Phase.PREPARE:
             return self._prepare(request)
         prepared = self._prepared

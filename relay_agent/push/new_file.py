@@ -41,7 +41,7 @@ class NewFile:
     def __init__(self, source: str, filename: str) -> None:
         self.source = source
         self.filename = filename
-        self.tree = ast.parse(source, filename)
+        self.tree = ast.parse(source.removeprefix("\ufeff"), filename)  # a byte order mark
         self.functions: dict[str, list[NewFunction]] = {}
         """The functions by qualified name, in the order of the file."""
         code = compile(self.tree, filename, "exec", dont_inherit=True)

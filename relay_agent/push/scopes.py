@@ -111,7 +111,7 @@ class Scope:
         self, names: Any, assign: Callable[[str, object], None], within: str, name: str, value: object
     ) -> None:
         if name not in names:
-            self._changed([f"{within}{name} = {value!r}"])
+            self._changed([f"{within}{name} = {_shown(value)}"])
             if within:
                 self._steps.append(lambda: assign(name, value))
             else:  # definitions below may need it
@@ -122,10 +122,10 @@ class Scope:
         if _same(present, value):
             return
         if before is not None and _same(before[1], present):
-            self._changed([f"{within}{name} = {value!r}"])
+            self._changed([f"{within}{name} = {_shown(value)}"])
             self._steps.append(lambda: assign(name, value))
         elif before is None or not _same(before[1], value):
-            self._kept([f"{within}{name} keeps the value that the process has given it, instead of {value!r}"])
+            self._kept([f"{within}{name} keeps the value that the process has given it, instead of {_shown(value)}"])
 
     def _prepare_class(self, cls: type, node: ast.ClassDef, name: str) -> None:
         self._check_class(node, name)
@@ -215,8 +215,8 @@ class Scope:
         is_same = self._old.has(node, within) or not self._old.is_known
         if not is_docstring and not isinstance(node, ast.Pass) and not is_same:
             text = ast.unparse(node).partition("\n")[0]
-            text = text if len(text) <= MAX_STATEMENT else f"{text[: MAX_STATEMENT - 3]}..."
-            self._kept([f"line {node.lineno} is not executed again: {text}"])
+            shown = text if len(text) <= MAX_STATEMENT else f"{text[: MAX_STATEMENT - 3]}..."
+            self._kept([f"line {node.lineno} is not executed again: {shown}"])
 
     def _removed(self) -> list[str]:
         names = {name for node in self._new.tree.body for name in bound_names(node)}
@@ -242,6 +242,11 @@ def _title(node: ast.stmt) -> str:
     if isinstance(node, ast.ClassDef):
         return f"class {node.name}"
     return f"{node.name}()" if isinstance(node, Definition) else ast.unparse(node)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= MAX_STATEMENT else f"{text[: MAX_STATEMENT - 3]}..."
 
 
 def _same(one: object, other: object) -> bool:

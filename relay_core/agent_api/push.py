@@ -29,6 +29,8 @@ MAX_BODY = 4 * 1024 * 1024
 MAX_SECONDS = 60.0
 MAX_LINES = 200
 """Sentences in one response."""
+MAX_NAMES = 10
+"""Names in a log line."""
 LEASE = 5.0
 """Seconds beyond a phase for which a process waits for the next one."""
 
@@ -182,6 +184,13 @@ class Pushed:
     """The file of which the code is replaced."""
     digest: str = ""
     """The digest of its new content; see `relay_core.agent_api.requests.FileDigest`."""
+
+    @property
+    def summary(self) -> str:
+        """The digest, and what was replaced, for a log line: `sha256 1a2b3c4d5e6f: train_step(), 2 more`."""
+        names = [*self.changed[:MAX_NAMES]] or ["lines moved only"]
+        more = [f"{len(self.changed) - MAX_NAMES} more"] if len(self.changed) > MAX_NAMES else []
+        return f"sha256 {self.digest[:12]}: {', '.join([*names, *more])}"
 
     def encode(self) -> dict[str, object]:
         """Return one element of `processes`; empty fields are omitted."""

@@ -174,7 +174,7 @@ async def test_fix_changes_the_running_job(relay: LocalRelay, tmp_path: Path):
             assert ("new", "30", int(step) + 1) == (kind, value, int(calls))
         digest = hashlib.sha256(FIXED.encode()).hexdigest()[:12]
         logged = await job.line("replaced the code of")
-        assert f"{tmp_path / 'model.py'} (sha256 {digest}): train_step(), Net.forward()" in logged
+        assert f"{tmp_path / 'model.py'} (sha256 {digest}: train_step(), Net.forward()" in logged
         assert re.search(r"rank \d: \S+@\S+ replaced", logged)
         assert MODEL == (tmp_path / "model.py").read_text()
 

@@ -76,6 +76,30 @@ def test():
     assert [False, 1, ["", "the push is not prepared in this process any more"]] == result_of(tmp_path, test)
 
 
+def test_abort_during_a_hold(tmp_path: Path):
+    """A hold that is still waiting ends at once when its push is aborted."""
+    test = """
+def test():
+    phase("prepare", source=FIXED)
+    found = queue.SimpleQueue()
+    request = Push("1", Phase.HOLD, function="never called", seconds=60.0)
+    start_phase(request, found.put, is_armed=lambda: False)
+    while sys.getprofile() is None and not in_main("sys.getprofile()"):
+        time.sleep(0.01)
+    started = time.monotonic()
+    phase("abort")
+    found.get(timeout=60)
+    return [time.monotonic() - started < 30, model.f(), in_main("sys.getprofile()")]
+
+def in_main(expression):
+    from relay_agent.push.main_thread import call_in_main_thread
+    values = queue.SimpleQueue()
+    call_in_main_thread(lambda: values.put(eval(expression) is not None))
+    return values.get(timeout=60)
+"""
+    assert [True, 1, False] == result_of(tmp_path, test)
+
+
 def test_two_pushes(tmp_path: Path):
     """A second push is refused while one is in progress."""
     test = """

@@ -24,6 +24,11 @@ def test_qualified_names():
     assert "g" == file.functions["A.B.g"][0].node.name
 
 
+def test_byte_order_mark():
+    """A file that begins with one is Python."""
+    assert ["f"] == [*NewFile("\ufeffdef f(): pass", "a.py").functions]
+
+
 @pytest.mark.parametrize("source", ["def f(:", "\0", "def f():\nreturn 1"])
 def test_text_that_is_not_python(source: str):
     """It raises an exception before anything is executed."""

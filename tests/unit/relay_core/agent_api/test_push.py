@@ -118,6 +118,13 @@ def test_refused_requests(body: dict[str, object], sentence: str):
         Push.parse_body(body)
 
 
+def test_summary():
+    """A log line has the digest, and at most ten names."""
+    assert "sha256 abc: f()" == Pushed(changed=("f()",), digest="abc").summary
+    assert "sha256 abc: lines moved only" == Pushed(digest="abc").summary
+    assert Pushed(changed=tuple("abcdefghijkl"), digest="abc").summary.endswith("i, j, 2 more")
+
+
 def test_equal_results_once():
     """Equal results are one, with the processes of all."""
     results = [Pushed((Member(port),), State.READY) for port in (1, 2)] + [Pushed((Member(3),), error="e")]
