@@ -39,7 +39,8 @@ def main(argv: list[str]) -> int:
     if argv and argv[0].startswith("--config"):
         argv = ["serve", *argv]
     arguments = make_parser().parse_args(argv)
-    configure_logging(PROGRAM, verbose=getattr(arguments, "verbose", False))
+    as_json = getattr(arguments, "log_format", "text") == "json"
+    configure_logging(PROGRAM, verbose=getattr(arguments, "verbose", False), as_json=as_json)
     commands = {"init": _init, "serve": _serve, "status": _status}
     return commands[arguments.command](arguments)
 
@@ -96,6 +97,12 @@ def make_parser() -> argparse.ArgumentParser:
         "Microsoft-Relay-DisallowedListeners",
     )
     serve.add_argument("--verbose", action="store_true", help="enable debug logging")
+    serve.add_argument(
+        "--log-format",
+        choices=["text", "json"],
+        default="text",
+        help="format of the log: lines of text, or a JSON object for each event (default: %(default)s)",
+    )
     status = commands.add_parser("status", help="show the state of a running relay that has a management port")
     status.add_argument("--config", type=Path, required=True, metavar="FILE", help="its configuration file")
     status.add_argument("--json", action="store_true", help="print JSON")

@@ -7,9 +7,11 @@ therefore escaped here, for all messages, so that a peer can neither add a line 
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Callable
+from datetime import datetime, timezone
 
 from relay_core.errors import RelayDebugError
 from relay_core.values import escape_controls
@@ -36,13 +38,29 @@ class _LineFormatter(logging.Formatter):
         return "\n".join(lines)
 
 
-def configure_logging(program: str, *, verbose: bool = False) -> None:
+class _JsonFormatter(logging.Formatter):
+    """Formats each event as one line of JSON, for log collectors."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return an object with `time` (ISO 8601, UTC), `level`, `logger`, `message`, and `traceback` for an error."""
+        event = {
+            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            event["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(event)  # escapes control characters, and letters that are not ASCII
+
+
+def configure_logging(program: str, *, verbose: bool = False, as_json: bool = False) -> None:
     """Log the events of relay_* modules to stderr.
 
     The loggers of other libraries keep the default level WARNING: at DEBUG, `websockets` would log tokens.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_LineFormatter(program))
+    handler.setFormatter(_JsonFormatter() if as_json else _LineFormatter(program))
     for name in ("relay_core", "relay_agent", "relay_client", "relay_server"):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -333,3 +334,19 @@ def test_status_of_another_program(home):
         found = run("status", "--config", configuration)
         thread.join()
     assert (13, True) == (found.returncode, "another program answers" in found.stderr)
+
+
+def test_log_as_json(home):
+    """With `--log-format json`, each event is a JSON object, and none contains a key."""
+    process = Served(home, "--log-format", "json")
+    try:
+        process.wait_for("ready on")
+    finally:
+        process.process.terminate()
+        status = process.finish()
+        process.process.stderr.close()
+    messages = [json.loads(line)["message"] for line in process.lines]
+    assert (0, "stopping; a second signal stops immediately") == (status, messages[-1])
+    keys = re.findall(r'_key = "(.*)"', (home / "relay.toml").read_text())
+    assert keys
+    assert not [key for key in keys if any(key in line for line in process.lines)]

@@ -1,6 +1,8 @@
 """Facts about log lines and errors that contain texts of the other side."""
 
+import json
 import logging
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -18,8 +20,10 @@ def start_logging():
     logger = logging.getLogger("relay_client")
     before = logger.handlers[:], logger.level, logger.propagate
 
-    def start() -> logging.Logger:
-        configure_logging("relay-client")  # not in the setup: pytest replaces stderr before it calls the test
+    def start(**options: bool) -> logging.Logger:
+        configure_logging(
+            "relay-client", **options
+        )  # not in the setup: pytest replaces stderr before it calls the test
         return logger
 
     yield start
@@ -31,6 +35,30 @@ def test_log_line_stays_one_line(start_logging, capfd, text):
     """A name with line breaks and escape sequences is one printable line of the log."""
     start_logging().info(text, FORGED)
     assert f"relay-client: {text % ESCAPED}\n" == capfd.readouterr().err
+
+
+def test_event_as_json_is_one_line(start_logging, capfd):
+    """With `as_json`, an event is an object on one printable line, with time, level, logger and message."""
+    start_logging(as_json=True).warning("held by %s", FORGED)
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.isprintable()
+    event = json.loads(line)
+    assert abs(datetime.now(timezone.utc) - datetime.fromisoformat(event.pop("time"))) < timedelta(minutes=5)
+    assert {"level": "warning", "logger": "relay_client", "message": f"held by {FORGED}"} == event
+
+
+def test_event_as_json_has_the_traceback(start_logging, capfd):
+    """An exception is a field of the object."""
+    try:
+        raise RuntimeError(FORGED)
+    except RuntimeError:
+        start_logging(as_json=True).exception("failed")
+    event = json.loads(capfd.readouterr().err)
+    assert ("error", "failed", True) == (
+        event["level"],
+        event["message"],
+        f"RuntimeError: {FORGED}" in event["traceback"],
+    )
 
 
 def test_traceback_cannot_look_like_a_log_line(start_logging, capfd):
