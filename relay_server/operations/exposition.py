@@ -34,6 +34,7 @@ COUNTERS = (
     ("sender_connections_client_error", "sender_client_errors", "SenderConnections-ClientError"),
     ("sender_connections_server_error", "sender_server_errors", "SenderConnections-ServerError"),
     ("sender_disconnects", "sender_disconnects", "SenderDisconnects"),
+    ("http_requests", "http_requests", "HTTP requests of senders that a listener answered"),
     ("rejected_senders", "rejected", "Senders that a listener rejected"),
     ("refused_requests", "refused", "Requests of any kind that the relay refused"),
 )

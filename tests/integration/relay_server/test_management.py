@@ -14,7 +14,7 @@ from relay_server.config.model import ManagementSettings
 from relay_server.operations.management import Management
 from tests.integration.relay_server.conftest import KEYS, Relay
 from tests.integration.relay_server.waiting import eventually
-from tests.support.raw_websocket import TEXT, refused
+from tests.support.raw_websocket import TEXT, refused, request
 
 
 class Client:
@@ -81,6 +81,14 @@ async def test_metrics_have_the_names_of_azure(relay, management):
     sender.abort()
     await eventually(lambda: not relay.server.metrics().active_senders)
     assert 1 == (await management.metrics())["relay_sender_disconnects_total"]
+
+
+async def test_http_requests_are_counted(relay, management):
+    """A refused HTTP request of a sender is an error of the client; one that was answered has a metric of its own."""
+    assert 401 == (await request(relay.target, "GET", "/hc")).status
+    found = await management.metrics()
+    expected = {"relay_http_requests_total": 0, "relay_sender_connections_client_error_total": 1}
+    assert expected == {name: found[name] for name in expected}
 
 
 async def test_status_shows_no_secret(relay, management):
