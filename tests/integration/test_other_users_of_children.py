@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -152,7 +153,7 @@ async def try_as_stranger(job: Program, directory: Path, *, expected: int) -> No
 def family_ports(job: int, node: Path) -> set[int]:
     """Return the ports on which a job, its children, its agent, and what they are connected to, listen."""
     members = [*_with_children(job), *(member for agent in agents_on(node) for member in _with_children(agent.pid))]
-    connections = [found for member in members for found in member.net_connections("tcp")]
+    connections = [found for member in members for found in _connections(member)]
     dialled = {found.raddr.port for found in connections if found.raddr}
     listeners = [found for found in psutil.net_connections("tcp") if found.status == psutil.CONN_LISTEN]
     pids = {member.pid for member in members} | {found.pid for found in listeners if found.laddr.port in dialled}
@@ -162,3 +163,10 @@ def family_ports(job: int, node: Path) -> set[int]:
 def _with_children(pid: int) -> list[psutil.Process]:
     process = psutil.Process(pid)
     return [process, *process.children(recursive=True)]
+
+
+def _connections(process: psutil.Process) -> list[Any]:
+    """Return the connections of a process; none if it has just ended, as a child may have."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.net_connections("tcp")
+    return []
