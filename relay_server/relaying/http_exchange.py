@@ -182,8 +182,8 @@ class HttpExchange:
         if not response.has_body:
             length = 0
         chunked = length is None and not bodiless and head.http_version == "1.1"
-        # Decided here: a body that is still arriving may be complete later, but the response announces that the connection
-        # closes.
+        # Decided here: a body that is still arriving may be complete later, but the response announces that the
+        # connection closes.
         self.keeps_alive = self._sender.body_read and head.keeps_alive
         headers = self._headers(response, bodiless=bodiless, length=length, chunked=chunked)
         headers.append(("Connection", "keep-alive" if self.keeps_alive else "close"))
