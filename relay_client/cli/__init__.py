@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from relay_client.cli import attach, demo, evaluate, forward, hang, init, pdb, push, stacks, targets, tensorboard, wait
+from relay_client.cli import attach, demo, forward, init, mcp, pdb, push, targets, tensorboard, wait
 from relay_client.cli.common import PROGRAM, add_verbose
+from relay_client.cli.inspection import evaluate, hang, stacks
 from relay_client.cli.running import events, group, logs, release, status, stop
 from relay_core.program.console import configure_logging, run_program
 from relay_core.program.options import add_access_options
@@ -17,7 +18,7 @@ from relay_core.program.options import add_access_options
 __all__ = ["main", "make_parser", "run"]
 
 COMMANDS = (
-    *(init, targets, wait, attach, tensorboard, stacks, hang, evaluate, push, pdb, demo),
+    *(init, targets, wait, attach, tensorboard, stacks, hang, evaluate, push, pdb, mcp, demo),
     *(status, release, group, logs, events, stop),
 )
 """Modules in the order in which `--help` lists the commands."""

@@ -81,7 +81,8 @@ COVERED_BY = {
         "relay_agent/node/in_agent/ server relay_agent/cli/ node_agent"
     ),
     "tests/unit/relay_agent/stacks/test_in_process.py": "relay_agent/stacks/ local_values",
-    "tests/e2e/test_hang.py": "relay_client/cli/ hang relay_client/hang/ collect look output",
+    "tests/e2e/test_hang.py": "relay_client/cli/inspection/ hang relay_client/hang/ collect look output",
+    "tests/e2e/test_mcp.py": "relay_client/mcp/ control reading server",
     "tests/e2e/test_gevent.py": "relay_agent/debuggee/ gevent_support",
     "tests/e2e/test_live_table.py": "relay_client/ui/ live_table",
     "tests/e2e/test_demo.py": (
@@ -93,12 +94,14 @@ COVERED_BY = {
     ),
     "tests/e2e/test_init.py": "relay_client/cli/init/ vscode_files",
     "tests/e2e/test_compare_ranks.py": (
-        "relay_client/cli/ evaluate relay_client/compare/ collect relay_agent/evaluation/ places"
+        "relay_client/cli/inspection/ evaluate relay_client/compare/ collect relay_agent/evaluation/ places"
     ),
     "tests/e2e/test_push.py": "relay_client/cli/ push relay_client/push/ deliver relay_agent/push/ sources",
     "tests/unit/relay_agent/push/test_swap.py": "relay_agent/push/ old_file scopes",
     "tests/unit/relay_agent/values/test_fingerprint.py": "relay_agent/values/ leaves short_repr",
-    "tests/e2e/test_run_and_look.py": "relay_client/cli/ pdb stacks relay_client/stacks/ collect",
+    "tests/e2e/test_run_and_look.py": (
+        "relay_client/cli/ pdb relay_client/cli/inspection/ stacks relay_client/stacks/ collect"
+    ),
     "tests/e2e/test_running_clients.py": "relay_client/cli/running/ common events logs release status stop",
     "tests/e2e/test_ways_in.py": "relay_agent/agent/ reverse relay_client/ports/ reverse",
     "tests/e2e/test_debugpy_traps.py": (

@@ -1,0 +1,1 @@
+"""Commands that show what ranks are doing and what values they have, without stopping them."""

@@ -1,0 +1,68 @@
+"""`relay-client mcp`: an MCP server on stdin and stdout for coding agents."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from relay_client.cli.common import Commands, add_command, quiet_logging
+from relay_core.errors import ConfigurationError
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "mcp",
+        run,
+        summary="let a coding agent examine the job: an MCP server on stdin and stdout",
+        description="Runs an MCP server on stdin and stdout, which an editor or another MCP host starts. Its tools "
+        "read ranks, stacks, variables and values without stopping a process. Every call is recorded. Needs the "
+        "extra 'mcp'.",
+    )
+    parser.add_argument(
+        "--allow-control",
+        action="store_true",
+        default=False,
+        help="also let the agent set breakpoints, continue and step, and evaluate expressions that execute code in "
+        "the job",
+    )
+    parser.add_argument(
+        "--audit-file",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="append the record of each call to this file (default: mcp-audit.jsonl in the private directory of this "
+        "user's relay-clients)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until stdin ends."""
+    try:
+        from relay_client.mcp.server import serve
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in {"mcp", "pydantic"}:
+            raise
+        raise ConfigurationError(
+            "the package mcp is not installed", hint="pip install 'relay-debug[client,mcp]'"
+        ) from error
+    import asyncio
+
+    from relay_client.cli.common import make_tunnels
+    from relay_client.mcp.audit import AuditLog
+    from relay_core.program.run import run_until_stopped
+
+    quiet_logging(arguments)
+    audit = AuditLog(arguments.audit_file)
+
+    async def body() -> None:
+        try:
+            await serve(await make_tunnels(arguments), audit, allow_control=arguments.allow_control)
+        except asyncio.CancelledError:
+            os._exit(0)  # stopped by a signal; a thread that waits for stdin would keep the process alive
+
+    return run_until_stopped(body())

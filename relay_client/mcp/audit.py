@@ -1,0 +1,88 @@
+"""The audit log of the MCP server: one JSON object for each call of a tool, without values of the job."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+
+from relay_client.user_directory import make_private, user_directory
+from relay_core.errors import ConfigurationError
+
+__all__ = ["AuditLog", "default_path"]
+
+MAX_ARGUMENT = 2_000
+"""Characters of one argument; an expression may be longer."""
+
+
+def default_path() -> Path:
+    """Return the file in the private directory of this user's relay-clients."""
+    return user_directory() / "mcp-audit.jsonl"
+
+
+class AuditLog:
+    """Appends to the file; each line is written at once, so several servers may share it.
+
+    Args:
+        path: The file, which is created with mode 0600.
+
+    Raises:
+        ConfigurationError: it cannot be written.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or default_path()
+        try:
+            if path is None:
+                make_private(self.path.parent)
+            self._append(b"")
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot write the audit log {self.path}: {error.strerror or error}",
+                hint="give another file with --audit-file",
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"<AuditLog {self.path}>"
+
+    def write(
+        self, tool: str, arguments: Mapping[str, object], *, outcome: str, detail: str, seconds: float, now: datetime
+    ) -> None:
+        """Append the record of a call.
+
+        Args:
+            tool: The name of the tool.
+            arguments: As the coding agent gave them.
+            outcome: "ok", "refused", "failed", "invalid" (the arguments), "crashed" or "cancelled".
+            detail: The error, or what was left out of the result.
+            seconds: How long the call took.
+            now: When it ended, with a time zone.
+
+        Raises:
+            OSError: the file can no longer be written.
+        """
+        record = {
+            "time": now.astimezone(timezone.utc).isoformat(timespec="milliseconds"),
+            "pid": os.getpid(),
+            "tool": tool,
+            "ranks": _short(arguments.get("ranks", arguments.get("rank", "all"))),
+            "arguments": {name: _short(value) for name, value in arguments.items() if name not in {"rank", "ranks"}},
+            "outcome": outcome,
+            "detail": _short(detail),
+            "seconds": round(seconds, 3),
+        }
+        self._append(f"{json.dumps(record)}\n".encode())
+
+    def _append(self, line: bytes) -> None:
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+
+
+def _short(value: object) -> object:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return value if len(text) <= MAX_ARGUMENT else f"{text[:MAX_ARGUMENT]}..."

@@ -1,0 +1,210 @@
+"""What a coding agent can change if the user permits it: breakpoints, continue and steps, through debug sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Literal
+
+from relay_client.agents.roster import Claim, Destination
+from relay_client.agents.tunnels import Tunnels
+from relay_client.dap.client import DapClient
+from relay_client.mcp.paths import ControlRefused
+from relay_client.mcp.reading import Items, chosen_ranks
+from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
+from relay_core.net.tasks import TaskSet
+
+__all__ = ["Control", "Step"]
+
+Step = Literal["over", "into", "out"]
+COMMANDS = {"over": "next", "into": "stepIn", "out": "stepOut"}
+ATTACH_TIMEOUT = 60.0
+"""Seconds for each response while attaching; the job first imports debugpy."""
+DETACH_TIMEOUT = 5.0
+
+
+class _Session:
+    """A debug session with one rank, and where it has stopped."""
+
+    def __init__(self, rank: int, client: DapClient) -> None:
+        self.rank = rank
+        self.client = client
+        self.thread: int | None = None
+        """The thread that has stopped; None while the rank runs."""
+        self.reason = ""
+        self.lost = ""
+        self.changed = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<_Session rank {self.rank} {'running' if self.thread is None else 'stopped'}>"
+
+    async def receive_events(self) -> None:
+        """Follow the session until it ends."""
+        try:
+            while True:
+                event = await self.client.wait_for_event("stopped", "terminated", "exited", within=None)
+                body = event.get("body") or {}
+                if event["event"] == "stopped":
+                    self.thread, self.reason = int(body.get("threadId") or 0), str(body.get("reason", ""))
+                else:
+                    self.lost = "the rank has ended"
+                self.changed.set()
+        except RelayDebugError as error:
+            self.lost = error.sentence
+            self.changed.set()
+
+    async def resume(self, command: str) -> None:
+        """Send a request that resumes the rank.
+
+        Raises:
+            ControlRefused: it is not stopped.
+        """
+        if self.lost or self.thread is None:
+            raise ControlRefused(f"rank {self.rank}: {self.lost or 'it is running'}", hint="call wait_for_stop")
+        thread, self.thread = self.thread, None
+        self.changed.clear()
+        await self.client.request(command, {"threadId": thread})
+
+    async def where(self) -> dict[str, Any]:
+        """Return where the rank is."""
+        found: dict[str, Any] = {"rank": self.rank, "stopped": self.thread is not None, "reason": self.reason}
+        if self.thread is None:
+            return {**found, "reason": self.lost}
+        arguments = {"threadId": self.thread, "levels": 1}
+        for frame in (await self.client.request("stackTrace", arguments)).get("stackFrames", []):
+            path = (frame.get("source") or {}).get("path", "")
+            found |= {"file": path, "line": frame["line"], "function": frame["name"]}
+        return found
+
+
+class Control:
+    """The debug sessions of this server; an async context manager that detaches from all ranks at the end.
+
+    Args:
+        tunnels: The client's tunnels, entered.
+    """
+
+    def __init__(self, tunnels: Tunnels) -> None:
+        self._tunnels = tunnels
+        self._sessions: dict[int, _Session] = {}
+        self._tasks = TaskSet()
+        self._lock = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<Control ranks={sorted(self._sessions)}>"
+
+    async def __aenter__(self) -> Control:
+        return self
+
+    async def __aexit__(self, *_exc_info: object) -> None:
+        await self.detach("all")
+        await self._tasks.cancel_all()
+
+    async def set_breakpoints(self, file: str, lines: list[int], condition: str, ranks: str) -> Items:
+        """Replace the breakpoints of a file; a rank without a debug session is attached to."""
+        wanted = [{"line": line, **({"condition": condition} if condition else {})} for line in lines]
+        async with self._lock:
+            claims = self._claims(ranks)
+            for claim in claims:
+                self._require_free(claim)
+            return list(await asyncio.gather(*(self._set_in(claim, file, wanted) for claim in claims)))
+
+    async def resume(self, ranks: str) -> Items:
+        """Continue the chosen ranks."""
+        async with self._lock:
+            chosen = self._chosen(ranks)
+            await asyncio.gather(*(session.resume("continue") for session in chosen))
+            return [{"rank": session.rank, "stopped": False} for session in chosen]
+
+    async def step(self, kind: Step, ranks: str, seconds: float) -> Items:
+        """Step the chosen ranks together, and return where they are when all have stopped or the time is over."""
+        async with self._lock:
+            chosen = self._chosen(ranks)
+            await asyncio.gather(*(session.resume(COMMANDS[kind]) for session in chosen))
+            try:
+                async with timeout(seconds):
+                    await asyncio.gather(*(session.changed.wait() for session in chosen))
+            except TIMEOUT_ERRORS:
+                pass  # those that have not arrived are reported as running
+            return list(await asyncio.gather(*(session.where() for session in chosen)))
+
+    async def detach(self, ranks: str) -> Items:
+        """Detach; the ranks continue without breakpoints."""
+        async with self._lock:
+            chosen = chosen_ranks(ranks)
+            ended = [rank for rank in sorted(self._sessions) if chosen is None or rank in chosen]
+            await asyncio.gather(*(self._end(self._sessions.pop(rank)) for rank in ended))
+            return [{"rank": rank, "detached": True} for rank in ended]
+
+    def _claims(self, ranks: str) -> list[Claim]:
+        chosen = chosen_ranks(ranks)
+        found = [claim for claim in self._tunnels.reachable_targets() if claim.target.rank is not None]
+        claims = [claim for claim in found if chosen is None or claim.target.rank in chosen]
+        missing = (chosen or set()) - {claim.target.rank for claim in claims if claim.target.rank is not None}
+        if missing or not claims:
+            raise NoListener(f"no process has ranks {sorted(missing) or ranks}", hint="call ranks to list them")
+        return claims
+
+    def _require_free(self, claim: Claim) -> None:
+        """Check that no editor debugs a rank.
+
+        Raises:
+            ControlRefused: one does; the sentence names its user.
+        """
+        holder = claim.target.attachment
+        if claim.target.rank in self._sessions or holder is None:
+            return
+        since = "" if holder.since is None else f" since {time.strftime('%H:%M', time.localtime(holder.since))}"
+        raise ControlRefused(
+            f"{claim.target.label} is being debugged by {holder.user}{since}",
+            hint="the tools that read work nevertheless; ask that user to detach",
+        )
+
+    async def _set_in(self, claim: Claim, file: str, wanted: list[dict[str, Any]]) -> dict[str, Any]:
+        rank = claim.target.rank
+        assert rank is not None  # noqa: S101 - _claims returns only these
+        session = self._sessions.get(rank)
+        if session is not None and session.lost:
+            await self._end(self._sessions.pop(rank))
+            session = None
+        if session is not None:
+            results = await session.client.set_breakpoints(file, wanted)
+        else:
+            client = DapClient(await self._tunnels.open(Destination(claim.target.port)))
+            try:
+                found = await client.attach(
+                    {file: wanted}, exceptions=["uncaught"], justMyCode=False, within=ATTACH_TIMEOUT
+                )
+            except BaseException:
+                await client.close()
+                raise
+            results = found[file]
+            session = self._sessions[rank] = _Session(rank, client)
+            self._tasks.spawn(session.receive_events(), name=f"debug session of rank {rank}")
+        kept = ("verified", "line", "message")
+        return {"rank": rank, "breakpoints": [{name: one[name] for name in kept if name in one} for one in results]}
+
+    def _chosen(self, ranks: str) -> list[_Session]:
+        """Return the sessions of the chosen ranks; of "all", those that are stopped."""
+        if (chosen := chosen_ranks(ranks)) is None:
+            found = [session for session in self._sessions.values() if session.thread is not None]
+            if not found:
+                raise ControlRefused("no rank that this server debugs is stopped", hint="call wait_for_stop")
+            return found
+        for claim in self._claims(ranks):
+            self._require_free(claim)
+            if claim.target.rank not in self._sessions:
+                raise ControlRefused(
+                    f"this server does not debug {claim.target.label}", hint="set_breakpoints attaches to it"
+                )
+        return [self._sessions[rank] for rank in sorted(chosen)]
+
+    async def _end(self, session: _Session) -> None:
+        """Disconnect without terminating the process; if that fails, closing the connection has the same effect."""
+        try:
+            await session.client.request("disconnect", {"terminateDebuggee": False}, within=DETACH_TIMEOUT)
+        except (ConnectionLost, RelayDebugError):
+            pass
+        finally:
+            await session.client.close()

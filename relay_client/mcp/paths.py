@@ -1,0 +1,66 @@
+"""The expressions that may be evaluated without `--allow-control`: names, attributes and constant elements; sans-IO.
+
+    model.layers[3].weight      allowed
+    config["optimizer"]["lr"]   allowed
+    loss.item(), x + 1, f"{x}"  refused: a call, an operator and a format execute code of the job
+
+Attribute access executes code too if it reaches a property or a `__getattr__`. A path is therefore not evaluated as it
+is, but read by `relay_agent.values.static_path` in the job, which refuses those. An agent without that module evaluates
+nothing but a single name.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from relay_core.errors import RelayDebugError
+
+__all__ = ["ControlRefused", "as_static_read"]
+
+READER = "__import__('relay_agent.values.static_path', fromlist=['read_path']).read_path"
+
+
+class ControlRefused(RelayDebugError):
+    """The call needs `--allow-control`."""
+
+
+def as_static_read(expression: str) -> str:
+    """Return the expression that reads a path in the job without executing the job's code.
+
+    Raises:
+        ControlRefused: the expression is not a path.
+    """
+    try:
+        node = ast.parse(expression.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise _refusal(expression) from None
+    steps: list[tuple[str, object]] = []
+    while not isinstance(node, ast.Name):
+        if isinstance(node, ast.Attribute):
+            steps.append(("attribute", node.attr))
+        elif isinstance(node, ast.Subscript):
+            steps.append(("element", _constant(node.slice, expression)))
+        else:
+            raise _refusal(expression)
+        node = node.value
+    if not steps:
+        return node.id
+    return f"{READER}({', '.join([node.id, *map(repr, reversed(steps))])})"
+
+
+def _constant(node: ast.expr, expression: str) -> str | int:
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise _refusal(expression) from None
+    if type(value) not in {str, int}:
+        raise _refusal(expression)
+    return value  # type: ignore[no-any-return]  # checked above
+
+
+def _refusal(expression: str) -> ControlRefused:
+    return ControlRefused(
+        f"'{expression[:80]}' could execute code in the job, and this server only reads",
+        hint="use a path of names, attributes and constant elements, such as model.layers[3].weight; the user permits "
+        "other expressions by starting relay-client mcp with --allow-control",
+    )

@@ -1,0 +1,170 @@
+"""What a coding agent can read: ranks, stacks, verdict, variables and values. No rank is stopped or disturbed by it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Any
+
+from relay_client.agents.tunnels import Tunnels
+from relay_client.cli.number_lists import parse_ranks
+from relay_client.compare.collect import collect_values, find_differences
+from relay_client.compare.groups import odd_ones_first
+from relay_client.compare.render import as_objects
+from relay_client.hang.look import look, look_once
+from relay_client.hang.output import verdict_as_object
+from relay_client.hang.reports import RankReport
+from relay_client.mcp.paths import as_static_read
+from relay_client.stacks.collect import collect_stacks
+from relay_client.stacks.groups import read_replies
+from relay_client.stacks.render import grouped_stacks
+from relay_client.ui.text import format_ranks
+from relay_core.agent_api.announcement import State
+from relay_core.agent_api.evaluation import Evaluate, Selection
+from relay_core.errors import NoListener
+from relay_core.values import escape_controls
+
+__all__ = ["Items", "Reading", "chosen_ranks"]
+
+Items = list[dict[str, Any]]
+
+POLL_INTERVAL = 0.3
+"""Seconds between two looks at ranks that have not stopped; a look costs each agent about a millisecond."""
+
+
+def chosen_ranks(ranks: str) -> set[int] | None:
+    """Return the ranks of an argument; None for "all".
+
+    Raises:
+        UsageError: it is not a list of ranks.
+    """
+    return None if ranks.strip() == "all" else set(parse_ranks(ranks))
+
+
+class Reading:
+    """The tools that read.
+
+    Args:
+        tunnels: The client's tunnels, entered.
+        allow_code: Whether expressions may execute code of the job.
+    """
+
+    def __init__(self, tunnels: Tunnels, *, allow_code: bool) -> None:
+        self._tunnels = tunnels
+        self.allow_code = allow_code
+
+    def __repr__(self) -> str:
+        return f"<Reading {self._tunnels} allow_code={self.allow_code}>"
+
+    async def connect(self) -> None:
+        """Search for agents if none is known.
+
+        Raises:
+            NoListener: no job was found.
+            RelayDebugError: the relay or the credentials are unusable.
+        """
+        if not len(self._tunnels.roster):
+            await self._tunnels.discover_all()
+
+    async def ranks(self) -> Items:
+        """Return all processes that can be debugged."""
+        claims = self._tunnels.reachable_targets()
+        return [
+            {
+                "rank": claim.target.rank,
+                "port": claim.target.port,
+                "host": claim.agent.host,
+                "pid": claim.target.pid,
+                "script": claim.target.script,
+                "state": claim.target.state.value or "unknown",
+                "detail": claim.target.detail,
+                "debugged_by": claim.target.attachment.user if claim.target.attachment else "",
+            }
+            for claim in claims
+        ]
+
+    async def stacks(self, ranks: str, *, all_threads: bool) -> Items:
+        """Return the stacks, grouped by identical stack."""
+        chosen = chosen_ranks(ranks)
+        found = grouped_stacks(
+            await collect_stacks(self._tunnels, with_locals=False), ranks=chosen, all_threads=all_threads
+        )
+        return _required(found, chosen)
+
+    async def verdict(self) -> Items:
+        """Return the verdict on each job."""
+        jobs: Any = verdict_as_object(await look(self._tunnels, None))["jobs"]
+        return _required(jobs, None)
+
+    async def variables(self, rank: int) -> Items:
+        """Return the frames of a rank's main thread with their variables, innermost first."""
+        processes = read_replies(await collect_stacks(self._tunnels, with_locals=True), {rank})
+        items: Items = []
+        for process in processes:
+            if process.main is None:
+                items.append({"error": process.stacks.error or "no stack"})
+                continue
+            for frame in reversed(process.main.frames):
+                items.append({**frame.encode(), "locals": dict(frame.locals)})
+        return _required(items, {rank})
+
+    async def evaluate(self, expression: str, ranks: str, seconds: float) -> Items:
+        """Return the value of an expression, with equal values grouped."""
+        request = self._request(expression, ranks, seconds, None)
+        groups = odd_ones_first(await collect_values(self._tunnels, request))
+        return _required(as_objects(groups), chosen_ranks(ranks))
+
+    async def compare(self, expression: str, ranks: str, seconds: float) -> Items:
+        """Return which ranks differ in a value, and the first difference."""
+        request = self._request(expression, ranks, seconds, Selection())
+        groups = odd_ones_first(await collect_values(self._tunnels, request))
+        return _required(
+            as_objects(groups, await find_differences(self._tunnels, request, groups)), chosen_ranks(ranks)
+        )
+
+    async def wait_for_stop(self, ranks: str, seconds: float, *, wait_for_all: bool) -> Items:
+        """Return where the chosen ranks are, as soon as one or all of them are stopped, or when the time is over."""
+        chosen = chosen_ranks(ranks)
+        ends = asyncio.get_running_loop().time() + seconds
+        while True:
+            found = await self._places(chosen)
+            stopped = [item["stopped"] for item in found]
+            enough = stopped and (all(stopped) if wait_for_all else any(stopped))
+            if enough or asyncio.get_running_loop().time() + POLL_INTERVAL > ends:
+                return _required(sorted(found, key=lambda item: not item["stopped"]), chosen)
+            await asyncio.sleep(POLL_INTERVAL)
+
+    async def _places(self, chosen: Collection[int] | None) -> Items:
+        verdicts = await look_once(self._tunnels, None)
+        reports = (report for verdict in verdicts for report in verdict.job.ranks.values())
+        return [_place(report) for report in reports if chosen is None or report.rank in chosen]
+
+    def _request(self, expression: str, ranks: str, seconds: float, selection: Selection | None) -> Evaluate:
+        chosen_ranks(ranks)
+        evaluated = expression if self.allow_code else as_static_read(expression)
+        return Evaluate(evaluated, ranks.strip(), seconds, selection).checked()
+
+
+def _place(report: RankReport) -> dict[str, Any]:
+    target = report.target
+    waits = target is not None and target.state in {State.WAITING, State.CRASHED}
+    return {
+        "rank": report.rank,
+        "stopped": report.is_stopped,
+        "place": escape_controls(report.place),
+        "reason": f"{target.state.value} {target.detail}".rstrip() if target is not None and waits else "",
+        "debugged_by": target.attachment.user if target is not None and target.attachment else "",
+        "error": report.silence,
+    }
+
+
+def _required(items: Items, ranks: Collection[int] | None) -> Items:
+    """Return the items.
+
+    Raises:
+        NoListener: there are none.
+    """
+    if not items:
+        what = "no process" if ranks is None else f"no process has {format_ranks(ranks)}"
+        raise NoListener(f"{what} is registered" if ranks is None else what, hint="call ranks to list the processes")
+    return items

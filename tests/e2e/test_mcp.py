@@ -1,0 +1,248 @@
+"""Facts about `relay-client mcp`, used by the official client of the MCP SDK over stdio against real jobs."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from relay_client.dap.client import DapClient
+from tests.support.ports import consecutive_ports
+from tests.support.programs import REPOSITORY, environment, program
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access, running_client, running_job, until_registered
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+RANKS = 4
+WRONG = 2
+SCRIPT = f"""\
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+rank = int(os.environ["RELAY_RANK"])
+here = Path(__file__).parent
+
+
+class Model:
+    def __init__(self):
+        self.weights = {{"fc.weight": np.full((64, 32), 3, "float32")}}
+        self.steps = 0
+        self.touched = 0
+
+    @property
+    def touch(self):
+        self.touched += 1
+        return self.touched
+
+
+model = Model()
+if rank == {WRONG}:
+    model.weights["fc.weight"][3, 4] = 0.5
+
+
+def work(step):
+    scale = float(model.weights["fc.weight"][3, 4])
+    time.sleep(0.02)
+    return scale * step
+
+
+(here / f"ready-{{rank}}").touch()
+while True:
+    model.steps += 1
+    work(model.steps)
+"""
+LINE = SCRIPT.splitlines().index("    time.sleep(0.02)") + 1
+LAUNCHER = f"""\
+for rank in $(seq 0 {RANKS - 1}); do
+  RELAY_WORLD_SIZE={RANKS} RELAY_RANK=$rank {sys.executable} "$1" &
+done
+wait
+"""
+
+
+@contextlib.asynccontextmanager
+async def job(relay: LocalRelay, directory: Path) -> AsyncIterator[int]:
+    """Run four ranks, and yield the port of the first; all of them train, and a client finds them."""
+    port = consecutive_ports(RANKS)[0]
+    script, launcher = directory / "train.py", directory / "launcher.sh"
+    script.write_text(SCRIPT)
+    launcher.write_text(LAUNCHER)
+    options = ("--port", str(port), "--debug-ranks", "none")
+    async with running_job(relay, script, *options, launcher=["sh", str(launcher)]):
+        while not all((directory / f"ready-{rank}").exists() for rank in range(RANKS)):
+            await asyncio.sleep(0.05)
+        await until_registered(relay, directory, RANKS)
+        yield port
+
+
+@contextlib.asynccontextmanager
+async def agent(relay: LocalRelay, directory: Path, *options: str) -> AsyncIterator[Client]:
+    """Yield a coding agent's client of a server that it has started."""
+    command = ("-m", "relay_client", "--hc", HC, "mcp", "--audit-file", str(directory / "audit.jsonl"), *options)
+    variables = environment(**access(relay, directory, "send"), PYTHONPATH=str(REPOSITORY))
+    parameters = StdioServerParameters(command=sys.executable, args=list(command), env=variables)
+    async with Client(parameters, read_timeout_seconds=150) as client:
+        yield client
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> list[dict[str, Any]]:
+    """Return the items of a result."""
+    found = await client.call_tool(tool, arguments)
+    assert not found.is_error, found.content[0].text
+    return found.structured_content["items"]
+
+
+async def refusal(client: Client, tool: str, **arguments: Any) -> str:
+    """Return why a call was refused."""
+    found = await client.call_tool(tool, arguments)
+    assert found.is_error, found.structured_content
+    return found.content[0].text
+
+
+def audit(directory: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (directory / "audit.jsonl").read_text().splitlines()]
+
+
+async def test_planted_bug_is_found_by_reading(relay: LocalRelay, tmp_path: Path):
+    """A coding agent that only reads finds the rank with the wrong weight; control is refused, and calls recorded."""
+    async with job(relay, tmp_path), agent(relay, tmp_path) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert {
+            *("ranks", "stacks", "hang_verdict", "variables", "evaluate", "compare", "wait_for_stop"),
+            *("set_breakpoints", "continue_execution", "step", "detach"),
+        } == set(tools)
+        assert "expression" in tools["evaluate"].input_schema["required"]
+
+        assert [0, 1, 2, 3] == [item["rank"] for item in await call(client, "ranks")]
+        stacks = await call(client, "stacks")
+        assert {0, 1, 2, 3} == {rank for group in stacks for rank in group["ranks"]}
+        assert [["ranks 0-3: torch is not imported"]] == [job["text"] for job in await call(client, "hang_verdict")]
+        odd, others = await call(client, "compare", expression="model.weights")
+        assert [WRONG] == odd["ranks"]
+        assert [0, 1, 3] == others["ranks"]
+        difference = odd["difference"]
+        assert ("fc.weight", 100, "0.5", "3") == (
+            difference["leaf"],
+            difference["element"],
+            difference["value"],
+            difference["others"],
+        )
+        frames = await call(client, "variables", rank=WRONG)
+        work = next((frame for frame in frames if frame["function"] == "work"), None)
+        assert work is None or work["locals"].get("scale") in {"0.5", None}
+
+        assert "changes how the job runs" in await refusal(client, "set_breakpoints", file="train.py", lines=[LINE])
+        for tool in ("continue_execution", "step", "detach"):
+            assert "--allow-control" in await refusal(client, tool)
+        assert "could execute code" in await refusal(client, "evaluate", expression="model.weights.clear()")
+        (refused,) = await call(client, "evaluate", expression="model.touch")
+        assert "reading 'touch' of Model would execute code" in refused["error"]
+        (untouched,) = await call(client, "evaluate", expression="model.touched")
+        assert ([0, 1, 2, 3], "0") == (untouched["ranks"], untouched["text"])
+        assert not any(item["stopped"] for item in await call(client, "wait_for_stop", seconds=0.5))
+        assert "seconds" in await refusal(client, "wait_for_stop", seconds=1000)
+        assert "no process has rank 9" in await refusal(client, "stacks", ranks="9")
+
+    records = audit(tmp_path)
+    assert ("compare", "all", {"expression": "model.weights"}, "ok") == next(
+        (one["tool"], one["ranks"], one["arguments"], one["outcome"]) for one in records if one["tool"] == "compare"
+    )
+    assert {
+        "set_breakpoints": "refused",
+        "step": "refused",
+        "stacks": "failed",
+        "wait_for_stop": "invalid",
+    }.items() <= {one["tool"]: one["outcome"] for one in records}.items()
+    assert 0o600 == (tmp_path / "audit.jsonl").stat().st_mode & 0o777
+
+
+async def test_control_that_is_permitted(relay: LocalRelay, tmp_path: Path):
+    """With --allow-control ranks stop at a breakpoint, are read, step and continue; afterwards the job runs on."""
+    script = str(tmp_path / "train.py")
+    async with job(relay, tmp_path):
+        async with agent(relay, tmp_path, "--allow-control") as client:
+            set_in = await call(
+                client, "set_breakpoints", file=script, lines=[LINE], condition="rank == 2", ranks="2-3"
+            )
+            assert [2, 3] == [item["rank"] for item in set_in]
+            assert all(item["breakpoints"][0]["verified"] for item in set_in)
+            stopped, running = await call(client, "wait_for_stop", ranks="2-3", seconds=60)
+            assert (2, True) == (stopped["rank"], stopped["stopped"])
+            assert f"train.py:{LINE} in work" == stopped["place"]
+            assert (3, False) == (running["rank"], running["stopped"])
+            innermost = (await call(client, "variables", rank=2))[0]
+            assert ("work", LINE, "0.5") == (innermost["function"], innermost["line"], innermost["locals"]["scale"])
+            (value,) = await call(client, "evaluate", expression="round(scale * 2, 3)", ranks="2")
+            assert "1.0" == value["text"]
+            (late,) = await call(client, "evaluate", expression="time.sleep(3600)", ranks="3", seconds=1)
+            assert "it takes longer than 1 s" == late["error"]
+            (after,) = await call(client, "step", ranks="2", seconds=60)
+            assert (2, True, LINE + 1) == (after["rank"], after["stopped"], after["line"])
+            assert [{"rank": 2, "stopped": False}] == await call(client, "continue_execution", ranks="2")
+            assert (await call(client, "wait_for_stop", ranks="2", seconds=60))[0]["stopped"]
+            assert [{"rank": 2, "detached": True}] == await call(client, "detach", ranks="2")
+            assert "" == (await call(client, "wait_for_stop", ranks="2", seconds=1))[0]["reason"]
+            await until_steps_advance(client, "2")
+        async with agent(relay, tmp_path) as client:  # the first server has ended, and has detached from rank 3
+            await until_steps_advance(client, "0-3")
+
+
+async def until_steps_advance(client: Client, ranks: str) -> None:
+    """Wait until every chosen rank has trained a further step."""
+
+    async def steps() -> dict[int, int]:
+        groups = await call(client, "evaluate", expression="model.steps", ranks=ranks)
+        return {rank: int(group["text"]) for group in groups for rank in group["ranks"]}
+
+    before = await steps()
+    while not all(now > before[rank] for rank, now in (await steps()).items()):
+        await asyncio.sleep(0.1)
+
+
+async def test_rank_that_an_editor_holds(relay: LocalRelay, tmp_path: Path):
+    """A rank that an editor has stopped is read where it stands; control of it is refused with the editor's user."""
+    script = str(tmp_path / "train.py")
+    async with (
+        job(relay, tmp_path) as port,
+        running_client(relay, tmp_path, "--ports", str(port + WRONG)),
+        agent(relay, tmp_path, "--allow-control") as client,
+        await DapClient.connect("127.0.0.1", port + WRONG, within=60) as editor,
+    ):
+        await editor.attach({script: [{"line": LINE}]}, justMyCode=False, within=60)
+        thread = {"threadId": (await editor.wait_for_event("stopped", within=60))["body"]["threadId"]}
+        (stopped,) = await call(client, "wait_for_stop", ranks="2", seconds=60)
+        assert (True, f"train.py:{LINE} in work") == (stopped["stopped"], stopped["place"])
+        assert stopped["debugged_by"]
+        (value,) = await call(client, "evaluate", expression="scale", ranks="2")
+        assert ("0.5", f"work train.py:{LINE}") == (value["text"], value["place"])
+        refused = await refusal(client, "set_breakpoints", file=script, lines=[LINE], ranks="2-3")
+        assert f"rank 2 is being debugged by {stopped['debugged_by']} since " in refused
+        assert "rank 2 is being debugged by" in await refusal(client, "continue_execution", ranks="2")
+        await editor.request("next", thread, within=60)
+        after = await editor.wait_for_event("stopped", within=60)
+        assert "step" == after["body"]["reason"]
+        await editor.request("disconnect", {"terminateDebuggee": False}, within=60)
+
+
+async def test_signal_while_stdin_is_open(relay: LocalRelay, tmp_path: Path):
+    """SIGTERM ends the server, although its host has not closed stdin."""
+    client = access(relay, tmp_path, "send")
+    options = ("--hc", HC, "mcp", "--audit-file", str(tmp_path / "audit.jsonl"))
+    async with program("relay_client", *options, env=client, has_stdin=True) as server:
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "host", "version": "1"}}
+        request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        server.process.stdin.write(json.dumps(request).encode() + b"\n")
+        answer = json.loads(await asyncio.wait_for(server.process.stdout.readline(), 60))
+        assert "relay-debug" == answer["result"]["serverInfo"]["name"]
+        server.process.send_signal(signal.SIGTERM)
+        assert 0 == await asyncio.wait_for(server.process.wait(), 30)

@@ -1,0 +1,42 @@
+"""Facts about the expressions that a coding agent may evaluate if it may only read."""
+
+import pytest
+
+from relay_agent.values.static_path import read_path
+from relay_client.mcp.paths import READER, ControlRefused, as_static_read
+
+REFUSED = (
+    *("f()", "x.f()", "x + 1", "-x", "[x]", "x[y]", "x[0:2]", "x[b'a']", "x[1.5]", "x[True]", "f'{x}'", "lambda: x"),
+    *("(y := x)", "x if y else z", "[a for a in x]", "await x", "import os", "x; y", "x = 1", "", "3", "x[", "x\0"),
+    *("x < y", "*x", "x[(1, 2)]", "x[f()]", "(" * 5000),
+)
+
+
+@pytest.mark.parametrize("expression", REFUSED)
+def test_what_could_execute_code(expression: str):
+    """Calls, operators, formats and computed keys are refused, with a hint at --allow-control."""
+    with pytest.raises(ControlRefused, match="could execute code") as caught:
+        as_static_read(expression)
+    assert "--allow-control" in caught.value.hint
+
+
+def test_single_name():
+    """A name needs no reader in the job."""
+    assert "loss" == as_static_read(" loss ")
+
+
+def test_path():
+    """A path becomes a call of the reader, which has the steps in their order and nothing else."""
+    expected = f"{READER}(model, ('attribute', 'layers'), ('element', -1), ('element', \"it's\"))"
+    assert expected == as_static_read('model.layers[-1]["it\'s"]')
+
+
+def test_path_is_read():
+    """The expression that is sent yields what the path leads to."""
+
+    class Box:
+        def __init__(self):
+            self.items = {"rates": [0.1, 0.2]}
+
+    assert 0.2 == eval(as_static_read("box.items['rates'][1]"), {"box": Box()})  # what the agent does
+    assert read_path is eval(READER)
