@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from relay_core.hyco.http_messages import Request
+from relay_core.hyco.http.messages import Request
 from relay_server.config.model import HybridConnection, RelayConfig
 from relay_server.connection.http_sender import HttpSender
 from relay_server.connection.request_reader import Handshake

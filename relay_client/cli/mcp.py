@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         if error.name is None or error.name.partition(".")[0] not in {"mcp", "pydantic"}:
             raise
         raise ConfigurationError(
-            "the package mcp is not installed", hint="pip install 'relay-debug[client,mcp]'"
+            "the package mcp is not installed", hint="pip install 'mcp>=2.3' in the environment of relay-client"
         ) from error
     import asyncio
 

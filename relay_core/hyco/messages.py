@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay_core.errors import ProtocolError
-from relay_core.hyco.http_messages import Request, Response
+from relay_core.hyco.http.messages import Request, Response
 from relay_core.hyco.remote_endpoint import RemoteEndpoint
 
 __all__ = [

@@ -13,8 +13,8 @@ from relay_core.hyco.address import (
     parse_parameters,
     strip_parameters,
 )
-from relay_core.hyco.headers import forwardable
-from relay_core.hyco.http_messages import Request
+from relay_core.hyco.http.headers import forwardable
+from relay_core.hyco.http.messages import Request
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept
 from relay_core.hyco.remote_endpoint import RemoteEndpoint
 from relay_server.protocol.http import RequestHead

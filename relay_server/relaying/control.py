@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from relay_core.errors import ProtocolError
-from relay_core.hyco.http_messages import MAX_CONTROL_BODY, Response
+from relay_core.hyco.http.messages import MAX_CONTROL_BODY, Response
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, RenewToken, parse_listener_message
 from relay_core.ws.frames import BINARY, CONTINUATION, TEXT, Chunk, close_payload
 from relay_server.access.rules import Grant

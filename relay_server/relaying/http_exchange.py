@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ProtocolError
-from relay_core.hyco.headers import forwardable
-from relay_core.hyco.http_messages import MAX_CONTROL_BODY, Response, has_no_body
+from relay_core.hyco.http.headers import forwardable
+from relay_core.hyco.http.messages import MAX_CONTROL_BODY, Response, has_no_body
 from relay_core.hyco.messages import parse_listener_message
 from relay_core.net.tasks import TaskSet
 from relay_core.ws.frames import BINARY, CONTINUATION, Chunk

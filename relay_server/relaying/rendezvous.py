@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from relay_core.hyco.http_messages import Response
+from relay_core.hyco.http.messages import Response
 from relay_server.connection.request_reader import Handshake
 from relay_server.protocol.refusals import Refusal
 from relay_server.protocol.requests import RelayRequest

@@ -36,7 +36,7 @@ from relay_core.agent_api.stacks import NodeStacks
 from relay_core.dap.framing import MessageDecoder
 from relay_core.errors import ConfigurationError, ProtocolError, RelayDebugError, UsageError
 from relay_core.hyco.connection_string import ConnectionString
-from relay_core.hyco.http_messages import Response
+from relay_core.hyco.http.messages import Response
 from relay_core.hyco.messages import parse_listener_message, parse_server_message
 from relay_core.hyco.sas import SasToken
 from relay_core.layers.layer import Layer, ToLocal

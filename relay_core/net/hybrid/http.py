@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from relay_core.errors import ProtocolError
-from relay_core.hyco.http_messages import Request
+from relay_core.hyco.http.messages import Request
 from relay_core.hyco.remote_endpoint import RemoteEndpoint
 
 __all__ = ["HttpHandler", "HttpRequest", "HttpResponse"]

@@ -12,8 +12,8 @@ import ssl
 from collections.abc import AsyncIterator
 
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
-from relay_core.hyco.headers import forwardable
-from relay_core.hyco.http_messages import MAX_CONTROL_BODY, Request, Response, has_no_body
+from relay_core.hyco.http.headers import forwardable
+from relay_core.hyco.http.messages import MAX_CONTROL_BODY, Request, Response, has_no_body
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, parse_server_message
 from relay_core.net.hybrid.http import HttpHandler, HttpRequest, HttpResponse
 from relay_core.net.tasks import TaskSet, frames_of

@@ -18,7 +18,7 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import TOKEN_HEADER, Endpoint
 from relay_core.hyco.credential import Credential, Token
-from relay_core.hyco.http_messages import Request
+from relay_core.hyco.http.messages import Request
 from relay_core.hyco.listener import ListenerState, ListenerStateMachine
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept, RenewToken, parse_server_message
 from relay_core.hyco.new_role import refused_for_now

@@ -16,4 +16,4 @@ def test_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch):
     arguments = make_parser().parse_args(["mcp"])
     with pytest.raises(ConfigurationError, match="the package mcp is not installed") as caught:
         arguments.command(arguments)
-    assert "pip install 'relay-debug[client,mcp]'" == caught.value.hint
+    assert "pip install 'mcp>=2.3' in the environment of relay-client" == caught.value.hint

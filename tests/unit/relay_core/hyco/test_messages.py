@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_core.errors import ProtocolError
-from relay_core.hyco.http_messages import Request, Response
+from relay_core.hyco.http.messages import Request, Response
 from relay_core.hyco.messages import Accept, RenewToken, parse_listener_message, parse_server_message
 from relay_core.hyco.remote_endpoint import RemoteEndpoint
 

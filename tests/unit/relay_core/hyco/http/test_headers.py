@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_core.errors import ProtocolError
-from relay_core.hyco.headers import check_headers, forwardable
+from relay_core.hyco.http.headers import check_headers, forwardable
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "a\r\nb", "\x00", "ä", "a\n"])

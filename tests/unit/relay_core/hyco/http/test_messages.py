@@ -5,7 +5,7 @@ import json
 import pytest
 
 from relay_core.errors import ProtocolError
-from relay_core.hyco.http_messages import Request, Response, has_no_body
+from relay_core.hyco.http.messages import Request, Response, has_no_body
 from relay_core.hyco.messages import parse_listener_message, parse_server_message
 from relay_core.hyco.remote_endpoint import RemoteEndpoint
 

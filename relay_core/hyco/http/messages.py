@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay_core.errors import ProtocolError
-from relay_core.hyco.headers import check_headers
+from relay_core.hyco.http.headers import check_headers
 from relay_core.hyco.remote_endpoint import RemoteEndpoint
 
 __all__ = ["MAX_CONTROL_BODY", "Request", "Response", "has_no_body"]
