@@ -12,11 +12,15 @@ __all__ = [
     "REQUESTS",
     "VERSION",
     "Attach",
+    "AttachAll",
     "Attached",
+    "AttachedAll",
     "ChooseGroup",
     "ChosenGroup",
     "Event",
     "GetStatus",
+    "Hang",
+    "HangVerdict",
     "LogLine",
     "LogLines",
     "Logs",
@@ -117,6 +121,17 @@ class Attached:
 
 
 @dataclass(frozen=True)
+class AttachedAll:
+    """Result of `AttachAll`: connect a debugger to `host`:`local_port`."""
+
+    local_port: int
+    host: str
+    """Address of this machine."""
+    is_new: bool
+    """True if the port was opened for this request."""
+
+
+@dataclass(frozen=True)
 class Released:
     """Result of `Release`."""
 
@@ -124,6 +139,18 @@ class Released:
     """Number of connections that were closed."""
     closed_ports: tuple[int, ...] = ()
     """Local ports that `Attach` had opened."""
+
+
+@dataclass(frozen=True)
+class HangVerdict:
+    """Result of `Hang`."""
+
+    text: str
+    """What `relay-client hang` prints; "" if no process has registered."""
+    verdict: object
+    """What `relay-client hang --json` prints."""
+    is_hanging: bool
+    """Whether ranks wait for others."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +223,14 @@ class Attach:
 
 
 @dataclass(frozen=True)
+class AttachAll:
+    """Return the port of the debug session of all ranks; open one if there is none."""
+
+    name: ClassVar[str] = "attach_all"
+    result: ClassVar[type[AttachedAll]] = AttachedAll
+
+
+@dataclass(frozen=True)
 class Release:
     """Disconnect the debuggers of this machine from a rank; the process continues."""
 
@@ -224,6 +259,14 @@ class Stacks:
     ranks: tuple[int, ...] | None = None
     locals: bool = False
     all_threads: bool = False
+
+
+@dataclass(frozen=True)
+class Hang:
+    """Look at all processes and report which ranks are missing in a collective operation."""
+
+    name: ClassVar[str] = "hang"
+    result: ClassVar[type[HangVerdict]] = HangVerdict
 
 
 @dataclass(frozen=True)
@@ -261,6 +304,10 @@ class Stop:
     result: ClassVar[type[Stopping]] = Stopping
 
 
-Request = GetStatus | Logs | Attach | Release | ChooseGroup | Stacks | Push | Subscribe | Stop
-Result = Status | LogLines | Attached | Released | ChosenGroup | StackGroups | Pushed | Stopping
-REQUESTS: tuple[type[Request], ...] = (GetStatus, Logs, Attach, Release, ChooseGroup, Stacks, Push, Subscribe, Stop)
+Request = GetStatus | Logs | Attach | AttachAll | Release | ChooseGroup | Stacks | Hang | Push | Subscribe | Stop
+Result = (
+    Status | LogLines | Attached | AttachedAll | Released | ChosenGroup | StackGroups | HangVerdict | Pushed | Stopping
+)
+REQUESTS: tuple[type[Request], ...] = (
+    *(GetStatus, Logs, Attach, AttachAll, Release, ChooseGroup, Stacks, Hang, Push, Subscribe, Stop),
+)

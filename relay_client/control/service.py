@@ -8,18 +8,22 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from relay_client.agents.roster import Claim
+from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.control.changes import changes
 from relay_client.control.log_history import LogHistory
 from relay_client.control.messages import (
     EVENTS,
     Attach,
+    AttachAll,
     Attached,
+    AttachedAll,
     ChooseGroup,
     ChosenGroup,
     Event,
     GetStatus,
+    Hang,
+    HangVerdict,
     LogLine,
     LogLines,
     Logs,
@@ -37,6 +41,8 @@ from relay_client.control.messages import (
 )
 from relay_client.control.snapshot import take_snapshot
 from relay_client.control.state import ClientId, Status
+from relay_client.hang.look import look
+from relay_client.hang.output import verdict_as_object, verdict_as_text
 from relay_client.job_session.groups import Group
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
 from relay_client.ports.rank_port import claims_of, open_rank_port, single_claim, wake
@@ -132,16 +138,28 @@ class ControlService:
             case Stop():
                 self.stopping.set()
                 result = Stopping()
-            case Stacks():
-                result = await self._stacks(request)
-            case Attach():
-                result = await self._attach(request)
-            case Push():
-                result = await self._push(request)
-            case Release():
-                result = await self._release(request)
             case ChooseGroup():
                 result = self._choose_group(request)
+            case _:
+                result = await self._ask_ranks(request)
+        return result
+
+    async def _ask_ranks(self, request: Attach | AttachAll | Release | Stacks | Hang | Push) -> Result:
+        """Return the result of a request that needs their nodes."""
+        result: Result
+        match request:
+            case Attach():
+                result = await self._attach(request)
+            case AttachAll():
+                result = await self._attach_all()
+            case Release():
+                result = await self._release(request)
+            case Stacks():
+                result = await self._stacks(request)
+            case Hang():
+                result = await self._hang()
+            case Push():
+                result = await self._push(request)
         return result
 
     async def look_for_agents(self) -> None:
@@ -204,6 +222,16 @@ class ControlService:
         logger.info("press F5 on port %d to debug %s on %s", port, target.label, claim.agent.host)
         return Attached(target.port, port, LOCAL_HOST, is_new, target.rank, claim.agent.host)
 
+    async def _attach_all(self) -> AttachedAll:
+        for local in self._forwarder.ports:
+            if local.destination.is_all_ranks:
+                return AttachedAll(local.port, LOCAL_HOST, is_new=False)
+        local = await self._forwarder.open_free(Destination(0, is_all_ranks=True))
+        self._on_demand.add(local.port)
+        self._changed()
+        logger.info("press F5 on port %d to debug all ranks", local.port)
+        return AttachedAll(local.port, LOCAL_HOST, is_new=True)
+
     async def _claim(self, request: Attach) -> Claim:
         """Return the target that a request is about.
 
@@ -236,7 +264,7 @@ class ControlService:
         except LocalPortInUse:
             if wanted is not None:
                 raise
-            local = await self._forwarder.open_free(claim.target.port)
+            local = await self._forwarder.open_free(Destination(claim.target.port))
         self._on_demand.add(local.port)
         self._changed()
         return local.port
@@ -293,7 +321,7 @@ class ControlService:
     def _choose_group(self, request: ChooseGroup) -> ChosenGroup:
         sessions = [connection.session for connection in self._forwarder.job_sessions]
         if not sessions:
-            hint = "start relay-client with --all-ranks PORT, and attach to that port"
+            hint = "attach to the port that --all-ranks or the request attach_all has opened"
             raise NoListener("no editor is attached to all ranks", hint=hint)
         if request.group is not None:
             group = Group.parse(request.group)
@@ -312,6 +340,13 @@ class ControlService:
         ranks = None if request.ranks is None else set(request.ranks)
         text = show_stacks(replies, ranks=ranks, locals=request.locals, all_threads=request.all_threads)
         return StackGroups(text, grouped_stacks(replies, ranks=ranks, all_threads=request.all_threads))
+
+    async def _hang(self) -> HangVerdict:
+        if not len(self._tunnels.roster):
+            raise NoListener(f"no agent is connected on '{self.client.hc}'")
+        verdicts = await look(self._tunnels, None)
+        is_hanging = any(verdict.groups for verdict in verdicts)
+        return HangVerdict(verdict_as_text(verdicts), verdict_as_object(verdicts), is_hanging)
 
 
 def _nothing_to_release(label: str, holder: str | None) -> RelayDebugError:

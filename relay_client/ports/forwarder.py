@@ -138,14 +138,14 @@ class Forwarder:
         self._warn_of_other_users()
         self.on_change()
 
-    async def open_free(self, destination: int) -> LocalPort:
+    async def open_free(self, destination: Destination) -> LocalPort:
         """Open a port that is free on this machine, and return it.
 
         Raises:
             LocalPortInUse: there is none.
         """
         for _ in range(MAX_TRIES):
-            local = LocalPort(_free_port(), Destination(destination))
+            local = LocalPort(_free_port(), destination)
             with contextlib.suppress(LocalPortInUse):  # another program has taken the port
                 await self.open(local)
                 return local

@@ -15,9 +15,12 @@ from relay_client.control.directory import ControlDirectory, TcpAddress
 from relay_client.control.log_history import LogHistory
 from relay_client.control.messages import (
     Attach,
+    AttachAll,
     Attached,
+    AttachedAll,
     Event,
     GetStatus,
+    Hang,
     Logs,
     Push,
     Release,
@@ -76,6 +79,24 @@ async def running(relay: LocalRelay, root: Path, *ports: int) -> AsyncIterator[R
 
 async def request(client: ControlClient, wanted: object) -> object:
     return await asyncio.wait_for(client.request(wanted), TIMEOUT)  # type: ignore[arg-type]
+
+
+async def test_the_port_of_all_ranks(relay: LocalRelay, tmp_path: Path) -> None:
+    """It is opened by the first request, and the same one for the next; a free one, whoever has the others."""
+    async with running(relay, tmp_path) as found:
+        first = await request(found.client, AttachAll())
+        assert isinstance(first, AttachedAll)
+        assert ("127.0.0.1", True) == (first.host, first.is_new)
+        assert AttachedAll(first.local_port, first.host, is_new=False) == await request(found.client, AttachAll())
+        (port,) = (await request(found.client, GetStatus())).ports
+        assert (first.local_port, True, True) == (port.port, port.is_all_ranks, port.is_on_demand)
+
+
+async def test_a_verdict_without_agents(relay: LocalRelay, tmp_path: Path) -> None:
+    """A verdict needs an agent; without one the request fails."""
+    async with running(relay, tmp_path) as found:
+        with pytest.raises(RelayDebugError, match="no agent is connected on 'myhc'"):
+            await request(found.client, Hang())
 
 
 @contextlib.asynccontextmanager

@@ -68,7 +68,9 @@ class Ranks:
         """Start the process of a rank, or start it again."""
         options = ["--port", str(self.first_port), "--debug-ranks", "none", *self._options]
         variables = {"RELAY_RANK": str(rank), "RELAY_WORLD_SIZE": str(self._world)}
-        job = await self._stack.enter_async_context(running_job(self._relay, self.script, *options, **variables))
+        job = await self._stack.enter_async_context(
+            running_job(self._relay, self.script, *options, cwd=self.script.parent, **variables)
+        )
         if not self.jobs:  # the others find its agent
             await job.line("listening on")
         self.jobs[rank] = job

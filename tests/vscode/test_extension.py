@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from relay_core.compat import timeout
+from tests.support.many_ranks import Ranks, line_of
 from tests.support.ports import free_port
 from tests.support.programs import Program, program
 from tests.support.relay import HC, LocalRelay, local_relay
@@ -71,6 +72,69 @@ async def job_and_client(
         await window.until_shown(status_bar(window), "1 rank")
         await status_bar(window).click()  # shows the view, which VS Code leaves closed at first
         yield window, job, client
+
+
+RANKS_SCRIPT = "ranks.py"
+RANKS_PROGRAM = """\
+import os
+import time
+
+import numpy as np
+
+weights = np.full((64, 32), 0.5, "float32")
+if os.environ["RELAY_RANK"] == "2":
+    weights[3, 4] = 7
+number = 0
+while True:
+    number += 1
+    square = number * number
+    double = number + number
+    time.sleep(0.02)
+"""
+COUNT = line_of(RANKS_PROGRAM, "number += 1")
+
+
+async def test_four_ranks_in_one_session(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """One session has all ranks: they stop and step together or in groups, and their values can be compared."""
+    editor.workspace.write_script(RANKS_SCRIPT, RANKS_PROGRAM)
+    node = editor.workspace.copy(tmp_path / "job")
+    env = {**access(relay, tmp_path, "send"), "RELAY_CLIENT_DIR": str(editor.client_directory)}
+    async with (
+        Ranks(relay, node / RANKS_SCRIPT, 4),
+        program("relay_client", "--hc", HC, "--ports", str(free_port()), env=env),
+        editor.window() as window,
+    ):
+        await window.until_shown(status_bar(window), "4 ranks")
+        await window.open(RANKS_SCRIPT)
+        await window.breakpoint(COUNT, RANKS_SCRIPT)
+        await window.command("relayDebug.attachAll")
+        await window.until_stopped()
+        await window.until_shown(window.console, f"ranks 0-3 at {RANKS_SCRIPT}:{COUNT}")
+        await window.until_shown(window.call_stack, "rank 3 · MainThread")
+        await window.until_shown(window.variables, "weights = ndarray[64, 32] float32")
+        await window.press("F10")
+        await window.until_shown(window.console, f"ranks 0-3 at {RANKS_SCRIPT}:{COUNT + 1}")
+
+        choosing = await run_command(window, "relayDebug.group")
+        await choose(window, "ranks...")
+        field = window.page.locator(".quick-input-box input")
+        await window.page.get_by_text("Ranks that step together").wait_for()
+        await field.fill("0,2")
+        await field.press("Enter")
+        await choosing
+        await window.press("F10")
+        places = f"ranks 1, 3 at {RANKS_SCRIPT}:{COUNT + 1}", f"ranks 0, 2 at {RANKS_SCRIPT}:{COUNT + 2}"
+        for place in places:
+            await window.until_shown(window.console, place)
+
+        await window.command("workbench.panel.repl.view.focus")
+        await window.page.keyboard.type("@diff weights")
+        await window.press("Enter")
+        await window.until_shown(
+            window.console, "rank 2 differs first at the value (64, 32) float32, element 100: 7, others 0.5"
+        )
+        await window.command("relayDebug.hang")
+        await window.until_shown(window.page.locator(".editor-instance .view-line"), "ranks 0-3")
 
 
 def status_bar(window: Window):

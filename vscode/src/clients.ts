@@ -3,7 +3,7 @@
 import * as vscode from 'vscode';
 import { Connection, type Address } from './connection';
 import { addresses } from './directory';
-import type { Attached, ClientId, Rank, RelayEvent, Status } from './state';
+import type { Attached, ClientId, Endpoint, Rank, RelayEvent, Status } from './state';
 
 const LOOK_INTERVAL = 1000; // milliseconds; reading a directory costs nothing, and file events are unreliable in /tmp
 const REFRESH_DELAY = 50; // milliseconds: several events in a row cause one request
@@ -46,6 +46,10 @@ export class Clients implements vscode.Disposable {
 
   attach(client: ClientId, port: number): Promise<Attached> {
     return this.request<Attached>(client, 'attach', { port, wait: true });
+  }
+
+  attachAll(client: ClientId): Promise<Endpoint> {
+    return this.request<Endpoint>(client, 'attach_all');
   }
 
   async request<T>(client: ClientId, request: string, fields: object = {}): Promise<T> {

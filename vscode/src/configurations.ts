@@ -3,31 +3,45 @@
 import * as vscode from 'vscode';
 import { RequestFailed } from './connection';
 import type { Clients } from './clients';
-import { describe, label, type Rank } from './state';
+import { describe, label, type Endpoint, type Rank, type Status } from './state';
 
-// In this extension's configurations until they are resolved: the rank to attach to.
+// In this extension's configurations until they are resolved: the rank to attach to, or all of them.
 const MARK = 'relayDebug';
+const ALL = 'all';
 
 interface Mark {
   client: string;
-  port: number;
+  port: number | typeof ALL;
 }
+
+type Marked = vscode.DebugConfiguration & { [MARK]?: Mark; rank?: unknown; hc?: unknown };
 
 export function configurationOf(rank: Rank, folder: vscode.WorkspaceFolder | undefined): vscode.DebugConfiguration {
   const { client, node, target } = rank;
+  const port = target.local_ports[0] ?? target.port;
+  return configuration(`${label(target)} on ${node.host}`, { client: client.id, port: target.port }, port, folder);
+}
+
+export function configurationOfAll({ client, ports }: Status, folder: vscode.WorkspaceFolder | undefined): vscode.DebugConfiguration {
+  const port = ports.find(({ is_all_ranks }) => is_all_ranks)?.port ?? 0;
+  return configuration(`all ranks on '${client.hc}'`, { client: client.id, port: ALL }, port, folder);
+}
+
+function configuration(
+  name: string, mark: Mark, port: number, folder: vscode.WorkspaceFolder | undefined,
+): vscode.DebugConfiguration {
   const settings = vscode.workspace.getConfiguration('relayDebug', folder);
-  const mark: Mark = { client: client.id, port: target.port };
   return {
-    name: `${label(target)} on ${node.host}`,
+    name,
     type: 'debugpy',
     request: 'attach',
-    connect: { host: '127.0.0.1', port: target.local_ports[0] ?? target.port },
+    connect: { host: '127.0.0.1', port },
     pathMappings: [{
       localRoot: folder?.uri.fsPath ?? '${workspaceFolder}',
       remoteRoot: settings.get<string>('remoteRoot', '.'),
     }],
     justMyCode: settings.get<boolean>('justMyCode', false),
-    subProcess: true,
+    subProcess: mark.port !== ALL, // the session of all ranks does not follow child processes
     [MARK]: mark,
   };
 }
@@ -38,47 +52,70 @@ export class RankConfigurations implements vscode.DebugConfigurationProvider {
   // VS Code asks for each folder, and once more for none: "user settings".
   provideDebugConfigurations(folder: vscode.WorkspaceFolder | undefined): vscode.DebugConfiguration[] {
     if (!folder && vscode.workspace.workspaceFolders?.length) return [];
-    return this.clients.ranks.map((rank) => configurationOf(rank, folder));
+    const jobs = this.clients.statuses.filter(({ nodes }) => nodes.flatMap(({ targets }) => targets).length > 1);
+    return [
+      ...this.clients.ranks.map((rank) => configurationOf(rank, folder)),
+      ...jobs.map((status) => configurationOfAll(status, folder)),
+    ];
   }
 
-  // Opens the rank's local port; other configurations are unchanged. undefined cancels the session.
+  // Opens the local port of a rank or of all ranks; other configurations are unchanged. undefined cancels the session.
   async resolveDebugConfiguration(
     _folder: vscode.WorkspaceFolder | undefined, configuration: vscode.DebugConfiguration,
   ): Promise<vscode.DebugConfiguration | undefined> {
-    const { [MARK]: mark, ...rest } = configuration as vscode.DebugConfiguration & { [MARK]?: Mark };
+    const { [MARK]: mark = this.markOf(configuration), rank: _rank, hc: _hc, ...rest } = configuration as Marked;
     if (!mark) return configuration;
-    const rank = this.clients.ranks.find((each) => each.client.id === mark.client && each.target.port === mark.port);
-    if (!rank) {
-      void vscode.window.showErrorMessage(`${configuration.name} is not available anymore.`);
-      return undefined;
-    }
     try {
-      const attached = await withProgress(rank, this.clients.attach(rank.client, mark.port));
-      return { ...rest, connect: { host: attached.host, port: attached.local_port } } as vscode.DebugConfiguration;
+      const title = `Attaching to ${configuration.name}`;
+      const work = this.open(mark, configuration.name);
+      const place = { location: vscode.ProgressLocation.Window, title };
+      const { host, local_port } = await vscode.window.withProgress(place, () => work);
+      return { ...rest, connect: { host, port: local_port } } as vscode.DebugConfiguration;
     } catch (error) {
       showError(error);
       return undefined;
     }
   }
+
+  // A launch.json may name a rank instead of a port: "rank": 3 or "rank": "all", and "hc" if several are in use.
+  private markOf({ rank, hc, connect }: Marked): Mark | undefined {
+    if (connect !== undefined || (rank !== ALL && typeof rank !== 'number')) return undefined;
+    const found = this.clients.ranks.find(({ client, target }) =>
+      (rank === ALL || target.rank === rank) && (hc === undefined || client.hc === hc));
+    const any = this.clients.statuses.find(({ client }) => hc === undefined || client.hc === hc);
+    if (rank === ALL && any) return { client: any.client.id, port: ALL };
+    return { client: found?.client.id ?? '', port: found?.target.port ?? 0 };
+  }
+
+  private async open({ client, port }: Mark, name: string): Promise<Endpoint> {
+    const status = this.clients.statuses.find((each) => each.client.id === client);
+    if (status && port === ALL) return this.clients.attachAll(status.client);
+    const rank = this.clients.ranks.find((each) => each.client.id === client && each.target.port === port);
+    if (!rank || port === ALL) throw new Error(`${name} is not available: no running relay-client has this rank.`);
+    return this.clients.attach(rank.client, port);
+  }
 }
 
-function withProgress<T>(rank: Rank, work: Promise<T>): Thenable<T> {
-  const title = `Attaching to ${label(rank.target)} on ${rank.node.host}`;
-  return vscode.window.withProgress({ location: vscode.ProgressLocation.Window, title }, () => work);
+// Attaches to all ranks that this relay-client finds.
+export async function attachAll(status: Status): Promise<void> {
+  if (!hasDebugger()) return showMissingDebugger();
+  const [folder] = vscode.workspace.workspaceFolders ?? [];
+  await vscode.debug.startDebugging(folder, configurationOfAll(status, folder));
 }
 
 // Attaches to a rank; if somebody else holds it, shows an error that names the holder.
 export async function attach(rank: Rank): Promise<void> {
-  if (!hasDebugger()) {
-    void vscode.window.showErrorMessage('The extension Python Debugger (ms-python.debugpy) is not installed.');
-    return;
-  }
+  if (!hasDebugger()) return showMissingDebugger();
   if (rank.target.holder && !rank.target.attached_here) {
     void vscode.window.showErrorMessage(`${label(rank.target)} on ${rank.node.host}: ${describe(rank.target)}.`);
     return;
   }
   const [folder] = vscode.workspace.workspaceFolders ?? [];
   await vscode.debug.startDebugging(folder, configurationOf(rank, folder));
+}
+
+function showMissingDebugger(): void {
+  void vscode.window.showErrorMessage('The extension Python Debugger (ms-python.debugpy) is not installed.');
 }
 
 function hasDebugger(): boolean {

@@ -2,7 +2,8 @@
 
 import * as vscode from 'vscode';
 import { Clients } from './clients';
-import { attach, RankConfigurations, showError } from './configurations';
+import { attach, attachAll, RankConfigurations, showError } from './configurations';
+import { chooseGroup } from './groups';
 import { userDirectory } from './directory';
 import { Launcher } from './launcher';
 import { attachTo, pickRank, RankUris, TerminalLinks, type Wanted } from './links';
@@ -33,6 +34,9 @@ export function activate(context: vscode.ExtensionContext): void {
     command('stop', (item?: Item) => stop(clients, launcher, item)),
     command('showLog', () => showLog(clients, launcher, stacks)),
     command('attach', (item?: Item | Wanted) => attachCommand(clients, item)),
+    command('attachAll', (item?: Item) => attachAllCommand(clients, item)),
+    command('group', (item?: Item) => group(clients, item)),
+    command('hang', (item?: Item) => showHang(clients, stacks, item)),
     command('release', (item?: Item) => release(clients, item)),
     command('stacks', (item?: Item) => showStacks(clients, stacks, item)),
     command('push', () => pushEditor(clients)),
@@ -55,6 +59,16 @@ async function attachCommand(clients: Clients, item?: Item | Wanted): Promise<vo
   if (item && !('kind' in item)) return attachTo(clients, item); // from a keybinding or another extension
   const rank = await rankOf(clients, item);
   if (rank) await attach(rank);
+}
+
+async function attachAllCommand(clients: Clients, item?: Item): Promise<void> {
+  const status = await clientOf(clients, item);
+  if (status) await attachAll(status);
+}
+
+async function group(clients: Clients, item?: Item): Promise<void> {
+  const status = await clientOf(clients, item);
+  if (status) await chooseGroup(clients, status);
 }
 
 async function rankOf(clients: Clients, item?: Item): Promise<Rank | undefined> {
@@ -101,6 +115,14 @@ async function showStacks(clients: Clients, documents: StackDocuments, item?: It
   const location = { location: vscode.ProgressLocation.Window, title: 'Collecting stacks' };
   const { text } = await vscode.window.withProgress(location, () => clients.request<{ text: string }>(status.client, 'stacks', fields));
   await documents.show(`stacks of ${only ? label(only) : 'all ranks'}`, text);
+}
+
+async function showHang(clients: Clients, documents: StackDocuments, item?: Item): Promise<void> {
+  const status = await clientOf(clients, item);
+  if (!status) return;
+  const location = { location: vscode.ProgressLocation.Window, title: 'Looking for missing ranks' };
+  const { text } = await vscode.window.withProgress(location, () => clients.request<{ text: string }>(status.client, 'hang'));
+  await documents.show(`hang on ${status.client.hc}`, text);
 }
 
 async function openPlace(item?: Item): Promise<void> {

@@ -43,10 +43,16 @@ export interface Node {
   targets: Target[];
 }
 
+export interface Port {
+  port: number;
+  is_all_ranks?: boolean;
+}
+
 export interface Status {
   client: ClientId;
   time: number;
   nodes: Node[];
+  ports: Port[];
 }
 
 export interface RelayEvent {
@@ -59,9 +65,13 @@ export interface RelayEvent {
   level?: string;
 }
 
-export interface Attached {
+// Where a debugger connects to.
+export interface Endpoint {
   host: string;
   local_port: number;
+}
+
+export interface Attached extends Endpoint {
   port: number;
   rank?: number;
   node: string;

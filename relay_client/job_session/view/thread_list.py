@@ -107,7 +107,8 @@ class ThreadList:
                 case {"id": int(thread), "name": str(name)}:
                     is_new = member.threads.get(thread) != name
                     member.threads[thread] = name
-                    if is_new and self._is_listed(member):
+                    # VS Code drops a stop of a thread that starts later: it would show no frame of it.
+                    if is_new and thread not in member.shown_stopped and self._is_listed(member):
                         self._event(member, thread, "started")
         self.note_change()
 
@@ -154,6 +155,8 @@ class ThreadList:
                 self._show_thread(member, thread, {"reason": "pause"}, takes_focus=False)
 
     def _show_thread(self, member: Member, thread: int, body: Body, *, takes_focus: bool) -> None:
+        if thread not in member.threads and thread not in member.shown_stopped:
+            self._event(member, thread, "started")
         member.shown_stopped.add(thread)
         number = self._ids.threads.give(member.number, thread)
         hint = {} if takes_focus else {"preserveFocusHint": True}

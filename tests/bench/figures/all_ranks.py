@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.dap.client import DapClient
 from relay_client.job_session.wire import ToEditor, ToRank
@@ -138,7 +139,7 @@ async def _pretended(relay: LocalRelay, count: int) -> Row:
         await client.search.wait_for(lambda: len(client.reachable_targets()) == RANKS or None, lambda _why: None)
         forwarder = await stack.enter_async_context(Forwarder(client, [all_ranks_port(port)]))
         together = await _session_steps(port, forwarder, count)
-        opened = [await forwarder.open_free(base + rank) for rank in range(RANKS)]
+        opened = [await forwarder.open_free(Destination(base + rank)) for rank in range(RANKS)]
         apart = await _separate_steps([local.port for local in opened], count)
     values = {"separate connections": median_ms(apart), SESSION: median_ms(together), ADDED: median_ms(_added(count))}
     limits = {ADDED: Limit(10)}

@@ -69,3 +69,20 @@ def test_expanded_ranks_are_listed_one_by_one() -> None:
     assert 24 == len(names(stage))
     stage.ask("evaluate", expression="@collapse", context="repl")
     assert ["ranks 0-11 at train.py:10"] == names(stage)
+
+
+def test_a_thread_starts_before_it_stops() -> None:
+    """A rank that stops before its threads are known: VS Code would drop a stop of a thread that starts afterwards."""
+    stage = Stage()
+    stage.send("initialize")
+    stage.send("attach")
+    rank = stage.join(0)
+    stage.settle()
+    stage.forget()
+    rank.stop()
+    stage.send("configurationDone")
+    stage.settle()
+    events = [each for each in stage.received if each["type"] == "event" and each["event"] in {"thread", "stopped"}]
+    [stop] = stage.events("stopped")
+    kinds = [each["event"] for each in events if each["body"]["threadId"] == stop["threadId"]]
+    assert ["thread", "stopped"] == kinds
