@@ -57,6 +57,17 @@ def _no_secret_in_any_output(capfd: pytest.CaptureFixture[str]) -> Iterator[None
 
 
 @pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Undo `configure_logging` of a command line that ran in this process: the next test's log would be hidden."""
+    yield
+    for name in ("relay_core", "relay_agent", "relay_client", "relay_server"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+        logger.setLevel(logging.NOTSET)
+
+
+@pytest.fixture(autouse=True)
 def _nothing_left_behind() -> Iterator[None]:
     """Fail a test that leaves a thread or a child process."""
     threads = set(threading.enumerate())

@@ -27,13 +27,17 @@ KIB = 1024
 
 
 @contextlib.asynccontextmanager
-async def serving(relay: LocalRelay, handler: HttpHandler | None) -> AsyncIterator[HybridConnectionListener]:
-    """Run a listener; the block begins when it listens."""
+async def serving(
+    relay: LocalRelay, handler: HttpHandler | None, down: asyncio.Event | None = None
+) -> AsyncIterator[HybridConnectionListener]:
+    """Run a listener; the block begins when it listens, and `down` is set when it has lost its control channel."""
     up = asyncio.Event()
 
     def note(state: ListenerState, _error: object) -> None:
         if state is ListenerState.LISTENING:
             up.set()
+        elif up.is_set() and down is not None:
+            down.set()
 
     async with HybridConnectionListener(
         relay.endpoint, relay.listener, handler=handler, tls=relay.tls, on_state=note
@@ -275,8 +279,7 @@ async def test_a_sender_that_leaves_ends_the_reading_of_its_body(relay: LocalRel
 
 async def test_a_response_survives_the_loss_of_the_control_channel(relay: LocalRelay) -> None:
     """It is sent at the request's address, which stays valid when the control channel is recycled."""
-    proceed = asyncio.Event()
-    began = asyncio.Event()
+    proceed, began, down = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def handle(_request: HttpRequest) -> HttpResponse:
         began.set()
@@ -287,12 +290,11 @@ async def test_a_response_survives_the_loss_of_the_control_channel(relay: LocalR
         async with requested(relay) as response:
             return await response.read()
 
-    async with serving(relay, handle) as listener:
+    async with serving(relay, handle, down):
         getting = asyncio.ensure_future(get())
         await asyncio.wait_for(began.wait(), 10)
         relay.server.recycle_listeners()
-        while listener.state is ListenerState.LISTENING:
-            await asyncio.sleep(0.01)
+        await asyncio.wait_for(down.wait(), 10)
         proceed.set()
         assert b"still here" == await asyncio.wait_for(getting, 10)
 

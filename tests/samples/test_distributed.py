@@ -68,7 +68,7 @@ async def test_hold_rank_3():
             _, *rows = (await run("relay_client", *TARGETS[1:], env=settings)).stdout.splitlines()
             listed = [row.split()[2:4] + row.split()[6:7] for row in rows]
             assert [[f"{rank}", f"{first + rank}", "running"] for rank in range(3)] == listed[:3]
-            assert [["3", f"{first + 3}", "attached"]] == listed[3:]
+            assert [["3", f"{first + 3}", "stopped"]] == listed[3:]
             async with timeout(PATIENCE):  # until they have gone as far as they can
                 while "3 ranks (0-2) in all_reduce" not in (await stacks(settings)):
                     await asyncio.sleep(0.1)
