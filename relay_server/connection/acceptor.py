@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import socket
+import sys
 from collections.abc import Callable
 
 from relay_core.net.descriptors import EXHAUSTED
@@ -91,16 +92,15 @@ class Acceptor:
         return int(listening.getsockname()[1])
 
     async def _accept_all(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             try:
-                accepted, address = await loop.sock_accept(listening)
+                accepted, address = await _accept(listening)
             except OSError as error:
                 await self._recover(error)
                 continue
             self._exhausted = False
             self._accepted(accepted, str(address[0]), int(address[1]))
-            await asyncio.sleep(0)  # `sock_accept` does not yield while connections are waiting
+            await asyncio.sleep(0)  # `_accept` does not yield while connections are waiting
 
     async def _recover(self, error: OSError) -> None:
         if error.errno not in EXHAUSTED:  # for instance ECONNABORTED: the peer has left the queue
@@ -115,3 +115,26 @@ class Acceptor:
         for listening in self._sockets:
             listening.close()
         self._sockets.clear()
+
+
+async def _accept(listening: socket.socket) -> tuple[socket.socket, tuple[str, int]]:
+    """Accept a connection.
+
+    asyncio's `sock_accept` loses the socket, which nobody then closes, if it is cancelled just after the connection.
+    """
+    loop = asyncio.get_running_loop()
+    if sys.platform == "win32":  # its event loop does not report that a socket is readable
+        return await loop.sock_accept(listening)
+    while True:
+        try:
+            accepted, address = listening.accept()
+        except BlockingIOError:
+            readable = asyncio.Event()
+            loop.add_reader(listening, readable.set)
+            try:
+                await readable.wait()
+            finally:
+                loop.remove_reader(listening)
+        else:
+            accepted.setblocking(False)
+            return accepted, address

@@ -2,7 +2,9 @@
 
 import asyncio
 import errno
+import gc
 import socket
+import warnings
 
 import pytest
 
@@ -60,3 +62,19 @@ async def test_a_port_in_use_is_reported() -> None:
         pytest.raises(OSError, match=rf"\[Errno {errno.EADDRINUSE}\]"),
     ):
         await Accepted().acceptor.open("127.0.0.1", taken.getsockname()[1])
+
+
+async def test_a_connection_at_the_moment_of_the_end() -> None:
+    """A connection that arrives as the acceptor is closed is closed as well, not left to the garbage collector."""
+    accepted = Accepted()
+    port = await accepted.acceptor.open("127.0.0.1", 0)
+    await asyncio.sleep(0)  # the acceptor waits
+    with socket.create_connection(("127.0.0.1", port)), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):  # the event loop has seen the connection, the acceptor has not
+            await asyncio.sleep(0)
+        await accepted.acceptor.close()
+        gc.collect()
+    while not accepted.sockets.empty():
+        accepted.sockets.get_nowait()[0].close()
+    assert [] == [str(found.message) for found in caught]
