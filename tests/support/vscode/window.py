@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["Window"]
 
 MILLISECONDS = WITHIN * 1000
+SESSION_ENDS_WITHIN = 10.0
+"""Seconds."""
 CLEARED_BY = (
     ("workbench.action.tasks.terminate", "terminateAll"),
     ("workbench.debug.viewlet.action.removeAllBreakpoints",),
@@ -65,12 +67,25 @@ class Window:
     async def clear(self) -> None:
         """Undo what a test has left, read launch.json and tasks.json again, and show the script."""
         await self.control.call("end")
-        await self.until_ended()  # while a session is ending, F5 does nothing
+        await self.until_ended()
+        await self._until_stopped_sessions_are_gone()
         await self.control.call("commands", commands=CLEARED_BY)
         await self.control.call("configured", wanted=self.workspace.configured())
         self.control.reports.clear()
         await self.open(SCRIPT)
         await self.command("workbench.action.closeOtherEditors")  # to close and open the script takes longer
+
+    async def _until_stopped_sessions_are_gone(self) -> None:
+        """Wait until VS Code has stopped every session: meanwhile F5 does nothing, although the toolbar is hidden."""
+        deadline = time.monotonic() + SESSION_ENDS_WITHIN
+        while time.monotonic() < deadline:
+            named = {
+                what: {report.session_id for report in self.control.reports if report.what == what}
+                for what in ("started", "ended")
+            }
+            if named["started"] <= named["ended"]:
+                return
+            await asyncio.sleep(0.05)
 
     async def press(self, key: str) -> None:
         """Press a key, as "F5" or "Control+P"."""
