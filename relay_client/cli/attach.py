@@ -21,8 +21,8 @@ from relay_client.cli.common import (
     run_controlled,
     run_with_tunnels,
 )
-from relay_client.cli.number_lists import parse_ranks
 from relay_client.cli.running.common import only_client, running
+from relay_client.number_lists import parse_ranks
 from relay_client.ui.text import format_ranks
 from relay_core.errors import ConfigurationError, UsageError
 from relay_core.program.options import access_settings, argument_type

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from relay_core.program.options import access_settings, add_access_options
+from relay_core.values import named
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -22,7 +23,9 @@ __all__ = [
     "add_command",
     "add_json",
     "add_prefetch_option",
+    "add_ranks",
     "add_verbose",
+    "chosen_ranks",
     "make_tunnels",
     "quiet_logging",
     "run_controlled",
@@ -61,6 +64,23 @@ def add_command(
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
     parser.add_argument("--json", action="store_true", default=False, help="print JSON")
+
+
+def add_ranks(parser: argparse.ArgumentParser) -> None:
+    """Add `--ranks`, of which `all` is the default."""
+    parser.add_argument("--ranks", default="all", metavar="LIST", help="global ranks, such as 3 or 0-7 (default: all)")
+
+
+def chosen_ranks(arguments: argparse.Namespace) -> list[int] | None:
+    """Return the ranks of `add_ranks`, or None for all.
+
+    Raises:
+        UsageError: the list is invalid.
+    """
+    from relay_client.number_lists import parse_ranks
+
+    with named("--ranks"):
+        return None if arguments.ranks == "all" else parse_ranks(arguments.ranks)
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:

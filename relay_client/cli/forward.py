@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _forward(arguments: argparse.Namespace) -> int:
-    from relay_client.cli.number_lists import parse_ports
+    from relay_client.number_lists import parse_ports
     from relay_client.ports.local_port import all_ranks_port, debugger_ports, parse_forwards
 
     if not (arguments.ports or arguments.forward or arguments.all_ranks):

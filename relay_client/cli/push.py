@@ -7,7 +7,15 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import Commands, add_command, add_json, quiet_logging, run_with_tunnels
+from relay_client.cli.common import (
+    Commands,
+    add_command,
+    add_json,
+    add_ranks,
+    chosen_ranks,
+    quiet_logging,
+    run_with_tunnels,
+)
 from relay_core.errors import RelayDebugError, UsageError
 from relay_core.values import named, parse_duration
 
@@ -31,7 +39,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "replaced. The job must have been started with --debug-allow-edit; files on its nodes are not changed.",
     )
     parser.add_argument("file", metavar="FILE", help="a Python file on this machine")
-    parser.add_argument("--ranks", default="all", metavar="LIST", help="global ranks, as in 3 or 0-7 (default: all)")
+    add_ranks(parser)
     parser.add_argument(
         "--as",
         dest="remote",
@@ -54,13 +62,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what was replaced."""
-    from relay_client.cli.number_lists import parse_ranks
     from relay_client.push.deliver import push_file, read_source
     from relay_client.push.render import as_object, show_outcome
 
-    with named("--ranks"):
-        if arguments.ranks != "all":
-            parse_ranks(arguments.ranks)
+    chosen_ranks(arguments)  # an error is of this option
     with named("--timeout"):
         seconds = parse_duration(arguments.timeout)
     source, remote = read_source(Path(arguments.file)), arguments.remote or _remote(Path(arguments.file))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import INTERRUPTED, Commands, add_command, run_with_tunnels
-from relay_client.cli.number_lists import parse_ranks
+from relay_client.number_lists import parse_ranks
 from relay_client.ui.text import format_ranks
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.compat import TIMEOUT_ERRORS, timeout

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from relay_core.agent_api.evaluation import Member, Value
+from relay_core.agent_api.evaluation import Value
+from relay_core.agent_api.members import Member
 from relay_core.ranges import format_ranges
 
 __all__ = ["Reply", "label", "odd_ones_first"]

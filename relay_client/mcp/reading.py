@@ -7,7 +7,6 @@ from collections.abc import Collection
 from typing import Any
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.cli.number_lists import parse_ranks
 from relay_client.compare.collect import collect_values, find_differences
 from relay_client.compare.groups import odd_ones_first
 from relay_client.compare.render import as_objects
@@ -15,6 +14,7 @@ from relay_client.hang.look import look, look_once
 from relay_client.hang.output import verdict_as_object
 from relay_client.hang.reports import RankReport
 from relay_client.mcp.paths import as_static_read
+from relay_client.number_lists import parse_ranks
 from relay_client.stacks.collect import collect_stacks
 from relay_client.stacks.groups import read_replies
 from relay_client.stacks.render import grouped_stacks

@@ -13,6 +13,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import label
 from relay_client.push.rounds import Rounds
 from relay_core.agent_api.announcement import AgentInfo
+from relay_core.agent_api.members import grouped
 from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed, State
 from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut, UsageError
 from relay_core.values import escape_controls
@@ -113,7 +114,7 @@ class _Delivery:
             return NodePushed.parse(response, escape_controls).processes
 
         found = await asyncio.gather(*map(results_of, self._agents))
-        return NodePushed.of(result for results in found for result in results).processes
+        return grouped(result for results in found for result in results)
 
     async def align(self, rounds: Rounds) -> None:
         """Bring all ranks to the same call.

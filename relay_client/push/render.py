@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from relay_client.compare.groups import label
 from relay_client.push.deliver import Outcome
-from relay_core.agent_api.evaluation import Member
+from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Pushed, State
 
 __all__ = ["as_object", "show_outcome"]

@@ -9,13 +9,13 @@ and then for one of these parts, until one element is left:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from relay_core.agent_api.values import Clean, as_is, count, items, mapping, port, seconds, text
+from relay_core.agent_api.members import Member, parse_members, selects_rank
+from relay_core.agent_api.values import Clean, as_is, count, items, mapping, seconds, text
 from relay_core.errors import UsageError
-from relay_core.ranges import parse_ranges
 
 __all__ = [
     "DEFAULT_SECONDS",
@@ -24,11 +24,9 @@ __all__ = [
     "PART_DIGITS",
     "Evaluate",
     "Leaf",
-    "Member",
     "NodeValues",
     "Selection",
     "Value",
-    "grouped",
     "part_bounds",
 ]
 
@@ -130,29 +128,7 @@ class Evaluate:
         Raises:
             UsageError: `ranks` is invalid.
         """
-        if self.ranks == "all":
-            return True
-        found = parse_ranges(self.ranks, what="list of ranks", example="3, 0-7 or 0,3-5")
-        return rank is not None and any(rank in part for part in found)
-
-
-@dataclass(frozen=True)
-class Member:
-    """A process that has a value."""
-
-    port: int
-    rank: int | None = None
-
-    def encode(self) -> list[int | None]:
-        """Return one element of `members`."""
-        return [self.port] if self.rank is None else [self.port, self.rank]
-
-    @classmethod
-    def parse(cls, value: object) -> Member | None:
-        """Read one element of `members`; None without a port."""
-        number, rank = [*items(value)[:2], None, None][:2]
-        found = port(number)
-        return None if found is None else cls(found, count(rank))
+        return selects_rank(self.ranks, rank)
 
 
 @dataclass(frozen=True)
@@ -226,10 +202,9 @@ class Value:
     def parse(cls, value: object, clean: Clean = as_is) -> Value:
         """Read one element of `values`."""
         fields = mapping(value)
-        members = (Member.parse(member) for member in items(fields.get("members")))
         parts = text(fields.get("parts"), clean)
         return cls(
-            tuple(member for member in members if member is not None),
+            parse_members(fields.get("members")),
             text(fields.get("text"), clean),
             text(fields.get("place"), clean),
             text(fields.get("error"), clean),
@@ -256,12 +231,3 @@ class NodeValues:
         """Read the response."""
         found = items(mapping(value).get("values"))
         return cls(tuple(Value.parse(one, clean) for one in found if isinstance(one, Mapping)))
-
-
-def grouped(values: Iterable[Value]) -> tuple[Value, ...]:
-    """Return equal values once, with the members of all, in the order of the first ones."""
-    members: dict[Value, tuple[Member, ...]] = {}
-    for value in values:
-        key = replace(value, members=())
-        members[key] = (*members.get(key, ()), *value.members)
-    return tuple(replace(value, members=found) for value, found in members.items())

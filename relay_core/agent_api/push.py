@@ -11,14 +11,13 @@ A process continues on its own if no message of its push arrives within `LEASE` 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from relay_core.agent_api.evaluation import Member
+from relay_core.agent_api.members import Member, parse_members, selects_rank
 from relay_core.agent_api.values import Clean, as_is, items, mapping, path, seconds, text
 from relay_core.errors import UsageError
-from relay_core.ranges import parse_ranges
 
 __all__ = ["LEASE", "MAX_SOURCE", "NodePushed", "Phase", "Push", "Pushed", "State"]
 
@@ -83,7 +82,6 @@ class Push:
     """For `hold`: the only function at which to hold; "" for any that changes."""
     again: bool = False
     """For `hold`: whether a main thread that is held continues to its next call."""
-
     nested: bool = False
     """For `hold`: whether to hold inside a call of another changed function, too."""
     user: str = ""
@@ -153,10 +151,7 @@ class Push:
         Raises:
             UsageError: `ranks` is invalid.
         """
-        if self.ranks == "all":
-            return True
-        found = parse_ranges(self.ranks, what="list of ranks", example="3, 0-7 or 0,3-5")
-        return rank is not None and any(rank in part for part in found)
+        return selects_rank(self.ranks, rank)
 
 
 @dataclass(frozen=True)
@@ -215,9 +210,8 @@ class Pushed:
     def parse(cls, value: object, clean: Clean = as_is) -> Pushed:
         """Read one element of `processes`."""
         fields = mapping(value)
-        members = (Member.parse(member) for member in items(fields.get("members")))
         return cls(
-            members=tuple(member for member in members if member is not None),
+            members=parse_members(fields.get("members")),
             state=State(text(fields.get("state"))),
             error=text(fields.get("error"), clean),
             hint=text(fields.get("hint"), clean),
@@ -251,12 +245,3 @@ class NodePushed:
         """Read the response."""
         found = items(mapping(value).get("processes"))
         return cls(tuple(Pushed.parse(one, clean) for one in found if isinstance(one, Mapping)))
-
-    @classmethod
-    def of(cls, results: Iterable[Pushed]) -> NodePushed:
-        """Return the results, equal ones once, with the members of all."""
-        members: dict[Pushed, tuple[Member, ...]] = {}
-        for result in results:
-            key = replace(result, members=())
-            members[key] = (*members.get(key, ()), *result.members)
-        return cls(tuple(replace(result, members=found) for result, found in members.items()))

@@ -9,7 +9,8 @@ import pytest
 
 from relay_core.agent_api.collectives import GroupRecord, NodeCollectives, Operation, ProcessCollectives
 from relay_core.agent_api.ending import Ending
-from relay_core.agent_api.evaluation import Evaluate, Member, NodeValues, Value
+from relay_core.agent_api.evaluation import Evaluate, NodeValues, Value
+from relay_core.agent_api.members import Member
 from relay_core.agent_api.requests import Collectives, Stacks
 from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
 from tests.support.fleet import KEY, Node, agent, process

@@ -21,7 +21,8 @@ from relay_agent.stacks.out_of_process import Dump
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.collectives import NodeCollectives
 from relay_core.agent_api.ending import Ending
-from relay_core.agent_api.evaluation import Evaluate, NodeValues, grouped
+from relay_core.agent_api.evaluation import Evaluate, NodeValues
+from relay_core.agent_api.members import grouped
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.push import NodePushed, Phase, Push
 from relay_core.agent_api.requests import Collectives, Digest, FileDigest, Ready, Stacks, Wake
@@ -120,7 +121,7 @@ class ProcessTable:
             return NodeValues(grouped(await asyncio.gather(*(process.evaluate(request) for process in asked))))
         if isinstance(request, Push):
             pushed = [process for process in self.targets() if request.selects(process.info.rank)]
-            found = NodePushed.of(await asyncio.gather(*(process.push(request) for process in pushed)))
+            found = NodePushed(grouped(await asyncio.gather(*(process.push(request) for process in pushed))))
             if request.phase is Phase.COMMIT:
                 self.on_change()
             return found

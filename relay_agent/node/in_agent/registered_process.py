@@ -20,7 +20,8 @@ from relay_agent.node.protocol import (
 from relay_agent.stacks.out_of_process import Dump, stacks_of
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.agent_api.collectives import ProcessCollectives
-from relay_core.agent_api.evaluation import Evaluate, Member, Value
+from relay_core.agent_api.evaluation import Evaluate, Value
+from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Push, Pushed
 from relay_core.agent_api.stacks import ProcessStacks, ThreadStack
 from relay_core.compat import TIMEOUT_ERRORS, timeout

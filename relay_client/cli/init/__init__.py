@@ -85,8 +85,8 @@ def _entries(arguments: argparse.Namespace) -> list[Entry]:
     Raises:
         RelayDebugError: the command line is invalid, or --from-targets finds no target.
     """
-    from relay_client.cli.number_lists import parse_ports, parse_ranks
     from relay_client.editor_setup.entries import entries_for, entries_of
+    from relay_client.number_lists import parse_ports, parse_ranks
 
     if arguments.from_targets and arguments.ports:
         raise UsageError("--ports and --from-targets cannot be combined", hint="omit one of them")

@@ -6,7 +6,15 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import Commands, add_command, add_json, quiet_logging, run_with_tunnels
+from relay_client.cli.common import (
+    Commands,
+    add_command,
+    add_json,
+    add_ranks,
+    chosen_ranks,
+    quiet_logging,
+    run_with_tunnels,
+)
 from relay_core.errors import NoListener
 from relay_core.values import named, parse_duration
 
@@ -40,9 +48,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     compare.set_defaults(diff=True)
     for parser in (evaluate, compare):
         parser.add_argument("expression", metavar="EXPRESSION", help="a Python expression")
-        parser.add_argument(
-            "--ranks", default="all", metavar="LIST", help="global ranks, such as 3 or 0-7 (default: all)"
-        )
+        add_ranks(parser)
         parser.add_argument(
             "--timeout",
             default=None,
@@ -54,16 +60,13 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the values."""
-    from relay_client.cli.number_lists import parse_ranks
     from relay_client.compare.collect import collect_values, find_differences
     from relay_client.compare.console import DIFF_SECONDS, VALUE_SECONDS
     from relay_client.compare.groups import odd_ones_first
     from relay_client.compare.render import as_objects, show_values
     from relay_core.agent_api.evaluation import Evaluate, Selection
 
-    with named("--ranks"):
-        if arguments.ranks != "all":
-            parse_ranks(arguments.ranks)
+    chosen_ranks(arguments)  # an error is of this option
     with named("--timeout"):
         default = DIFF_SECONDS if arguments.diff else VALUE_SECONDS
         seconds = default if arguments.timeout is None else parse_duration(arguments.timeout)

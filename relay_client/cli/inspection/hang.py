@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands, add_command, add_json, quiet_logging, run_with_tunnels
-from relay_client.cli.number_lists import parse_ports
+from relay_client.number_lists import parse_ports
 from relay_core.errors import NoListener, UsageError
 from relay_core.program.options import argument_type
 from relay_core.ranges import format_ranges

@@ -6,9 +6,16 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import Commands, add_command, add_json, quiet_logging, run_with_tunnels
+from relay_client.cli.common import (
+    Commands,
+    add_command,
+    add_json,
+    add_ranks,
+    chosen_ranks,
+    quiet_logging,
+    run_with_tunnels,
+)
 from relay_core.errors import NoListener
-from relay_core.values import named
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -26,7 +33,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         description="Shows the stacks of all ranks, grouped by identical stack, outliers first. Also works for "
         "processes that hang.",
     )
-    parser.add_argument("--ranks", default="all", metavar="LIST", help="global ranks, such as 3 or 0-7 (default: all)")
+    add_ranks(parser)
     parser.add_argument(
         "--locals", action="store_true", default=False, help="include the local variables of each frame"
     )
@@ -38,14 +45,13 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the stacks."""
-    from relay_client.cli.number_lists import parse_ranks
     from relay_client.stacks.collect import collect_stacks
     from relay_client.stacks.groups import read_replies
     from relay_client.stacks.render import show_stacks, stacks_as_json
     from relay_client.ui.text import format_ranks
 
-    with named("--ranks"):
-        ranks = None if arguments.ranks == "all" else set(parse_ranks(arguments.ranks))
+    chosen = chosen_ranks(arguments)
+    ranks = None if chosen is None else set(chosen)
 
     async def show(tunnels: Tunnels) -> None:
         async with tunnels:

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_client.compare.groups import Reply, label, odd_ones_first
-from relay_core.agent_api.evaluation import Member, Value
+from relay_core.agent_api.evaluation import Value
+from relay_core.agent_api.members import Member
 
 
 def value(text: str, *ranks: int, **fields: object) -> Value:

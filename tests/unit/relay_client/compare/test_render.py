@@ -2,7 +2,8 @@
 
 from relay_client.compare.render import as_objects, show_values
 from relay_client.compare.search import Difference
-from relay_core.agent_api.evaluation import Member, Value
+from relay_core.agent_api.evaluation import Value
+from relay_core.agent_api.members import Member
 
 
 def value(text: str, *ranks: int, **fields: object) -> Value:

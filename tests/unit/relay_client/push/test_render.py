@@ -2,7 +2,7 @@
 
 from relay_client.push.deliver import Outcome
 from relay_client.push.render import as_object, show_outcome
-from relay_core.agent_api.evaluation import Member
+from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Pushed, State
 
 

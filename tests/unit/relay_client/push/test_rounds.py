@@ -1,7 +1,7 @@
 """Facts about the rounds that bring all ranks to the same call, with simulated ranks."""
 
 from relay_client.push.rounds import NESTED_AFTER, Rounds
-from relay_core.agent_api.evaluation import Member
+from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Pushed, State
 
 

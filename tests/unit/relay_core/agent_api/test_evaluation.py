@@ -13,13 +13,12 @@ from relay_core.agent_api.evaluation import (
     PART_DIGITS,
     Evaluate,
     Leaf,
-    Member,
     NodeValues,
     Selection,
     Value,
-    grouped,
     part_bounds,
 )
+from relay_core.agent_api.members import Member, grouped
 from relay_core.agent_api.requests import parse_request
 from relay_core.errors import UsageError
 from tests.unit.relay_core.agent_api.strategies import COUNTS, JSON, PORTS, TEXTS

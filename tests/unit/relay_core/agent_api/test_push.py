@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_core.agent_api.evaluation import Member
+from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import MAX_SOURCE, NodePushed, Phase, Push, Pushed, State
 from relay_core.agent_api.requests import parse_request
 from relay_core.errors import UsageError
@@ -123,10 +123,3 @@ def test_summary():
     assert "sha256 abc: f()" == Pushed(changed=("f()",), digest="abc").summary
     assert "sha256 abc: lines moved only" == Pushed(digest="abc").summary
     assert Pushed(changed=tuple("abcdefghijkl"), digest="abc").summary.endswith("i, j, 2 more")
-
-
-def test_equal_results_once():
-    """Equal results are one, with the processes of all."""
-    results = [Pushed((Member(port),), State.READY) for port in (1, 2)] + [Pushed((Member(3),), error="e")]
-    found = NodePushed.of(results).processes
-    assert [(Member(1), Member(2)), (Member(3),)] == [result.members for result in found]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_client.cli.number_lists import MAX_PORTS, MAX_RANKS, parse_ports, parse_ranks
+from relay_client.number_lists import MAX_PORTS, MAX_RANKS, parse_ports, parse_ranks
 from relay_core.errors import UsageError
 from relay_core.ranges import format_ranges
 
