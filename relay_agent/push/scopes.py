@@ -225,7 +225,7 @@ class Scope:
             for name in self._old.names - names
             if "." not in name and name in self._names and not self._live.get(name)
         )
-        return [f"{name} is no longer in the file, but stays in the process" for name in gone]
+        return [f"{name} was removed from the file, but remains in the process" for name in gone]
 
 
 def _assigned_constant(node: ast.stmt | None) -> tuple[str, object] | None:

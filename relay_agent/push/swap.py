@@ -145,7 +145,7 @@ def _codes(functions: list[FunctionType]) -> list[CodeType]:
 
 def _removed(live: dict[str, list[FunctionType]], new: NewFile) -> list[str]:
     names = sorted(name for name in live if name not in new.functions and "<" not in name and not name.startswith("?"))
-    return [f"{name}() is no longer in the file, but stays in the process" for name in names]
+    return [f"{name}() was removed from the file, but remains in the process" for name in names]
 
 
 def _closure_text(name: str, before: tuple[str, ...], after: tuple[str, ...]) -> str:

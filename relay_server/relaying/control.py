@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 MAX_BACKLOG = 1024 * 1024
 """Maximum size of unread offers in bytes; above it, a listener is dropped."""
 MAX_BODY_BACKLOG = MAX_BACKLOG // 2
-"""Size of unread offers in bytes above which bodies are no longer sent on the control channel, so that many requests at
+"""Bytes of unread offers. Above this, bodies are not sent on the control channel, so that many requests at
 once do not cause a listener to be dropped."""
 RECYCLE_REASON = "InternalServerError: NameRenewalFailed"
 """The reason that Azure sends when it recycles a listener."""

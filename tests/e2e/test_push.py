@@ -157,7 +157,7 @@ def last_values(directory: Path) -> list[list[str]]:
 
 
 async def test_fix_changes_the_running_job(relay: LocalRelay, tmp_path: Path):
-    """All ranks execute the new code from the same step on; their variables keep their values; the log says who."""
+    """All ranks execute the new code from the same step on; their variables keep their values; the log has the user."""
     port = consecutive_ports(RANKS)[0]
     async with training(relay, tmp_path, "--port", str(port), "--debug-allow-edit") as job:
         pushed = await push(relay, tmp_path, FIXED)
@@ -270,7 +270,7 @@ CLOSURE = CLOSURE.replace("def unused():\n    return 1\n", "# unused() was here\
 
 
 async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path):
-    """A push reaches ranks at a breakpoint, says what stays, and breakpoints are hit at lines of the new file."""
+    """A push reaches ranks at a breakpoint, lists what remains, and breakpoints are hit at lines of the new file."""
     port = consecutive_ports(RANKS)[0]
     options = ("--port", str(port), "--debug-allow-edit")
     async with training(relay, tmp_path, *options), running_client(relay, tmp_path, "--ports", str(port)):
@@ -293,7 +293,7 @@ async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path
                 "ranks 0-3: make_hook.<locals>.hook() is a closure with other outer variables now (extra, net instead "
                 "of net): the existing ones keep the old code" in others
             )
-            assert "ranks 0-3: unused() is no longer in the file, but stays in the process" in others
+            assert "ranks 0-3: unused() was removed from the file, but remains in the process" in others
             assert any(each.endswith("is not executed again: net = Net()") for each in others)
 
             last = CLOSURE.splitlines().index('    return f"{step} new {net.forward(1)} {calls}"') + 1

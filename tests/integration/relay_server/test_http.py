@@ -201,9 +201,9 @@ async def test_statuses_are_forwarded(relay, status):
     """The sender gets any status of the listener, with Via, which a response of the relay itself does not have."""
     control = await relay.listen()
     sender = await ask(relay)
-    await respond(control, await get_request(control), status=status, reason="as the listener says")
+    await respond(control, await get_request(control), status=status, reason="set by the listener")
     answer = await sender.answer()
-    assert (status, "as the listener says", "1.1 localhost") == (answer.status, answer.reason, answer.headers["via"])
+    assert (status, "set by the listener", "1.1 localhost") == (answer.status, answer.reason, answer.headers["via"])
 
 
 async def test_requests_and_bytes_are_counted(relay):

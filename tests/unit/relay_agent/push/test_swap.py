@@ -161,8 +161,8 @@ def test_what_cannot_be_replaced(load: Load):
         "cached() keeps its decorators: they are not executed again",
         f"class A keeps its layout: {layout}",
         f"class B keeps its layout: {layout}",
-        "gone() is no longer in the file, but stays in the process",
-        "LIMIT is no longer in the file, but stays in the process",
+        "gone() was removed from the file, but remains in the process",
+        "LIMIT was removed from the file, but remains in the process",
         "line 11 is not executed again: value = list((1, 2))",
     } == {*result.kept}
 
