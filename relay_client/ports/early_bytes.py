@@ -21,8 +21,9 @@ class EarlyBytes(Layer):
     """
 
     def __init__(self, on_committed: Callable[[], None] = lambda: None) -> None:
-        self.has_stream = True
-        """False while the bytes have no stream to go to: then the buffer is never dropped, and the owner bounds it."""
+        self.has_stream = False
+        """False while the bytes have no stream to go to, as before the first one: then the buffer is never dropped, and
+        the owner bounds it."""
         self._kept: list[ToPeer] = []
         self._size = 0
         """Bytes in it."""

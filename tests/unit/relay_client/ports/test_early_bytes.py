@@ -14,7 +14,9 @@ def committed():
 
 @pytest.fixture
 def early(committed):
-    return Alone(EarlyBytes(lambda: committed.append(True)))
+    alone = Alone(EarlyBytes(lambda: committed.append(True)))
+    alone.layer.has_stream = True
+    return alone
 
 
 def test_early_bytes_are_sent_again(early, committed):
@@ -49,6 +51,16 @@ def test_only_so_much_is_kept(early, committed):
     assert [ToPeer(b"xyz")] == early.receive_local(b"xyz", 0)
     assert (True, 0, [True]) == (early.is_finished, len(early.layer), committed)
     assert [ToPeer(b"more")] == early.receive_local(b"more", 0)
+
+
+def test_all_bytes_before_the_first_stream_are_kept(committed):
+    """What is sent before there is a stream, however much, begins the first one."""
+    early = Alone(EarlyBytes(lambda: committed.append(True)))
+    early.receive_local(bytes(MAX_EARLY_BYTES), 0)
+    assert (False, []) == (early.layer.is_finished, committed)
+    early.layer.has_stream = True
+    assert [ToPeer(bytes(MAX_EARLY_BYTES))] == early.start(1)
+    assert [True] == committed
 
 
 def test_who_leaves_without_a_word_is_not_waited_for(early):
