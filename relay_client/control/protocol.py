@@ -83,11 +83,16 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _proof(token: str, side: str, challenge: str, nonce: str) -> str:
-    return hmac.new(token.encode(), f"{side}:{challenge}:{nonce}".encode(), hashlib.sha256).hexdigest()
+    return hmac.new(token.encode(), _bytes(f"{side}:{challenge}:{nonce}"), hashlib.sha256).hexdigest()
 
 
 def _is_proof(found: object, expected: str) -> bool:
-    return isinstance(found, str) and hmac.compare_digest(found.encode(), expected.encode())
+    return isinstance(found, str) and hmac.compare_digest(_bytes(found), expected.encode())
+
+
+def _bytes(text: str) -> bytes:
+    # JSON can contain lone surrogates, which UTF-8 cannot encode.
+    return text.encode(errors="surrogatepass")
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,14 @@ from relay_agent.collectives.flight_recorder import parse_dump
 from relay_agent.collectives.ras_status import parse_status
 from relay_agent.node import protocol as node
 from relay_agent.prefetch.layer import PrefetchLayer
+from relay_client.control.protocol import ClientProtocol, ServerProtocol
+from relay_client.control.state import ClientId
 from relay_client.hang.output import verdict_as_object, verdict_as_text
 from relay_client.hang.reports import NodeReply, read_jobs
 from relay_client.hang.verdict import JobVerdict
+from relay_client.job_session.members import RankName
+from relay_client.job_session.session import JobSession
+from relay_client.job_session.wire import ToEditor
 from relay_client.ports.reverse_requests import SUBPROCESS_EVENTS, ReverseRequestGuard
 from relay_client.prefetch.response_cache import ResponseCache
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
@@ -34,7 +39,8 @@ from relay_core.agent_api.ras import RasStatus
 from relay_core.agent_api.requests import Failure, parse_request
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.dap.framing import MessageDecoder
-from relay_core.errors import ConfigurationError, ProtocolError, RelayDebugError, UsageError
+from relay_core.dap.messages import Message
+from relay_core.errors import ConfigurationError, ProtocolError, RelayDebugError, Unauthorized, UsageError
 from relay_core.hyco.connection_string import ConnectionString
 from relay_core.hyco.http.messages import Response
 from relay_core.hyco.messages import parse_listener_message, parse_server_message
@@ -77,6 +83,8 @@ MAX_RAS_STATUS = 2 << 20
 HC = HybridConnection("myhc")
 KEY = "a key of this test"
 LIMITS = Limits(max_payload=1024, window=4096, max_streams=4)
+CLIENT = ClientId("0f0f0f0f", 1, "localhost", "myhc", "forward", NOW, "/", "1.0")
+CHUNKED = b"POST /myhc HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 ATTACHED = b'Content-Length: 35\r\n\r\n{"type":"event","event":"attached"}'
 PARSERS: dict[str, Parser] = {}
 """By the name of their corpus directory."""
@@ -157,6 +165,25 @@ def request_head(data: bytes) -> None:
         request.accept_message(public="relay:443", identity="1", secret=("s", "1"), remote=("127.0.0.1", 1))
         head.check_upgrade()
         _ = request.path, request.token, request.allowed_listeners
+
+
+@parser
+def request_body(data: bytes) -> None:
+    def decoded(pieces: list[bytes]) -> tuple[bytes, bool] | None:
+        reader, received, is_complete = HeadReader(), b"", False
+        reader.feed(CHUNKED)
+        with documented(Refusal):
+            for piece in pieces:
+                body, is_complete = reader.feed_body(piece)
+                received += body
+                if is_complete:
+                    break
+            return received, is_complete
+        return None
+
+    whole = decoded([data])
+    assert whole == decoded(in_pieces(data))
+    assert whole is None or len(whole[0]) <= len(data)
 
 
 @parser
@@ -373,10 +400,56 @@ def _both_ways(kind: Callable[[], Layer], data: bytes) -> None:
 
 
 @parser
+def job_session(data: bytes) -> None:
+    session = JobSession()
+    session.receive_editor(_request(1, "initialize"), NOW)
+    session.receive_editor(_request(2, "attach"), NOW)
+    for number in (0, 1):
+        session.join(number, RankName(f"rank {number}", number))
+    session.receive_editor(_request(3, "configurationDone"), NOW)
+    for number, line in enumerate(data.split(b"\n")):
+        message = as_json(line)
+        if isinstance(message, dict):
+            session.receive_rank(number % 2, message, NOW + number)
+            session.tick(NOW + number)
+    for output in session.take():
+        if isinstance(output, ToEditor):
+            json.dumps(output.message)
+            assert output.message["type"] != "request"  # no debugger of a rank makes an editor do anything
+
+
+def _request(number: int, command: str) -> Message:
+    return {"seq": number, "type": "request", "command": command, "arguments": {}}
+
+
+@parser
 def node_message(data: bytes) -> None:
     message = node.decode(data)
     assert isinstance(message, dict)
     node.encode(message)
+
+
+# What a program of another user sends to the control socket of relay-client, or answers in its place:
+
+
+@parser
+def control_requests(data: bytes) -> None:
+    for token in (None, KEY):
+        server = ServerProtocol(CLIENT, token=token, challenge="a challenge")
+        with documented(ProtocolError, Unauthorized):
+            requests = [request for piece in in_pieces(data) for request in server.receive_data(piece)]
+            assert not (token and requests)  # nobody without the token is heard
+        server.data_to_send()
+
+
+@parser
+def control_responses(data: bytes) -> None:
+    for token in (None, KEY):
+        client = ClientProtocol(token=token, nonce="a nonce")
+        with documented(ProtocolError, Unauthorized):
+            received = [message for piece in in_pieces(data) for message in client.receive_data(piece)]
+            assert not (token and received)
+        client.data_to_send()
 
 
 # What users and their secrets contain:
