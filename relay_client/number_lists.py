@@ -6,7 +6,7 @@ from relay_core.errors import UsageError
 from relay_core.ranges import expand_ranges, parse_ranges
 from relay_core.values import MAX_PORT, is_port
 
-__all__ = ["parse_ports", "parse_ranks"]
+__all__ = ["parse_chosen_ranks", "parse_ports", "parse_ranks"]
 
 MAX_PORTS = 1024
 """Below the usual limit on open files in a shell (256 or 1024); no job needs more."""
@@ -35,3 +35,12 @@ def parse_ranks(text: str) -> list[int]:
         UsageError: the text is not a list of ranks, lists a rank twice, or lists more than `MAX_RANKS`.
     """
     return expand_ranges(parse_ranges(text, what=_RANKS, example="3, 0-7 or 0,3-5"), what=_RANKS, limit=MAX_RANKS)
+
+
+def parse_chosen_ranks(text: str) -> set[int] | None:
+    """Return the ranks of a list, or None for `all`.
+
+    Raises:
+        UsageError: as `parse_ranks`.
+    """
+    return None if text == "all" else set(parse_ranks(text))

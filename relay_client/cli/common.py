@@ -71,16 +71,16 @@ def add_ranks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ranks", default="all", metavar="LIST", help="global ranks, such as 3 or 0-7 (default: all)")
 
 
-def chosen_ranks(arguments: argparse.Namespace) -> list[int] | None:
+def chosen_ranks(arguments: argparse.Namespace) -> set[int] | None:
     """Return the ranks of `add_ranks`, or None for all.
 
     Raises:
         UsageError: the list is invalid.
     """
-    from relay_client.number_lists import parse_ranks
+    from relay_client.number_lists import parse_chosen_ranks
 
     with named("--ranks"):
-        return None if arguments.ranks == "all" else parse_ranks(arguments.ranks)
+        return parse_chosen_ranks(arguments.ranks)
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from relay_client.agents.job_ranks import absent_ranks
 from relay_client.agents.requests import send_request
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import Reply, odd_ones_first
 from relay_client.compare.render import show_values
 from relay_client.compare.search import Difference, Search
+from relay_client.number_lists import parse_chosen_ranks
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, Selection, Value
+from relay_core.agent_api.members import Member
 from relay_core.errors import RelayDebugError
 from relay_core.values import escape_controls
 
@@ -22,7 +25,10 @@ MARGIN = 10.0
 
 
 async def collect_values(tunnels: Tunnels, request: Evaluate) -> list[Reply]:
-    """Return the response of each connected agent, or the reason why it could not be obtained."""
+    """Return the response of each connected agent, or the reason why it could not be obtained.
+
+    Ranks without a registered process have a reply of their own, unless no other rank was chosen.
+    """
 
     async def reply_of(agent: AgentInfo) -> Reply:
         host = escape_controls(agent.host)
@@ -32,7 +38,16 @@ async def collect_values(tunnels: Tunnels, request: Evaluate) -> list[Reply]:
             return Reply(host, error=escape_controls(error.sentence))
         return Reply(host, NodeValues.parse(response, escape_controls).values)
 
-    return list(await asyncio.gather(*map(reply_of, tunnels.roster)))
+    absent = absent_ranks(tunnels.roster, parse_chosen_ranks(request.ranks))
+    replies = list(await asyncio.gather(*map(reply_of, tunnels.roster)))
+    answered = {member.port for reply in replies for value in reply.values for member in value.members}
+    others = (
+        Value((Member(one.port, one.rank),), error=one.reason, is_silent=True)
+        for one in absent
+        if one.port not in answered
+    )
+    has_response = any(reply.values or reply.error for reply in replies)
+    return [*replies, Reply("", tuple(others))] if has_response else replies
 
 
 async def compare_as_text(tunnels: Tunnels, request: Evaluate) -> str:

@@ -336,8 +336,8 @@ class ControlService:
     async def _stacks(self, request: Stacks) -> StackGroups:
         if not len(self._tunnels.roster):
             raise NoListener(f"no agent is connected on '{self.client.hc}'")
-        replies = await collect_stacks(self._tunnels, with_locals=request.locals)
         ranks = None if request.ranks is None else set(request.ranks)
+        replies = await collect_stacks(self._tunnels, ranks, with_locals=request.locals)
         text = show_stacks(replies, ranks=ranks, locals=request.locals, all_threads=request.all_threads)
         return StackGroups(text, grouped_stacks(replies, ranks=ranks, all_threads=request.all_threads))
 

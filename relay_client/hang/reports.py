@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from relay_client.agents.job_ranks import AbsentRank, absent_ranks, how_ended, world_of
 from relay_client.stacks.groups import own_frame
 from relay_core.agent_api.announcement import AgentInfo, State, TargetInfo
 from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives
@@ -14,7 +14,9 @@ from relay_core.agent_api.ras import RasStatus
 from relay_core.agent_api.stacks import ThreadStack
 from relay_core.values import escape_controls
 
-__all__ = ["Job", "NodeReply", "RankReport", "read_jobs"]
+__all__ = ["NOT_REGISTERED", "Job", "NodeReply", "RankReport", "read_jobs"]
+
+NOT_REGISTERED = "is not registered: ended, without relay-debug, or on a node that is not found"
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ def read_jobs(replies: Iterable[NodeReply], ports: Collection[int] | None = None
                 ras.setdefault(base, []).append(status)
     for reply in replies:
         _add_endings(found, reply.agent.endings or ())
+    _add_absent(found, absent_ranks(reply.agent for reply in replies))
     jobs = [
         Job(base, dict(sorted(ranks.items())), tuple(dict.fromkeys(ras.get(base, ()))))
         for base, ranks in sorted(found.items())
@@ -142,19 +145,16 @@ def _add_endings(jobs: dict[int, dict[int, RankReport]], endings: Iterable[Endin
             continue
         rank, world = ending.port - base, _world(jobs[base])
         if rank not in jobs[base] and (world is None or rank < world):
-            jobs[base][rank] = RankReport(rank, silence=_how_ended(ending), has_ended=True)
+            jobs[base][rank] = RankReport(rank, silence=how_ended(ending), has_ended=True)
+
+
+def _add_absent(jobs: Mapping[int, dict[int, RankReport]], absent: Iterable[AbsentRank]) -> None:
+    """Add the ranks that no agent has announced: whether they have entered a collective is unknown."""
+    for one in absent:
+        base = one.port - one.rank
+        if base in jobs and not one.has_ended:
+            jobs[base].setdefault(one.rank, RankReport(one.rank, silence=NOT_REGISTERED))
 
 
 def _world(ranks: Mapping[int, RankReport]) -> int | None:
-    worlds = [report.target.world for report in ranks.values() if report.target is not None]
-    return next((world for world in worlds if world is not None), None)
-
-
-def _how_ended(ending: Ending) -> str:
-    error = f" ({ending.error})" if ending.error else ""
-    if ending.signal is not None:
-        names = {number.value: number.name for number in signal.Signals}
-        return f"was killed by {names.get(ending.signal, f'signal {ending.signal}')}{error}"
-    if ending.status is not None:
-        return f"has exited with status {ending.status}{error}"
-    return f"has ended{error}"
+    return world_of(report.target for report in ranks.values() if report.target is not None)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from relay_client.hang.reports import Job, RankReport
+from relay_client.hang.reports import NOT_REGISTERED, Job, RankReport
 from relay_client.hang.verdict import GroupVerdict, JobVerdict
 from relay_client.ui.text import duration, format_ranks
 from relay_core.agent_api.announcement import State
 
 __all__ = ["describe_job"]
 
-NOT_REGISTERED = "is not registered: it has ended, runs without relay-debug, or its node cannot be reached"
 _ACTIVITIES = {
     "running Python": "running Python",
     "running": "running in C code",

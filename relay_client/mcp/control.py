@@ -6,11 +6,13 @@ import asyncio
 import time
 from typing import Any, Literal
 
+from relay_client.agents.job_ranks import absent_ranks
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.dap.client import DapClient
 from relay_client.mcp.paths import ControlRefused
 from relay_client.mcp.reading import Items, chosen_ranks
+from relay_client.ui.text import format_ranks
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.net.tasks import TaskSet
@@ -141,9 +143,12 @@ class Control:
         chosen = chosen_ranks(ranks)
         found = [claim for claim in self._tunnels.reachable_targets() if claim.target.rank is not None]
         claims = [claim for claim in found if chosen is None or claim.target.rank in chosen]
-        missing = (chosen or set()) - {claim.target.rank for claim in claims if claim.target.rank is not None}
+        wanted = {one.rank for one in absent_ranks(self._tunnels.roster, chosen) if chosen or not one.has_ended}
+        wanted |= {target.rank for agent in self._tunnels.roster for target in agent.targets if target.rank is not None}
+        missing = wanted.intersection(chosen or wanted).difference(claim.target.rank for claim in claims)
         if missing or not claims:
-            raise NoListener(f"no process has ranks {sorted(missing) or ranks}", hint="call ranks to list them")
+            who = format_ranks(missing) if missing else f"ranks {ranks}"
+            raise NoListener(f"no process has {who}", hint="call ranks to list them, and choose ranks that are there")
         return claims
 
     def _require_free(self, claim: Claim) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Any
 
+from relay_client.agents.job_ranks import absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.collect import collect_values, find_differences
 from relay_client.compare.groups import odd_ones_first
@@ -14,7 +15,7 @@ from relay_client.hang.look import look, look_once
 from relay_client.hang.output import verdict_as_object
 from relay_client.hang.reports import RankReport
 from relay_client.mcp.paths import as_static_read
-from relay_client.number_lists import parse_ranks
+from relay_client.number_lists import parse_chosen_ranks
 from relay_client.stacks.collect import collect_stacks
 from relay_client.stacks.groups import read_replies
 from relay_client.stacks.render import grouped_stacks
@@ -38,7 +39,7 @@ def chosen_ranks(ranks: str) -> set[int] | None:
     Raises:
         UsageError: it is not a list of ranks.
     """
-    return None if ranks.strip() == "all" else set(parse_ranks(ranks))
+    return parse_chosen_ranks(ranks.strip())
 
 
 class Reading:
@@ -67,9 +68,13 @@ class Reading:
             await self._tunnels.discover_all()
 
     async def ranks(self) -> Items:
-        """Return all processes that can be debugged."""
+        """Return all processes that can be debugged, and the ranks of their jobs without a process."""
         claims = self._tunnels.reachable_targets()
-        return [
+        absent = [
+            {"rank": one.rank, "port": one.port, "state": "ended" if one.has_ended else "", "detail": one.reason}
+            for one in absent_ranks(self._tunnels.roster)
+        ]
+        return absent + [
             {
                 "rank": claim.target.rank,
                 "port": claim.target.port,
@@ -87,7 +92,7 @@ class Reading:
         """Return the stacks, grouped by identical stack."""
         chosen = chosen_ranks(ranks)
         found = grouped_stacks(
-            await collect_stacks(self._tunnels, with_locals=False), ranks=chosen, all_threads=all_threads
+            await collect_stacks(self._tunnels, chosen, with_locals=False), ranks=chosen, all_threads=all_threads
         )
         return _required(found, chosen)
 
@@ -98,7 +103,7 @@ class Reading:
 
     async def variables(self, rank: int) -> Items:
         """Return the frames of a rank's main thread with their variables, innermost first."""
-        processes = read_replies(await collect_stacks(self._tunnels, with_locals=True), {rank})
+        processes = read_replies(await collect_stacks(self._tunnels, {rank}, with_locals=True), {rank})
         items: Items = []
         for process in processes:
             if process.main is None:

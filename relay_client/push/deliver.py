@@ -11,6 +11,8 @@ from pathlib import Path
 from relay_client.agents.requests import send_request
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import label
+from relay_client.number_lists import parse_chosen_ranks
+from relay_client.push.missing_ranks import NOTHING_CHANGED, until_found
 from relay_client.push.rounds import Rounds
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.members import grouped
@@ -24,7 +26,6 @@ MARGIN = 10.0
 """Seconds beyond the time limit of the processes for an agent to respond."""
 PREPARE_SECONDS = 30.0
 """A file may import a module that is not loaded yet."""
-NOTHING_CHANGED = "nothing was changed in any rank"
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,13 @@ async def push_file(
         waits: False to swap in each rank at once.
 
     Raises:
-        NoListener: there is no such rank.
+        NoListener: no chosen rank has a process.
         ConfigurationError: the job does not allow it.
-        TimedOut: the ranks did not reach the same call in time.
+        TimedOut: chosen ranks are not found, or the ranks did not reach the same call in time.
         RelayDebugError: a rank cannot replace the code. In all these cases nothing was changed.
     """
     push = Push(secrets.token_hex(8), Phase.PREPARE, file, source, ranks, PREPARE_SECONDS).checked()
+    await until_found(tunnels, parse_chosen_ranks(ranks))
     delivery = _Delivery(tunnels, push)
     try:
         prepared = await delivery.send(push)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
+from relay_client.agents.job_ranks import absent_ranks
 from relay_client.agents.requests import send_request
 from relay_client.agents.tunnels import Tunnels
-from relay_client.stacks.groups import Reply
+from relay_client.stacks.groups import Reply, read_replies
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.requests import Stacks
+from relay_core.agent_api.stacks import ProcessStacks
 from relay_core.errors import RelayDebugError
 
 __all__ = ["collect_stacks"]
@@ -17,8 +20,16 @@ STACKS_TIMEOUT = 30.0
 """Seconds to wait for an agent, which waits at most ten seconds for a process."""
 
 
-async def collect_stacks(tunnels: Tunnels, *, with_locals: bool) -> list[Reply]:
-    """Return the response of each connected agent, or the reason why it could not be obtained."""
+async def collect_stacks(tunnels: Tunnels, ranks: Collection[int] | None, *, with_locals: bool) -> list[Reply]:
+    """Return the response of each connected agent, or the reason why it could not be obtained.
+
+    Ranks without a registered process have a reply of their own, unless no other rank was chosen.
+
+    Args:
+        tunnels: The client's tunnels, which know all agents.
+        ranks: The ranks that the caller wants; None for all.
+        with_locals: Whether to include local variables.
+    """
 
     async def reply_of(agent: AgentInfo) -> Reply:
         try:
@@ -27,4 +38,8 @@ async def collect_stacks(tunnels: Tunnels, *, with_locals: bool) -> list[Reply]:
             return Reply.failed(agent.host, error.sentence)
         return Reply.parse(agent.host, response)
 
-    return list(await asyncio.gather(*map(reply_of, tunnels.roster)))
+    absent = absent_ranks(tunnels.roster, ranks)
+    replies = list(await asyncio.gather(*map(reply_of, tunnels.roster)))
+    answered = {process.port for reply in replies for process in reply.processes}
+    others = (ProcessStacks(one.port, one.rank, error=one.reason) for one in absent if one.port not in answered)
+    return [*replies, Reply("", tuple(others))] if read_replies(replies, ranks) else replies

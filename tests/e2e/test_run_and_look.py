@@ -61,8 +61,10 @@ async def test_crash_is_held_and_inspected(relay: LocalRelay, tmp_path: Path) ->
         there = await run("relay_client", "--hc", HC, "wait", "--ranks", "3", "--timeout", "50", env=client)
         assert there.status == 0
         stacks = json.loads((await run("relay_client", "--hc", HC, "stacks", "--json", env=client)).stdout)
-        assert stacks["groups"][0]["ranks"] == [3]
-        assert stacks["groups"][0]["threads"][0]["frames"][-1]["function"] == "train"
+        others, crashing = stacks["groups"]
+        assert (others["ranks"], others["error"]) == ([0, 1, 2], "not found")
+        assert crashing["ranks"] == [3]
+        assert crashing["threads"][0]["frames"][-1]["function"] == "train"
         missing = await run("relay_client", "--hc", HC, "stacks", "--ranks", "9", env=client)
         assert (9, "") == (missing.status, missing.stdout)
         assert "error: no process has rank 9. hint: registered: rank 3" in missing.stderr
@@ -75,7 +77,7 @@ async def test_crash_is_held_and_inspected(relay: LocalRelay, tmp_path: Path) ->
         assert target["detail"] == "ValueError: odd"
         assert 0 < target["until"] - time.time() <= 60
         stacks = json.loads((await run("relay_client", "--hc", HC, "stacks", "--json", env=client)).stdout)
-        frames = stacks["groups"][0]["threads"][0]["frames"]
+        frames = stacks["groups"][-1]["threads"][0]["frames"]
         assert [frame["function"] for frame in frames][-2:] == ["<module>", "train"]
         assert frames[-1]["line"] == CRASHES.splitlines().index("    raise ValueError(loss)") + 1
         seen = await run("relay_client", "--hc", HC, "pdb", "--rank", "3", env=client, stdin=b"p loss\nq\n")
@@ -106,7 +108,7 @@ async def test_breakpoint_waits_for_its_rank(relay: LocalRelay, tmp_path: Path) 
             assert (await dap.request("evaluate", arguments, within=60))["result"] == "7"
             client = access(relay, tmp_path, "send")
             stacks = json.loads((await run("relay_client", "--hc", HC, "stacks", "--json", env=client)).stdout)
-            frames = stacks["groups"][0]["threads"][0]["frames"]
+            frames = stacks["groups"][-1]["threads"][0]["frames"]
             assert [frame["function"] for frame in frames][-2:] == ["<module>", "train"]
             await dap.request("disconnect", {"terminateDebuggee": False}, within=60)
         finished = await asyncio.wait_for(job.finish(), 60)

@@ -50,13 +50,12 @@ def run(arguments: argparse.Namespace) -> int:
     from relay_client.stacks.render import show_stacks, stacks_as_json
     from relay_client.ui.text import format_ranks
 
-    chosen = chosen_ranks(arguments)
-    ranks = None if chosen is None else set(chosen)
+    ranks = chosen_ranks(arguments)
 
     async def show(tunnels: Tunnels) -> None:
         async with tunnels:
             await tunnels.discover_all()
-            replies = await collect_stacks(tunnels, with_locals=arguments.locals)
+            replies = await collect_stacks(tunnels, ranks, with_locals=arguments.locals)
         processes = read_replies(replies, ranks)
         if ranks is not None and not processes:
             known = {process.rank for process in read_replies(replies) if process.rank is not None}

@@ -1,6 +1,6 @@
 """Facts about what is known of each rank, from the responses of agents."""
 
-from relay_client.hang.reports import NodeReply, RankReport, read_jobs
+from relay_client.hang.reports import NOT_REGISTERED, NodeReply, RankReport, read_jobs
 from relay_core.agent_api.announcement import AgentId, AgentInfo, State, TargetInfo
 from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives
 from relay_core.agent_api.ending import Ending
@@ -20,7 +20,7 @@ def reply(*found: TargetInfo, endings: tuple[Ending, ...] = (), ras: RasStatus |
 
 def test_jobs_on_one_hybrid_connection() -> None:
     """Jobs are told apart by their base ports, also on one node, and chosen by ports."""
-    replies = [reply(*targets(0, 1), *targets(0, base=6000)), reply(*targets(2, 3))]
+    replies = [reply(*targets(0, 1), *targets(0, base=6000, world=1)), reply(*targets(2, 3))]
     assert [(5678, [0, 1, 2, 3]), (6000, [0])] == [(job.base_port, list(job.ranks)) for job in read_jobs(replies)]
     assert [6000] == [job.base_port for job in read_jobs(replies, [6000, 6001])]
     assert ([5678, 5679, 5680, 5681], "train.py") == (read_jobs(replies)[0].ports, read_jobs(replies)[0].script)
@@ -28,14 +28,14 @@ def test_jobs_on_one_hybrid_connection() -> None:
 
 def test_rank_in_torch() -> None:
     """The rank that `torch.distributed` has given is used, if it differs from the launcher's."""
-    agent = AgentInfo(AgentId("a"), targets=targets(0))
+    agent = AgentInfo(AgentId("a"), targets=targets(0, world=1))
     (job,) = read_jobs([NodeReply(agent, NodeCollectives((ProcessCollectives(5678, rank=7),)))])
     assert [7] == list(job.ranks)
 
 
 def test_ranks_that_an_announcement_has_no_room_for() -> None:
     """A rank that answers is known without an announcement."""
-    agent = AgentInfo(AgentId("a"), targets=targets(0))
+    agent = AgentInfo(AgentId("a"), targets=targets(0, world=2))
     answers = tuple(ProcessCollectives(5678 + rank, stacks=ProcessStacks(rank=rank)) for rank in (0, 1))
     (job,) = read_jobs([NodeReply(agent, NodeCollectives(answers))])
     assert [(0, True), (1, False)] == [(rank, report.target is not None) for rank, report in job.ranks.items()]
@@ -53,6 +53,18 @@ def test_silent_agents_and_processes() -> None:
         2: "did not answer within 1.5 s",
         3: "did not answer: it has just started or ended",
     } == {rank: report.silence for rank, report in job.ranks.items()}
+
+
+def test_ranks_that_no_agent_has_announced() -> None:
+    """A rank below the world size is part of the job while its node is not found; it has not ended."""
+    (job,) = read_jobs([reply(*targets(2, 3), endings=(Ending(5679, signal=9),))])
+    found = {rank: (report.has_ended, report.silence) for rank, report in job.ranks.items()}
+    assert {
+        0: (False, NOT_REGISTERED),
+        1: (True, "was killed by SIGKILL"),
+        2: (False, ""),
+        3: (False, ""),
+    } == found
 
 
 def test_ranks_that_have_ended() -> None:

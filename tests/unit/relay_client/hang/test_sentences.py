@@ -88,10 +88,8 @@ def test_several_missing_ranks() -> None:
 
 def test_rank_that_nobody_knows() -> None:
     """A rank without a target is not known."""
-    assert (
-        f"{HEAD}not known: rank 2, which is not registered: it has ended, runs without relay-debug, or its node cannot "
-        "be reached"
-    ) == sentences(*WAITING)[0]
+    unknown = "not known: rank 2, which is not registered: ended, without relay-debug, or on a node that is not found"
+    assert f"{HEAD}{unknown}" == sentences(*WAITING)[0]
 
 
 def test_everybody_is_there() -> None:

@@ -1,0 +1,93 @@
+"""Which ranks of each job are not registered, and why; no I/O.
+
+A node may connect later than the others, or be unreachable. Its ranks are then in no announcement, but the world size
+in the announcements of the other nodes includes them. A command for all ranks must name them.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from relay_core.agent_api.announcement import AgentInfo, TargetInfo
+from relay_core.agent_api.ending import Ending
+from relay_core.values import MAX_PORT
+
+__all__ = ["NOT_FOUND", "AbsentRank", "absent_ranks", "how_ended", "world_of"]
+
+NOT_FOUND = "not found"
+
+
+@dataclass(frozen=True)
+class AbsentRank:
+    """A rank of a job without a registered process."""
+
+    rank: int
+    port: int
+    """The logical port that its process would have."""
+    reason: str = NOT_FOUND
+    """`not found`, or how it has ended: `was killed by SIGKILL`."""
+    has_ended: bool = False
+    may_register: bool = False
+    """True if a process of its job has announced a world size that includes it."""
+
+
+def absent_ranks(agents: Iterable[AgentInfo], ranks: Collection[int] | None = None) -> tuple[AbsentRank, ...]:
+    """Return the ranks without a registered process.
+
+    Args:
+        agents: The announcements of all known agents.
+        ranks: The ranks in question; None for all ranks of all jobs. Ranks beyond the world size of every job are
+            reported as ranks of the first one.
+    """
+    agents = list(agents)
+    jobs = _jobs(agents)
+    endings = {ending.port: ending for agent in agents for ending in agent.endings or ()}
+    found: dict[int, AbsentRank] = {}
+    for base, targets in jobs.items():
+        world = min(world_of(targets.values()) or 0, MAX_PORT + 1 - base)  # others cannot register
+        for rank in range(world) if ranks is None else sorted(ranks):
+            if rank < world and rank not in targets:
+                found[base + rank] = _absent(rank, base + rank, endings.get(base + rank))
+    if jobs and ranks is not None:
+        known = {rank for targets in jobs.values() for rank in targets}
+        others = set(ranks).difference(known, (absent.rank for absent in found.values()))
+        base = next(iter(jobs))
+        found |= {base + rank: AbsentRank(rank, base + rank) for rank in others}
+    return tuple(absent for _, absent in sorted(found.items()))
+
+
+def world_of(targets: Iterable[TargetInfo]) -> int | None:
+    """Return the number of ranks of a job, as its processes announce it; None if none does.
+
+    Processes that an elastic launcher has started again may have another number of ranks than those that are ending.
+    """
+    return max((target.world for target in targets if target.world is not None), default=None)
+
+
+def how_ended(ending: Ending) -> str:
+    """Return how a rank has ended, as the end of a sentence."""
+    error = f" ({ending.error})" if ending.error else ""
+    if ending.signal is not None:
+        names = {number.value: number.name for number in signal.Signals}
+        return f"was killed by {names.get(ending.signal, f'signal {ending.signal}')}{error}"
+    if ending.status is not None:
+        return f"has exited with status {ending.status}{error}"
+    return f"has ended{error}"
+
+
+def _jobs(agents: Iterable[AgentInfo]) -> dict[int, dict[int, TargetInfo]]:
+    """Return the registered ranks of each job by rank; jobs on one hybrid connection have different base ports."""
+    found: dict[int, dict[int, TargetInfo]] = {}
+    for agent in agents:
+        for target in agent.targets:
+            if target.rank is not None:
+                found.setdefault(target.port - target.rank, {})[target.rank] = target
+    return dict(sorted(found.items()))
+
+
+def _absent(rank: int, port: int, ending: Ending | None) -> AbsentRank:
+    if ending is None:
+        return AbsentRank(rank, port, may_register=True)
+    return AbsentRank(rank, port, how_ended(ending), has_ended=True)

@@ -1,0 +1,166 @@
+"""Facts about commands for all ranks of a job of which one node is not found, with real agents and tunnels."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from relay_client.agents.tunnels import Tunnels
+from relay_client.compare.collect import compare_as_text
+from relay_client.hang.collect import collect_replies
+from relay_client.hang.output import verdict_as_text
+from relay_client.hang.reports import NOT_REGISTERED, read_jobs
+from relay_client.hang.verdict import JobVerdict
+from relay_client.mcp.control import Control
+from relay_client.mcp.reading import Reading
+from relay_client.push import missing_ranks
+from relay_client.push.deliver import push_file
+from relay_client.push.render import show_outcome
+from relay_client.stacks.collect import collect_stacks
+from relay_client.stacks.render import show_stacks
+from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives
+from relay_core.agent_api.evaluation import Evaluate, NodeValues, Value
+from relay_core.agent_api.members import Member, grouped
+from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed, State
+from relay_core.agent_api.requests import Stacks
+from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
+from relay_core.compat import timeout
+from relay_core.errors import NoListener, TimedOut
+from tests.support.fleet import Node, Process, agent, tunnels
+from tests.support.ports import free_port
+from tests.support.relay import LocalRelay
+
+AFTER = {Phase.PREPARE: State.READY, Phase.HOLD: State.HELD, Phase.COMMIT: State.DONE, Phase.ABORT: State.DONE}
+
+
+class Ranks(Node):
+    """A node whose processes answer as ranks do that wait in an all_reduce."""
+
+    def __init__(self, base: int, *ranks: int) -> None:
+        super().__init__(*(Process(base + rank, 1, rank=rank, world=4, script="train.py") for rank in ranks))
+        self.pushes: list[Phase] = []
+        """Phases received."""
+        self._members = [Member(base + rank, rank) for rank in ranks]
+        self.collectives = [_in_all_reduce(member) for member in self._members]
+
+    async def answer(self, request: Any) -> Any:
+        match request:
+            case Push():
+                self.pushes.append(request.phase)
+                state = AFTER[request.phase]
+                chosen = [member for member in self._members if request.selects(member.rank)]
+                found = (Pushed((member,), state, functions=("step",), place="step") for member in chosen)
+                return NodePushed(grouped(found))
+            case Evaluate():
+                return NodeValues(tuple(Value((member,), "0.25", "__main__") for member in self._members))
+            case Stacks():
+                return NodeStacks(tuple(_stacks(member) for member in self._members))
+        return await super().answer(request)
+
+
+def _stacks(member: Member) -> ProcessStacks:
+    frames = (Frame("/job/train.py", 90, "step"),)
+    return ProcessStacks(member.port, member.rank, 7, "helper thread", (ThreadStack("MainThread", 1, True, frames),))
+
+
+def _in_all_reduce(member: Member) -> ProcessCollectives:
+    operation = Operation(6, "all_reduce", "[16] float32", "[16] float32", 12.0)
+    group = GroupRecord("0", "default_pg", "other", tuple(range(4)), 6, 5, (operation,))
+    return ProcessCollectives(member.port, "2.13.0", member.rank, 4, (group,), "", "blocked", _stacks(member))
+
+
+@contextlib.asynccontextmanager
+async def half_a_job(relay: LocalRelay) -> AsyncIterator[tuple[Tunnels, Ranks, Ranks]]:
+    """Yield a client that has found the node of ranks 2 and 3, this node, and the other node, which does not listen."""
+    base = free_port()
+    found, late = Ranks(base, 2, 3), Ranks(base, 0, 1)
+    async with agent(relay, found), tunnels(relay) as client:
+        await client.discover_all()
+        yield client, found, late
+
+
+async def push(client: Tunnels, ranks: str = "all") -> str:
+    outcome = await push_file(client, "train.py", "pass", ranks=ranks, seconds=5)
+    return show_outcome("train.py", outcome).splitlines()[0]
+
+
+async def test_push_waits_for_a_node_that_is_late(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+    """A push waits for the ranks of a node that does not listen yet, names them, and then includes them."""
+    caplog.set_level(logging.WARNING)
+    async with half_a_job(relay) as (client, found, late), contextlib.AsyncExitStack() as stack:
+        pushing = asyncio.ensure_future(push(client))
+        async with timeout(60):
+            while not caplog.messages:
+                await asyncio.sleep(0.01)
+        assert ["waiting up to 30 s for ranks 0-1, which are not found"] == caplog.messages
+        assert [] == found.pushes
+        await stack.enter_async_context(agent(relay, late))
+        assert "train.py: replaced in ranks 0-3 at the same step, from the next call of step on" == await pushing
+        assert Phase.COMMIT in late.pushes
+
+
+async def test_push_to_half_a_job(relay: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A push is refused if ranks are not found in time: no rank receives it, and the hint names the others."""
+    monkeypatch.setattr(missing_ranks, "SEARCH_SECONDS", 0.2)
+    async with half_a_job(relay) as (client, found, _):
+        with pytest.raises(TimedOut) as refused:
+            await push(client)
+        with pytest.raises(TimedOut) as unknown:
+            await push(client, "2-3,9")
+    assert "ranks 0-1 are not found; nothing was changed in any rank" == refused.value.sentence
+    assert "relay-client push --ranks 2-3 replaces the code in the others only" == refused.value.hint
+    assert "rank 9 is not found; nothing was changed in any rank" == unknown.value.sentence
+    assert [] == found.pushes
+    assert 14 == refused.value.exit_code
+
+
+async def test_push_without_the_missing_ranks(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+    """A push to chosen ranks does not wait for other ranks."""
+    caplog.set_level(logging.WARNING)
+    async with half_a_job(relay) as (client, _, _):
+        assert (await push(client, "2-3")).startswith("train.py: replaced in ranks 2-3 at the same step")
+    assert [] == caplog.messages
+
+
+async def test_hang_of_half_a_job(relay: LocalRelay) -> None:
+    """Ranks that are not found are not known to the verdict: they may have entered the collective."""
+    async with half_a_job(relay) as (client, _, _):
+        verdicts = [JobVerdict.of(job) for job in read_jobs(await collect_replies(client))]
+    paragraph, row = verdict_as_text(verdicts).split("\n\n")
+    plural = NOT_REGISTERED.replace("is not", "are not", 1)
+    assert (
+        "group 'default' (4 ranks): collective #6 all_reduce [16] float32; entered by ranks 2-3 at train.py:90 in step "
+        f"(12 s ago); not known: ranks 0-1, which {plural}"
+    ) == paragraph
+    assert f"ranks 0-1 {plural}" == row
+
+
+async def test_stacks_of_half_a_job(relay: LocalRelay) -> None:
+    """Ranks that are not found are the first group of the stacks, if they were chosen."""
+    async with half_a_job(relay) as (client, _, _):
+        replies = await collect_stacks(client, None, with_locals=False)
+        chosen = await collect_stacks(client, {2}, with_locals=False)
+    first, second, *_ = show_stacks(replies).split("\n\n")
+    assert "2 ranks (0-1): no stack: not found" == first
+    assert second.startswith("2 ranks (2-3) in step train.py:90")
+    assert show_stacks(chosen, ranks={2}).startswith("rank 2 ")
+
+
+async def test_values_of_half_a_job(relay: LocalRelay) -> None:
+    """Ranks that are not found are the first row of the table."""
+    async with half_a_job(relay) as (client, _, _):
+        text = await compare_as_text(client, Evaluate("loss"))
+    assert ["ranks 0-1  no value: not found", "ranks 2-3  0.25"] == text.splitlines()[:2]
+
+
+async def test_coding_agent_at_half_a_job(relay: LocalRelay) -> None:
+    """A coding agent sees the ranks that are not found, and sets breakpoints in the others only if it names those."""
+    async with half_a_job(relay) as (client, _, _):
+        ranks = await Reading(client, allow_code=False).ranks()
+        async with Control(client) as control:
+            with pytest.raises(NoListener, match="no process has ranks 0-1"):
+                await control.set_breakpoints("/job/train.py", [90], "", "all")
+    assert [(0, "not found"), (1, "not found"), (2, ""), (3, "")] == [(one["rank"], one["detail"]) for one in ranks]
