@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +24,7 @@ from relay_core.values import named, parse_duration
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
+    from relay_client.push.deliver import Outcome
 
 __all__ = ["add_parser"]
 
@@ -57,31 +61,83 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--now", action="store_true", default=False, help="replace the code in each rank at once, not at the same step"
     )
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        default=False,
+        help="keep running, and push the file whenever it is saved; one line for each push",
+    )
     add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what was replaced."""
-    from relay_client.push.deliver import push_file, read_source
-    from relay_client.push.render import as_object, show_outcome
+    from relay_client.push.deliver import read_source
 
     chosen_ranks(arguments)  # an error is of this option
     with named("--timeout"):
         seconds = parse_duration(arguments.timeout)
-    source, remote = read_source(Path(arguments.file)), arguments.remote or _remote(Path(arguments.file))
+    path = Path(arguments.file)
+    read_source(path)  # an error ends the command before it connects
+    pushes = _Pushes(arguments, path, arguments.remote or _remote(path), seconds)
+    quiet_logging(arguments)
+    return run_with_tunnels(arguments, pushes.on_each_save if arguments.watch else pushes.once)
 
-    async def push(tunnels: Tunnels) -> None:
+
+@dataclass(frozen=True)
+class _Pushes:
+    """One push, or one for each save."""
+
+    arguments: argparse.Namespace
+    path: Path
+    """The local file."""
+    remote: str
+    """The file on the node."""
+    seconds: float
+
+    async def once(self, tunnels: Tunnels) -> None:
+        """Push the file, and print the result."""
+        from relay_client.push.render import as_object, show_outcome
+
         async with tunnels:
             await tunnels.discover_all()
-            outcome = await push_file(
-                tunnels, remote, source, ranks=arguments.ranks, seconds=seconds, waits=not arguments.now
-            )
-        print(json.dumps(as_object(outcome), indent=2) if arguments.json else show_outcome(arguments.file, outcome))
+            outcome = await self._push(tunnels)
+        as_json = self.arguments.json
+        print(json.dumps(as_object(outcome), indent=2) if as_json else show_outcome(self.arguments.file, outcome))
         if outcome.failed:
             raise RelayDebugError("the code was not replaced in all ranks", hint="push the file again")
 
-    quiet_logging(arguments)
-    return run_with_tunnels(arguments, push)
+    async def on_each_save(self, tunnels: Tunnels) -> None:
+        """Push the file whenever it is saved, until cancelled; print one line for each push."""
+        from relay_client.push.saves import on_each_save
+
+        async with tunnels:
+            await tunnels.discover_all()
+            tunnels.keep_searching()
+            print(f"watching {self.arguments.file}; press Ctrl-C to stop", file=sys.stderr, flush=True)
+            await on_each_save(self.path, lambda: self._push_saved(tunnels))
+
+    async def _push_saved(self, tunnels: Tunnels) -> None:
+        """Push the file, and print the result or the error: the next save may be pushed."""
+        from relay_client.push.render import as_object, show_briefly
+
+        name = self.arguments.file
+        found: dict[str, object]
+        try:
+            outcome = await self._push(tunnels)
+        except RelayDebugError as error:
+            text, found = f"{name}: {error}", {"error": error.sentence, "hint": error.hint}
+        else:
+            text, found = show_briefly(name, outcome), as_object(outcome)
+        line = json.dumps({"time": time.time(), **found}) if self.arguments.json else f"{time.strftime('%X')} {text}"
+        print(line, flush=True)
+
+    async def _push(self, tunnels: Tunnels) -> Outcome:
+        from relay_client.push.deliver import push_file, read_source
+
+        source, ranks = read_source(self.path), self.arguments.ranks
+        now = self.arguments.now
+        return await push_file(tunnels, self.remote, source, ranks=ranks, seconds=self.seconds, waits=not now)
 
 
 def _remote(path: Path) -> str:

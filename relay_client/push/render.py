@@ -9,7 +9,10 @@ from relay_client.push.deliver import Outcome
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Pushed, State
 
-__all__ = ["as_object", "show_outcome"]
+__all__ = ["as_object", "show_briefly", "show_outcome"]
+
+SHOWN = 2
+"""Changes and remarks in one line."""
 
 
 def show_outcome(name: str, outcome: Outcome) -> str:
@@ -25,6 +28,18 @@ def show_outcome(name: str, outcome: Outcome) -> str:
     lines += [f"{label(result.members) or 'no rank'}: not replaced: {result.error}" for result in outcome.failed]
     lines += [f"{label(members)}: {kept}" for kept, members in _by_line(outcome, lambda result: result.kept)]
     return "\n".join(lines)
+
+
+def show_briefly(name: str, outcome: Outcome) -> str:
+    """Return the same as one line: the ranks, and the first of what has changed and of what stays as it is.
+
+    Args:
+        name: The file, for people.
+        outcome: The result of the push.
+    """
+    first, *others = show_outcome(name, outcome).split("\n")
+    more = [f"{len(others) - SHOWN} more (--json prints all)"] if len(others) > SHOWN else []
+    return "; ".join([first, *others[:SHOWN], *more])
 
 
 def as_object(outcome: Outcome) -> dict[str, object]:

@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import json
 import re
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -309,3 +310,36 @@ async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path
             await editor.request("setBreakpoints", {"source": {"path": model}, "breakpoints": []}, within=60)
             await editor.request("disconnect", {"terminateDebuggee": False}, within=60)
         await until_logged(tmp_path, "new")
+
+
+async def test_each_save_is_pushed(relay: LocalRelay, tmp_path: Path):
+    """--watch pushes the file at each save, prints one line for each push or error, and ends at Ctrl-C with 0."""
+    port = consecutive_ports(RANKS)[0]
+    async with training(relay, tmp_path, "--port", str(port), "--debug-allow-edit"):
+        local = tmp_path / "local"
+        local.mkdir()
+        (local / "model.py").write_text(MODEL)
+        command = ("relay_client", "--hc", HC, "push", "model.py", "--watch")
+        async with program(*command, env=access(relay, tmp_path, "send"), cwd=local) as watching:
+            await watching.line("watching model.py; press Ctrl-C to stop")
+            (local / "model.py").write_text(FIXED)
+            first = await stdout_line(watching)
+            (local / "model.py").write_text(FIXED.replace("calls += 1", "calls +="))
+            broken = await stdout_line(watching)
+            (local / "other.py").write_text(FIXED.replace("new", "newest"))
+            (local / "other.py").replace(local / "model.py")
+            last = await stdout_line(watching)
+            watching.process.send_signal(signal.SIGINT)
+            finished = await watching.finish()
+        await until_logged(tmp_path, "newest")
+    same_step = "model.py: replaced in ranks 0-3 at the same step, from the next call of train_step on; ranks 0-3: "
+    assert re.fullmatch(rf"[0-9:]{{8}} {re.escape(same_step)}train_step\(\).*", first)
+    assert "model.py: ranks 0-3: SyntaxError: invalid syntax (model.py, line " in broken
+    assert "nothing was changed in any rank" in broken
+    assert same_step in last
+    assert (0, "") == (finished.status, finished.stdout)
+
+
+async def stdout_line(running: Program) -> str:
+    """Return the next line that a program prints."""
+    return (await asyncio.wait_for(running.process.stdout.readline(), 120)).decode().rstrip()

@@ -1,7 +1,7 @@
 """Facts about the result of a push as text."""
 
 from relay_client.push.deliver import Outcome
-from relay_client.push.render import as_object, show_outcome
+from relay_client.push.render import as_object, show_briefly, show_outcome
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Pushed, State
 
@@ -35,3 +35,16 @@ def test_at_once():
         "rank 0: lines moved only",
         "rank 1: not replaced: it has exited",
     ] == show_outcome("m.py", Outcome((done(0, changed=()), lost))).splitlines()
+
+
+def test_one_line():
+    """The line for a save has the summary and the first changes; it says how many are left out."""
+    outcome = Outcome((done(0, 1),), "step")
+    assert (
+        "m.py: replaced in ranks 0-1 at the same step, from the next call of step on; ranks 0-1: f()"
+    ) == show_briefly("m.py", outcome)
+    outcome = Outcome((done(0, kept=("a stays", "b stays", "c stays")),))
+    assert (
+        "m.py: replaced in rank 0 at once, not at the same step; rank 0: f(); rank 0: a stays; "
+        "2 more (--json prints all)"
+    ) == show_briefly("m.py", outcome)

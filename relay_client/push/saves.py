@@ -1,0 +1,72 @@
+"""Detects that a file was saved, by polling: editors write files in several steps, or replace them by others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+__all__ = ["FileState", "SaveDetector", "on_each_save"]
+
+POLL_INTERVAL = 0.2
+"""Seconds between two looks at the file; a look takes some microseconds."""
+QUIET_SECONDS = 0.3
+"""For how long a file must not change before it counts as saved: formatters often write it a second time."""
+
+
+class FileState(NamedTuple):
+    """What distinguishes two versions of a file, without reading it."""
+
+    modified: int
+    """In nanoseconds."""
+    size: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> FileState | None:
+        """Return the state of a file; None while there is none, as at the moment at which an editor replaces it."""
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return cls(found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+class SaveDetector:
+    """Decides when a file was saved; sans-IO.
+
+    Args:
+        state: The version of the file that does not count as saved.
+    """
+
+    def __init__(self, state: FileState | None) -> None:
+        self._known = self._last = state
+        self._changed_at = 0.0
+
+    def __repr__(self) -> str:
+        return f"<SaveDetector {'saved' if self._known == self._last else 'changing'}>"
+
+    def is_saved(self, state: FileState | None, now: float) -> bool:
+        """Return True once for each version that has not changed for `QUIET_SECONDS`.
+
+        Args:
+            state: The file as it is.
+            now: Monotonic time.
+        """
+        if state != self._last:
+            self._last, self._changed_at = state, now
+        if state is None or state == self._known or now - self._changed_at < QUIET_SECONDS:
+            return False
+        self._known = state
+        return True
+
+
+async def on_each_save(path: Path, action: Callable[[], Awaitable[None]]) -> NoReturn:
+    """Perform an action whenever a file was saved, until cancelled; saves during an action are one save after it."""
+    loop = asyncio.get_running_loop()
+    detector = SaveDetector(FileState.of(path))
+    while True:
+        await asyncio.sleep(POLL_INTERVAL)
+        if detector.is_saved(FileState.of(path), loop.time()):
+            await action()

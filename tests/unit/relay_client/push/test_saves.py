@@ -1,0 +1,68 @@
+"""Facts about detecting that a file was saved."""
+
+import asyncio
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+
+from relay_client.push import saves
+from relay_client.push.saves import QUIET_SECONDS, FileState, SaveDetector, on_each_save
+from relay_core.compat import timeout
+
+OLD, NEW, NEWER = FileState(1, 10, 7), FileState(2, 10, 7), FileState(3, 12, 8)
+
+
+def test_file_that_is_written_in_steps() -> None:
+    """A file counts as saved once, when it has not changed for a moment."""
+    detector = SaveDetector(OLD)
+    states = [(0, OLD), (1, NEW), (1 + QUIET_SECONDS / 2, NEWER), (1 + QUIET_SECONDS, NEWER)]
+    assert not any(detector.is_saved(state, now) for now, state in states)
+    assert detector.is_saved(NEWER, 1 + 2 * QUIET_SECONDS)
+    assert not detector.is_saved(NEWER, 10)
+
+
+def test_file_that_is_replaced() -> None:
+    """A file that is missing for a moment is saved when it is there again, unless it is the same."""
+    detector = SaveDetector(OLD)
+    assert not any(detector.is_saved(state, now) for now, state in ((1, None), (2, None), (3, OLD), (4, OLD)))
+    assert [False, False, True] == [detector.is_saved(state, now) for now, state in ((5, None), (6, NEW), (7, NEW))]
+
+
+def test_state_of_a_file(tmp_path: Path) -> None:
+    """A version of the same size and age in another file is another state; there is none without a file."""
+    path, other = tmp_path / "a.py", tmp_path / "b.py"
+    assert FileState.of(path) is None
+    for each in (path, other):
+        each.write_text("x = 1\n")
+        os.utime(each, ns=(1, 1))
+    before = FileState.of(path)
+    other.replace(path)
+    assert before != FileState.of(path)
+
+
+async def test_save_during_an_action(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is saved while the action runs causes one more action after it."""
+    monkeypatch.setattr(saves, "POLL_INTERVAL", 0.001)
+    path, texts = tmp_path / "a.py", []
+    path.write_text("1")
+    watching = asyncio.Event()
+
+    async def action() -> None:
+        texts.append(path.read_text())
+        if len(texts) == 1:
+            path.write_text("333")
+            path.write_text("4444")
+        else:
+            watching.set()
+
+    task = asyncio.ensure_future(on_each_save(path, action))
+    await asyncio.sleep(0)  # it has seen the first version
+    path.write_text("22")
+    async with timeout(60):
+        await watching.wait()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert ["22", "4444"] == texts
