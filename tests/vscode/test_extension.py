@@ -122,14 +122,12 @@ async def test_four_ranks_in_one_session(editor: Editor, relay: LocalRelay, tmp_
         await field.fill("0,2")
         await field.press("Enter")
         await choosing
-        await window.press("F10")
+        await window.step()
         places = f"ranks 1, 3 at {RANKS_SCRIPT}:{COUNT + 1}", f"ranks 0, 2 at {RANKS_SCRIPT}:{COUNT + 2}"
         for place in places:
             await window.until_shown(window.console, place)
 
-        await window.command("workbench.panel.repl.view.focus")
-        await window.page.keyboard.type("@diff weights")
-        await window.press("Enter")
+        await window.evaluate("@diff weights")
         await window.until_shown(
             window.console, "rank 2 differs first at the value (64, 32) float32, element 100: 7, others 0.5"
         )

@@ -121,6 +121,23 @@ class Window:
         """Wait until the editor shows the line where the program stands."""
         await self.current_line.first.wait_for()
 
+    async def step(self) -> None:
+        """Step over a line, and wait until VS Code has shown the stop.
+
+        To show a stop, VS Code gives the keyboard to the editor, and only then requests the variables. What is typed
+        before that goes to the editor.
+        """
+        before = len(self.control.reports)
+        await self.press("F10")
+        await self.control.report(lambda report: report.is_request("scopes"), after=before)
+
+    async def evaluate(self, expression: str) -> None:
+        """Type an expression in the Debug Console, whose lines show the result."""
+        await self.command("workbench.panel.repl.view.focus")
+        await self.page.locator(".repl-input-wrapper .monaco-editor.focused").wait_for()
+        await self.page.keyboard.type(expression)
+        await self.press("Enter")
+
     async def until_ended(self) -> None:
         """Wait until no debug session is left."""
         await self.toolbar.wait_for(state="hidden")
