@@ -10,6 +10,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.control.state import ClientId, Connection, Ended, Node, Port, Status, Stop, Target
 from relay_client.editor.sentences import how_ended
 from relay_client.ports.forwarder import Forwarder
+from relay_client.ports.local_port import LocalPort
 from relay_client.ui.target_table import by_node
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
 
@@ -27,20 +28,18 @@ def take_snapshot(client: ClientId, tunnels: Tunnels, forwarder: Forwarder, on_d
     """
     now = time.time()
     ports = tuple(
-        Port(
-            local.port,
-            local.destination.port,
-            local.destination.is_forward,
-            local.destination.node_rank,
-            local.port in on_demand,
-            local.destination.is_all_ranks,
-        )
-        for local in forwarder.ports
+        [_port(local, is_on_demand=local.port in on_demand) for local in forwarder.ports]
+        + [_port(local, is_editor=True) for local in forwarder.editor_ports]
     )
     connections = tuple(record.describe() for record in forwarder.connections)
     owners = {claim.target.port: claim for claim in tunnels.roster.targets(now)}
     nodes = tuple(_node(agent, tunnels, owners, ports, connections) for agent in by_node(tunnels.roster))
     return Status(client, now, nodes, ports, connections)
+
+
+def _port(local: LocalPort, *, is_on_demand: bool = False, is_editor: bool = False) -> Port:
+    to = local.destination
+    return Port(local.port, to.port, to.is_forward, to.node_rank, is_on_demand, to.is_all_ranks, is_editor)
 
 
 def _node(
@@ -77,11 +76,11 @@ def _owns(owners: dict[int, Claim], agent: AgentInfo, target: TargetInfo) -> boo
 
 
 def _target(found: TargetInfo, ports: Sequence[Port], connections: Sequence[Connection]) -> Target:
-    local_ports = tuple(port.port for port in ports if port.remote_port == found.port and not port.is_forward)
+    leading = [port for port in ports if port.remote_port == found.port and not port.is_forward]
     mine = [
         connection
         for connection in connections
-        if connection.port in local_ports or (ports and connection.remote_port == found.port)
+        if connection.port in {port.port for port in leading} or (ports and connection.remote_port == found.port)
     ]
     return Target(
         port=found.port,
@@ -95,7 +94,7 @@ def _target(found: TargetInfo, ports: Sequence[Port], connections: Sequence[Conn
         until=found.until,
         holder=found.attachment.user if found.attachment else None,
         held_since=found.attachment.since if found.attachment else None,
-        local_ports=local_ports,
+        local_ports=tuple(port.port for port in leading if not port.is_editor),
         attached_here=any(connection.state == Connection.CONNECTED for connection in mine),
         stop=_latest(mine),
         activity=(found.attachment.activity or None) if found.attachment else None,

@@ -138,11 +138,13 @@ class Port:
     """True if an `attach` request opened it; then `release` closes it."""
     is_all_ranks: bool = False
     """True if it leads to all ranks at once; then `remote_port` is 0."""
+    is_editor: bool = False
+    """True if an editor is listening on it, to which the target connects."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """One connection of a local program to a port."""
+    """One connection of a local program to a port, or of a target to an editor that is listening on the port."""
 
     WAITING: ClassVar[str] = "waiting"
     CONNECTED: ClassVar[str] = "connected"

@@ -1,7 +1,4 @@
-"""The requests with which an editor ends its session: they never end the job, unless the user allows that.
-
-`Leaving` is for an editor that attaches, `DetachOnly` for one that listens.
-"""
+"""The requests with which an editor ends its session: they never end the job, unless the user allows that."""
 
 from __future__ import annotations
 
@@ -9,10 +6,9 @@ from relay_client.editor.outbox import Outbox
 from relay_client.editor.sentences import GUARDED
 from relay_core.dap.messages import Request
 from relay_core.dap.prefetch import arguments_of
-from relay_core.layers.layer import Layer, Output, ToPeer
-from relay_core.layers.piece import MAX_PARSED
+from relay_core.layers.layer import Output, ToPeer
 
-__all__ = ["DetachOnly", "Leaving", "harmless"]
+__all__ = ["Leaving", "harmless"]
 
 
 def harmless(request: Request) -> Request:
@@ -77,18 +73,3 @@ class Leaving:
         """Answer the request in place of the debugger, which has gone."""
         if self._unanswered is not None:
             self._outbox.succeed(self._unanswered)
-
-
-class DetachOnly(Layer):
-    """The layer of an editor that listens: its debug adapter is the local program, the job is the peer."""
-
-    longest_local = MAX_PARSED
-
-    def __repr__(self) -> str:
-        return "<DetachOnly>"
-
-    def receive_local(self, piece: ToPeer, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Take a message of the adapter."""
-        request = piece.request()
-        changed = harmless(request) if request else None
-        return [piece if changed is request or changed is None else ToPeer.of(changed)]

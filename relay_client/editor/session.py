@@ -4,7 +4,9 @@
     ANSWERED   the debugger answers; lines show when the tunnel is interrupted and restored
     CONCLUDED  the editor has received `terminated`, with the reason before it
 
-Everything but the messages named here passes unchanged, and so does a connection that is not DAP.
+Everything but the messages named here passes unchanged, and so does a connection that is not DAP. The local program is
+the editor, or debugpy's adapter next to an editor that listens. The adapter passes events on once `attach` has
+succeeded, so an editor that listens is shown nothing before that, and its state is ANSWERED from the beginning.
 
     initialize                  failed response if the job cannot be reached and waiting cannot help
     attach, setBreakpoints      `attaching`: mappings, children, who holds the job, breakpoints that are not set
@@ -53,6 +55,7 @@ class EditorSession(Layer):
         view: What is known about the job.
         now: When the connection was accepted.
         allow_terminate: Whether the editor may end the job.
+        listens: Whether the editor listens and the job has connected to its adapter.
         find_root: Finds the job's script on this machine.
         on_source: Called with each file that has breakpoints, and again after code of the job was replaced.
         on_comparison: Called with each `@all` and `@diff` of the debug console, and what it asks all ranks.
@@ -66,6 +69,7 @@ class EditorSession(Layer):
         now: float,
         *,
         allow_terminate: bool = False,
+        listens: bool = False,
         find_root: FindRoot = lambda _folder, _script: "",
         on_source: OnSource = lambda _local, _remote: None,
         on_comparison: OnComparison = lambda _request, _evaluation: None,
@@ -74,7 +78,8 @@ class EditorSession(Layer):
         """True while a stream leads to the debugger."""
         self._view = view
         self._on_comparison = on_comparison
-        self._state = State.WAITING
+        self._listens = listens
+        self._state = State.ANSWERED if listens else State.WAITING
         self._is_inside = False
         """Whether the editor has received part of a message, after which nothing can be added."""
         self._initialize: Request | None = None
@@ -239,7 +244,7 @@ class EditorSession(Layer):
     @property
     def _is_open(self) -> bool:
         """True if the editor expects the session to continue."""
-        return self._state is State.ANSWERED and not self._leaving.has_begun
+        return self.is_editor and self._state is State.ANSWERED and not self._leaving.has_begun
 
     def _is_held(self, piece: ToLocal, now: float) -> bool:
         """Hold `terminated` back if its reason will be announced; True if so."""
@@ -262,5 +267,5 @@ class EditorSession(Layer):
 
     @property
     def _returning_client(self) -> object:
-        """The editor's name, unless it must not attach again."""
-        return None if self._attach.is_child else arguments_of(self._initialize or {}).get("clientID")
+        """The editor's name, unless it must not attach again, or its adapter decides that."""
+        return None if self._attach.is_child or self._listens else arguments_of(self._initialize or {}).get("clientID")

@@ -18,31 +18,24 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from typing import NoReturn
 
 from relay_client.agents.search import RETRY_DELAYS
 from relay_client.agents.tunnels import Tunnels
-from relay_client.compare.collect import compare_as_text
 from relay_client.editor.attach_answers import AttachAnswers
-from relay_client.editor.session import EditorSession
 from relay_client.ports.connections import ConnectionRecord
 from relay_client.ports.early_bytes import EarlyBytes
-from relay_client.ports.job_views import JobViews
+from relay_client.ports.editor_link import FAREWELL_TIMEOUT, EditorLink, end_reason, waiting_reason
 from relay_client.ports.local_port import LocalPort
-from relay_client.ports.local_sources import find_local_root, is_different
 from relay_client.ports.no_stream import NoStream
 from relay_client.ports.reverse_requests import ReverseRequestGuard
-from relay_core.agent_api.announcement import AgentId
-from relay_core.agent_api.evaluation import Evaluate
-from relay_core.dap.messages import Request
-from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
-from relay_core.layers.layer import Layer, ToLocal, ToPeer
+from relay_core.errors import ConnectionLost, RelayDebugError
+from relay_core.layers.layer import Layer, ToPeer
 from relay_core.layers.splitter import MessageSplitter
 from relay_core.layers.stack import LayerStack
 from relay_core.net.session.stream import SessionStream, StreamBroken
 from relay_core.net.streams.bridge import Bridge
 from relay_core.net.streams.endpoint import LocalSide
-from relay_core.net.tasks import TaskSet, first_completed
+from relay_core.net.tasks import first_completed
 from relay_core.tunnel.outcomes import ResetCode
 
 __all__ = ["carry"]
@@ -50,13 +43,6 @@ __all__ = ["carry"]
 GONE = frozenset({ResetCode.GONE, ResetCode.UNKNOWN_TARGET, ResetCode.NOT_ALLOWED, ResetCode.LIMIT})
 """Refusals after which another attempt may succeed. Streams are opened only to announced ports, so a port that the
 agent does not serve has just been removed."""
-FAREWELL_TIMEOUT = 2.0
-"""Seconds for an editor to close its side after the last messages; VS Code waits equally long for the response to its
-`disconnect`."""
-
-NOBODY_LISTENS = "no agent is listening on "
-ORDERLY = 1000
-"""The code of an orderly end; see `ConnectionLost`."""
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +74,7 @@ async def carry(
         await endpoint.close()
         logger.info("%s: closed (%d bytes sent, %d received)", name, traffic.sent, traffic.received)
     except RelayDebugError as error:
-        record.closed(_end_reason(error))
+        record.closed(end_reason(error))
         _log_end(name, local, error)
         await connection.conclude(error)
     except asyncio.CancelledError:
@@ -132,20 +118,9 @@ class _LocalConnection:
         self._early = EarlyBytes(self._connected)
         self._from_local = MessageSplitter(ToPeer)
         """Of all streams of this connection, because a message may arrive while there is none."""
-        self._views = JobViews(tunnels, local.destination)
         self._loop = asyncio.get_running_loop()
-        self._session = EditorSession(
-            self._views.current(),
-            self._loop.time(),
-            allow_terminate=allow_terminate,
-            find_root=find_local_root,
-            on_source=self._check_source,
-            on_comparison=self._compare_ranks,
-        )
-        self._checks = TaskSet()
-        """Comparisons of source files, and of values in all ranks."""
-        self._bridge: Bridge | None = None
-        """To the current stream, or to the last one."""
+        self._editor_link = EditorLink(tunnels, local.destination, self._name, allow_terminate=allow_terminate)
+        self._session = self._editor_link.session
         self._last_logged = ""
 
     async def carry(self) -> bool:
@@ -168,22 +143,14 @@ class _LocalConnection:
     async def conclude(self, error: RelayDebugError) -> None:
         """Send an editor the reason why its connection ends, and answer its last request."""
         if self._is_for_editors and not self._endpoint.is_gone:
-            self._session.update(self._views.current(), self._loop.time())
-            self._write_end(_end_reason(error), may_return=_may_return(error))
+            self._editor_link.write_end(self._endpoint, self._editor(), error)
             await first_completed(self._hold(), self._endpoint.ended.wait(), timeout=FAREWELL_TIMEOUT)
             await first_completed(self._endpoint.close(), timeout=FAREWELL_TIMEOUT)
 
     def conclude_now(self, reason: str) -> None:
         """Send an editor the reason why its connection is about to be closed."""
         if self._is_for_editors:
-            self._write_end(reason, may_return=False)
-            self._endpoint.write_eof()
-
-    def _write_end(self, reason: str, *, may_return: bool) -> None:
-        self._session.conclude(reason, may_return=may_return)
-        for output in LayerStack(self._editor()).start(self._loop.time()):
-            if isinstance(output, ToLocal):
-                self._endpoint.write(output.data)
+            self._editor_link.write_end_now(self._endpoint, self._editor(), reason)
 
     @property
     def _is_for_editors(self) -> bool:
@@ -219,35 +186,14 @@ class _LocalConnection:
         guards: list[Layer] = [] if self._local.destination.is_forward else [self._guard(), self._record.observer()]
         all_layers = [*self._editor(), self._early, *guards, *layers]
         stack = LayerStack(all_layers, self._from_local)
-        bridge = self._bridge = Bridge(self._endpoint, stream, stack, traffic=self._record.traffic)
-        self._views.connected()
+        bridge = Bridge(self._endpoint, stream, stack, traffic=self._record.traffic)
         self._answers.is_debugpy = self._tunnels.leads_to_debugpy(self._local.destination)
-        self._early.has_stream = self._session.has_stream = True
+        self._early.has_stream = True
         self._session.wait_for("its debugger is starting", self._loop.time())
         try:
-            async with self._checks:
-                await first_completed(bridge.run(), self._watch(bridge))
+            await self._editor_link.carry(bridge)
         finally:
-            self._answers.is_debugpy = self._early.has_stream = self._session.has_stream = False
-
-    def _check_source(self, local: str, remote: str) -> None:
-        if self._views.agent_id is not None and self._bridge is not None:
-            checking = self._compare(self._views.agent_id, self._bridge, local, remote)
-            self._checks.spawn(checking, name=f"{self._name}: compare a source file")
-
-    async def _compare(self, agent_id: AgentId, bridge: Bridge, local: str, remote: str) -> None:
-        found = await is_different(self._tunnels, agent_id, self._local.destination.port, local, remote)
-        if found is not None:
-            self._session.source_compared(local, is_different=found)
-            bridge.refresh()
-
-    def _compare_ranks(self, request: Request, evaluation: Evaluate) -> None:
-        self._checks.spawn(self._show_values(request, evaluation), name=f"{self._name}: compare ranks")
-
-    async def _show_values(self, request: Request, evaluation: Evaluate) -> None:
-        self._session.compared(request, await compare_as_text(self._tunnels, evaluation))
-        if self._bridge is not None:
-            self._bridge.refresh()
+            self._answers.is_debugpy = self._early.has_stream = False
 
     async def _hold(self) -> bool:
         """Keep the bytes of the local side, and show an editor why it waits; return True when it has disconnected."""
@@ -256,14 +202,6 @@ class _LocalConnection:
         with contextlib.suppress(ConnectionLost):
             await bridge.run()
         return True
-
-    async def _watch(self, bridge: Bridge) -> NoReturn:
-        """Inform the session of changes."""
-        while True:
-            changed = self._tunnels.search.changed
-            self._session.update(self._views.current(), self._loop.time())
-            bridge.refresh()
-            await changed.wait()
 
     def _editor(self) -> list[Layer]:
         if not self._is_for_editors:
@@ -275,16 +213,10 @@ class _LocalConnection:
         self._record.connected()
 
     def _guard(self) -> ReverseRequestGuard:
-        return ReverseRequestGuard(self._local.port, self._refused)
-
-    def _refused(self, text: str) -> None:
-        logger.warning("%s: %s", self._name, text)
-        self._session.show_refusal(text)
-        if self._bridge is not None:
-            self._loop.call_soon(self._bridge.refresh)  # the layers are being called at the moment
+        return ReverseRequestGuard(self._local.port, self._editor_link.refused)
 
     def _log_waiting(self, why: RelayDebugError) -> None:
-        reason = _waiting_reason(why)
+        reason = waiting_reason(why)
         self._session.wait_for(reason, self._loop.time())
         if reason != self._last_logged:
             logger.warning("%s: waiting: %s", self._name, why.reason if isinstance(why, StreamBroken) else why)
@@ -307,32 +239,3 @@ class _LocalConnection:
         elif error.retryable and (not self._early or self._session.is_editor):  # `initialize` can be repeated
             return error
         raise error
-
-
-def _end_reason(error: RelayDebugError) -> str:
-    """Return why a connection has ended, for its editor."""
-    if isinstance(error, StreamBroken):
-        return error.reason
-    if isinstance(error, ConnectionLost):
-        return error.reason if _is_orderly(error) else f"the agent was lost: {error.reason or error.sentence}"
-    return str(error)
-
-
-def _may_return(error: RelayDebugError) -> bool:
-    """True if a new connection to the port may succeed without action by the user."""
-    is_held = isinstance(error, StreamBroken) and error.reset is ResetCode.HELD
-    return error.retryable and not is_held and not _is_orderly(error)
-
-
-def _is_orderly(error: RelayDebugError) -> bool:
-    """True if the agent has closed its session, which it does after its last process has exited."""
-    return isinstance(error, ConnectionLost) and error.code == ORDERLY
-
-
-def _waiting_reason(error: RelayDebugError) -> str:
-    """Return why a connection waits, without details that change while it waits."""
-    if isinstance(error, StreamBroken):
-        return error.reason
-    if isinstance(error, NoListener) and error.sentence.startswith(NOBODY_LISTENS):
-        return "no agent is listening yet"
-    return error.sentence.partition(";")[0]

@@ -104,6 +104,11 @@ class Forwarder:
         """The open local ports and their destinations."""
         return [port.local for port in self._open.values() if port.server is not None]
 
+    @property
+    def editor_ports(self) -> list[LocalPort]:
+        """The ports on which an editor is listening, or may listen again."""
+        return [port.local for port in self._open.values() if port.server is None]
+
     async def open(self, local: LocalPort, *, may_reverse: bool = False) -> None:
         """Open one more port.
 
@@ -247,7 +252,11 @@ class Forwarder:
     async def _reverse(self, port: int) -> None:
         try:
             await ReverseForwarder(
-                self._tunnels, port, trust_unknown=self._trust_unknown, allow_terminate=self._allow_terminate
+                self._tunnels,
+                port,
+                self.connections,
+                trust_unknown=self._trust_unknown,
+                allow_terminate=self._allow_terminate,
             ).run()
         except RelayDebugError as error:
             logger.error("port %d: %s", port, error)

@@ -19,9 +19,9 @@ from typing import NoReturn
 
 from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
-from relay_client.editor.leaving import DetachOnly
-from relay_client.ports.reverse_requests import ReverseRequestGuard
-from relay_client.prefetch.response_cache import ResponseCache
+from relay_client.ports.connections import ConnectionRecord, Connections
+from relay_client.ports.editor_link import waiting_reason
+from relay_client.ports.reverse_stream import carry_to_editor
 from relay_client.ui.text import printable
 from relay_core.agent_api.metadata import StreamMetadata
 from relay_core.agent_api.requests import Failure, Listen
@@ -30,7 +30,6 @@ from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.socket_owner import until_accepted
-from relay_core.net.streams.bridge import Traffic, carry_bytes
 from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.socket_tables import OwnerUnknown, SocketTables, own_user
@@ -67,15 +66,25 @@ class ReverseForwarder:
     Args:
         tunnels: The tunnels to the agents.
         port: The port on which the editor is listening, and the logical port of the job.
+        connections: Lists the editor while it waits, and the connections to it.
         trust_unknown: Whether to treat a program as the editor if this system does not show which user owns it.
         allow_terminate: Whether the editor may end the job.
     """
 
     def __init__(
-        self, tunnels: Tunnels, port: int, *, trust_unknown: bool = False, allow_terminate: bool = False
+        self,
+        tunnels: Tunnels,
+        port: int,
+        connections: Connections,
+        *,
+        trust_unknown: bool = False,
+        allow_terminate: bool = False,
     ) -> None:
         self._tunnels = tunnels
         self._port = port
+        self._connections = connections
+        self._waiting: ConnectionRecord | None = None
+        """The editor while it is listening and no job has connected."""
         self._trust_unknown = trust_unknown
         self._allow_terminate = allow_terminate
         self._streams = TaskSet()
@@ -92,13 +101,32 @@ class ReverseForwarder:
         Raises:
             RelayDebugError: no agent can be reached, and waiting cannot help.
         """
-        async with self._streams:
-            with self._tunnels.accepting(self._port, self._accept):
-                while True:
-                    while not self._is_editor_listening():  # noqa: ASYNC110 - the operating system has no event for it
-                        await asyncio.sleep(POLL_INTERVAL)
-                    refused = await self._serve()
-                    await asyncio.sleep(REFUSED_INTERVAL if refused else REQUEST_INTERVAL)
+        try:
+            async with self._streams:
+                with self._tunnels.accepting(self._port, self._accept):
+                    while True:
+                        await self._until_editor_listens()
+                        refused = await self._serve()
+                        await asyncio.sleep(REFUSED_INTERVAL if refused else REQUEST_INTERVAL)
+        finally:
+            self._stop_waiting()
+
+    async def _until_editor_listens(self) -> None:
+        while not self._is_editor_listening():
+            self._stop_waiting()
+            await asyncio.sleep(POLL_INTERVAL)  # the operating system has no event for it
+        if self._waiting is None:
+            self._waiting = self._connections.add(self._port)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._connections.remove(self._waiting)
+            self._waiting = None
+
+    def _wait_for(self, reason: str) -> None:
+        """Show why no job has connected to the editor yet."""
+        if self._waiting is not None:
+            self._waiting.waiting(reason)
 
     def _is_editor_listening(self) -> bool:
         if not is_in_use(self._port):
@@ -113,8 +141,9 @@ class ReverseForwarder:
         wanted = Destination(self._port)
         agent_id = await self._tunnels.search.wait_for(
             lambda: self._tunnels.agent_for(wanted),
-            lambda error: self._log_once(f"waiting: {self._tunnels.unreachable_error(wanted, error)}"),
+            lambda error: self._log_waiting(self._tunnels.unreachable_error(wanted, error)),
         )
+        self._wait_for("the job has been asked to connect")
         self._over.clear()
         try:
             request = self._tunnels.open_request(agent_id, Listen(self._port))
@@ -142,6 +171,7 @@ class ReverseForwarder:
             why = "the agent sent an invalid response"
         if why:
             self._log_once(f"the job does not connect: {why}")
+            self._wait_for(f"the job does not connect: {why}")
         return refused
 
     def _accept(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
@@ -161,16 +191,14 @@ class ReverseForwarder:
         driver.accept(stream)
         self._last_logged = ""
         logger.info("port %d: the job has connected to the editor", self._port)
-        traffic = Traffic()
+        record, self._waiting = self._waiting or self._connections.add(self._port), None
+        record.connected()
         try:
-            guard = ReverseRequestGuard(None, self._log_once)
-            layers = [guard, ResponseCache(is_adapter_local=True)] if prefetch else [guard]
-            layers = layers if self._allow_terminate else [DetachOnly(), *layers]
-            await carry_bytes(local, stream, layers, traffic=traffic)
-            logger.info("port %d: closed (%d bytes sent, %d received)", self._port, traffic.sent, traffic.received)
-        except RelayDebugError as error:
-            logger.warning("port %d: lost: %s", self._port, error.sentence)
+            await carry_to_editor(
+                self._tunnels, record, local, stream, prefetch=prefetch, allow_terminate=self._allow_terminate
+            )
         finally:
+            self._connections.remove(record)
             if len(self._streams) == 1:  # this is the last stream
                 self._over.set()
 
@@ -183,6 +211,10 @@ class ReverseForwarder:
         local = await connect_local(LOCAL_HOST, self._port)
         await until_accepted(local, trust_unknown=self._trust_unknown)
         return local
+
+    def _log_waiting(self, error: RelayDebugError) -> None:
+        self._log_once(f"waiting: {error}")
+        self._wait_for(waiting_reason(error))
 
     def _log_once(self, text: str) -> None:
         if text != self._last_logged:

@@ -28,11 +28,24 @@ def _port(port: Port, status: Status) -> str:
     if port.is_all_ranks:
         reached = [connection for connection in mine if connection.state == Connection.CONNECTED]
         return f"127.0.0.1:{port.port} to all ranks{f', {len(reached)} attached' if mine else ''}"
+    if port.is_editor:
+        return f"127.0.0.1:{port.port}: {_editor(mine)}"
     to = "" if port.remote_port == port.port and not port.is_forward else f" to port {port.remote_port}"
     node = f" of node {port.node_rank}" if port.node_rank is not None else ""
     connections = f", {len(mine)} connection{'s' if len(mine) > 1 else ''}" if mine else ""
     why = f" ({len(waiting)} waiting: {waiting[0].reason or 'for its target'})" if waiting else ""
     return f"127.0.0.1:{port.port}{to}{node}{connections}{why}"
+
+
+def _editor(connections: list[Connection]) -> str:
+    """Return whether an editor is listening on a port, and whether the job has connected to it."""
+    if not connections:
+        return "no editor is listening at the moment"
+    connected = [connection for connection in connections if connection.state == Connection.CONNECTED]
+    reason = connections[0].reason or "looking for its target"
+    return (
+        f"the job has connected to an editor ({len(connected)})" if connected else f"an editor is listening: {reason}"
+    )
 
 
 def _node(node: Node, now: float) -> str:

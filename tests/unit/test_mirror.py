@@ -47,7 +47,7 @@ COVERED_BY = {
     "tests/unit/bench/test_workloads.py": "relay_server/connection/ delays",
     # Several parts at once: agent, client and relay in one loop.
     "tests/integration/test_forwarding.py": "relay_client/ports/ connection forwarder relay_agent/agent/ targets",
-    "tests/integration/test_editor_session.py": "relay_client/ports/ job_views no_stream",
+    "tests/integration/test_editor_session.py": "relay_client/ports/ editor_link job_views no_stream",
     "tests/unit/relay_client/editor/test_session.py": "relay_client/editor/ job_view",
     "tests/integration/test_routing.py": "relay_client/agents/ event_log tunnels",
     "tests/integration/test_new_role.py": "relay_client/agents/ new_role",
@@ -104,6 +104,7 @@ COVERED_BY = {
         "relay_client/cli/ pdb relay_client/cli/inspection/ stacks relay_client/stacks/ collect"
     ),
     "tests/e2e/test_running_clients.py": "relay_client/cli/running/ common events logs release status stop",
+    "tests/e2e/test_listening_editors.py": "relay_client/ports/ reverse_stream",
     "tests/e2e/test_ways_in.py": "relay_agent/agent/ reverse relay_client/ports/ reverse",
     "tests/e2e/test_debugpy_traps.py": (
         "relay_agent/debuggee/pydevd_patches/child_plugin/pydevd_plugins/extensions/ pydevd_plugin_relay_agent"

@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from relay_client.editor.leaving import DetachOnly, Leaving, harmless
+from relay_client.editor.leaving import Leaving, harmless
 from relay_client.editor.outbox import Outbox
-from relay_core.dap.framing import encode
 from relay_core.dap.messages import Request
-from relay_core.layers.layer import EndPeer, ToLocal, ToPeer
-from tests.support.layers import Alone
+from relay_core.layers.layer import ToLocal, ToPeer
 
 TERMINATE: Request = {"seq": 9, "type": "request", "command": "terminate"}
 
@@ -70,21 +68,11 @@ def request(command: str, **arguments: Any) -> dict[str, Any]:
 def test_the_job_is_only_detached_from(sent: dict[str, Any], received: dict[str, Any]) -> None:
     """Both ways to end the job become a `disconnect` without `terminateDebuggee`."""
     assert received == harmless(sent)
-    assert [ToPeer(encode(received))] == Alone(DetachOnly()).receive_local(encode(sent), 0)
 
 
 @pytest.mark.parametrize(
     "sent", [request("disconnect"), request("disconnect", terminateDebuggee=False), request("evaluate", x="terminate")]
 )
 def test_other_requests_pass(sent: dict[str, Any]) -> None:
-    """The bytes are the same."""
-    data = encode(sent)
-    assert [ToPeer(data)] == Alone(DetachOnly()).receive_local(data, 0)
-
-
-def test_an_incomplete_message_passes_at_the_end() -> None:
-    """Nothing is kept back when the adapter closes its connection."""
-    layer = Alone(DetachOnly())
-    assert [] == layer.receive_local(b"Content-Length: 100\r\n\r\n{", 0)
-    assert [ToPeer(b"Content-Length: 100\r\n\r\n{"), EndPeer()] == layer.receive_local_eof(0)
-    assert "<DetachOnly>" == repr(layer.layer)
+    """They are the same objects."""
+    assert sent is harmless(sent)

@@ -37,6 +37,32 @@ def test_a_new_reason_is_shown_at_once() -> None:
     assert ["important: waiting for port 5678 on 'myhc': no agent on 'myhc' serves port 5678, 3 s"] == editor.lines()
 
 
+def test_an_editor_that_listens_is_shown_nothing_before_it_attaches() -> None:
+    """Its debugger runs already when the job connects, and its adapter would pass lines on only after `attach`."""
+    editor = Editor(listens=True)
+    editor.session.has_stream = True
+    editor.send(INITIALIZE)
+    editor.wait(100)
+    assert (None, []) == (editor.session.next_deadline(), editor.received)
+
+
+def test_an_editor_that_listens_is_not_asked_to_attach_again() -> None:
+    """Its adapter decides that, from `restart` in the launch configuration."""
+    editor = attached(listens=True)
+    editor.conclude("the agent was lost: gone", may_return=True)
+    output, terminated = editor.received
+    assert ("relay-client: the agent was lost: gone\n", {}) == (output["body"]["output"], terminated["body"])
+
+
+def test_a_program_that_only_listens_is_shown_nothing() -> None:
+    """A program on the port that is not a debug adapter receives nothing of this layer when the job has ended."""
+    session = Alone(EditorSession(VIEW, 0, listens=True))
+    session.layer.has_stream = True
+    assert [EndLocal()] == session.receive_peer_eof(0)
+    session.layer.conclude("the agent was lost", may_return=True)
+    assert [] == session.start(0)
+
+
 def test_only_editors_are_shown_anything() -> None:
     """A program that does not speak DAP, or has sent nothing yet, receives nothing of this layer."""
     silent = Editor()

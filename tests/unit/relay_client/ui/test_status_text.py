@@ -25,6 +25,23 @@ def test_nobody_there() -> None:
     ] == status_text(Status(CLIENT, NOW, (), ports, (waiting,))).splitlines()
 
 
+def test_editors_that_listen() -> None:
+    """A port on which an editor is listening shows if it is there, why it waits, or that the job has connected."""
+    ports = tuple(Port(port, port, is_editor=True) for port in (5678, 5679, 5680, 5681))
+    connections = (
+        Connection(1, 5679, "waiting", NOW),
+        Connection(2, 5680, "waiting", NOW, "no agent is listening yet"),
+        Connection(3, 5681, "connected", NOW),
+        Connection(4, 5681, "connected", NOW),
+    )
+    assert [
+        "  127.0.0.1:5678: no editor is listening at the moment",
+        "  127.0.0.1:5679: an editor is listening: looking for its target",
+        "  127.0.0.1:5680: an editor is listening: no agent is listening yet",
+        "  127.0.0.1:5681: the job has connected to an editor (2)",
+    ] == status_text(Status(CLIENT, NOW, (), ports, connections)).splitlines()[1:-1]
+
+
 def test_nodes_and_ranks() -> None:
     """A rank shows its port, where it is stopped or what it does, and who holds it since when, or that this is here."""
     stop = Stop("breakpoint", NOW - 5, "C:\\code\\train.py", 41)

@@ -1,0 +1,182 @@
+"""What relay-client adds to one editor's connection, whether the editor or the job has connected.
+
+    connection.py   an editor has connected to a local port, and may wait for its target
+    reverse.py      the job has connected to an editor that listens
+
+Both carry the bytes of the editor through its session (`relay_client.editor`). This module informs the session of
+changes, compares the sources and values that it requests, and writes its last messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import NoReturn
+
+from relay_client.agents.roster import Destination
+from relay_client.agents.tunnels import Tunnels
+from relay_client.compare.collect import compare_as_text
+from relay_client.editor.session import EditorSession
+from relay_client.ports.job_views import JobViews
+from relay_client.ports.local_sources import find_local_root, is_different
+from relay_core.agent_api.announcement import AgentId
+from relay_core.agent_api.evaluation import Evaluate
+from relay_core.dap.messages import Request
+from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
+from relay_core.layers.layer import Layer, ToLocal
+from relay_core.layers.stack import LayerStack
+from relay_core.net.session.stream import StreamBroken
+from relay_core.net.streams.bridge import Bridge
+from relay_core.net.streams.endpoint import LocalSide
+from relay_core.net.tasks import TaskSet, first_completed
+from relay_core.tunnel.outcomes import ResetCode
+
+__all__ = ["FAREWELL_TIMEOUT", "EditorLink", "end_reason", "waiting_reason"]
+
+FAREWELL_TIMEOUT = 2.0
+"""Seconds for an editor to close its side after the last messages; VS Code waits equally long for the response to its
+`disconnect`."""
+NOBODY_LISTENS = "no agent is listening on "
+ORDERLY = 1000
+"""The code of an orderly end; see `ConnectionLost`."""
+
+logger = logging.getLogger(__name__)
+
+
+class EditorLink:
+    """The session of one editor, and the tasks that keep it informed.
+
+    Args:
+        tunnels: The tunnels to the agents.
+        destination: Where the editor's connection leads.
+        name: The name of the connection in the log.
+        allow_terminate: Whether the editor may end the job.
+        listens: Whether the editor listens and the job has connected to it.
+    """
+
+    def __init__(
+        self,
+        tunnels: Tunnels,
+        destination: Destination,
+        name: str,
+        *,
+        allow_terminate: bool,
+        listens: bool = False,
+    ) -> None:
+        self._tunnels = tunnels
+        self._port = destination.port
+        self._name = name
+        self._loop = asyncio.get_running_loop()
+        self._views = JobViews(tunnels, destination)
+        self.session = EditorSession(
+            self._views.current(),
+            self._loop.time(),
+            allow_terminate=allow_terminate,
+            listens=listens,
+            find_root=find_local_root,
+            on_source=self._check_source,
+            on_comparison=self._compare_ranks,
+        )
+        """A layer of the connection."""
+        self._checks = TaskSet()
+        """Comparisons of source files, and of values in all ranks."""
+        self._bridge: Bridge | None = None
+        """To the current stream, or to the last one."""
+
+    def __repr__(self) -> str:
+        return f"<EditorLink {self._name}: {self.session!r}>"
+
+    async def carry(self, bridge: Bridge) -> None:
+        """Carry the connection through one stream while the session is informed of changes.
+
+        Raises:
+            ConnectionLost: either side failed.
+        """
+        self._bridge = bridge
+        self._views.connected()
+        self.session.has_stream = True
+        try:
+            async with self._checks:
+                await first_completed(bridge.run(), self._watch(bridge))
+        finally:
+            self.session.has_stream = False
+
+    def refused(self, text: str) -> None:
+        """Show what the debugged process was not allowed to do."""
+        logger.warning("%s: %s", self._name, text)
+        self.session.show_refusal(text)
+        if self._bridge is not None:
+            self._loop.call_soon(self._bridge.refresh)  # the layers are being called at the moment
+
+    def write_end(self, endpoint: LocalSide, layers: Sequence[Layer], error: RelayDebugError) -> None:
+        """Write the last messages after an error, with what is known about the job."""
+        self.session.update(self._views.current(), self._loop.time())
+        self._write(endpoint, layers, end_reason(error), may_return=_may_return(error))
+
+    def write_end_now(self, endpoint: LocalSide, layers: Sequence[Layer], reason: str) -> None:
+        """Write the last messages, and EOF."""
+        self._write(endpoint, layers, reason, may_return=False)
+        endpoint.write_eof()
+
+    def _write(self, endpoint: LocalSide, layers: Sequence[Layer], reason: str, *, may_return: bool) -> None:
+        self.session.conclude(reason, may_return=may_return)
+        for output in LayerStack(layers).start(self._loop.time()):
+            if isinstance(output, ToLocal):
+                endpoint.write(output.data)
+
+    async def _watch(self, bridge: Bridge) -> NoReturn:
+        """Inform the session of changes."""
+        while True:
+            changed = self._tunnels.search.changed
+            self.session.update(self._views.current(), self._loop.time())
+            bridge.refresh()
+            await changed.wait()
+
+    def _check_source(self, local: str, remote: str) -> None:
+        if self._views.agent_id is not None and self._bridge is not None:
+            checking = self._compare(self._views.agent_id, self._bridge, local, remote)
+            self._checks.spawn(checking, name=f"{self._name}: compare a source file")
+
+    async def _compare(self, agent_id: AgentId, bridge: Bridge, local: str, remote: str) -> None:
+        found = await is_different(self._tunnels, agent_id, self._port, local, remote)
+        if found is not None:
+            self.session.source_compared(local, is_different=found)
+            bridge.refresh()
+
+    def _compare_ranks(self, request: Request, evaluation: Evaluate) -> None:
+        self._checks.spawn(self._show_values(request, evaluation), name=f"{self._name}: compare ranks")
+
+    async def _show_values(self, request: Request, evaluation: Evaluate) -> None:
+        self.session.compared(request, await compare_as_text(self._tunnels, evaluation))
+        if self._bridge is not None:
+            self._bridge.refresh()
+
+
+def end_reason(error: RelayDebugError) -> str:
+    """Return why a connection has ended, for its editor."""
+    if isinstance(error, StreamBroken):
+        return error.reason
+    if isinstance(error, ConnectionLost):
+        return error.reason if _is_orderly(error) else f"the agent was lost: {error.reason or error.sentence}"
+    return str(error)
+
+
+def _may_return(error: RelayDebugError) -> bool:
+    """True if a new connection to the port may succeed without action by the user."""
+    is_held = isinstance(error, StreamBroken) and error.reset is ResetCode.HELD
+    return error.retryable and not is_held and not _is_orderly(error)
+
+
+def _is_orderly(error: RelayDebugError) -> bool:
+    """True if the agent has closed its session, which it does after its last process has exited."""
+    return isinstance(error, ConnectionLost) and error.code == ORDERLY
+
+
+def waiting_reason(error: RelayDebugError) -> str:
+    """Return why a connection waits, without details that change while it waits."""
+    if isinstance(error, StreamBroken):
+        return error.reason
+    if isinstance(error, NoListener) and error.sentence.startswith(NOBODY_LISTENS):
+        return "no agent is listening yet"
+    return error.sentence.partition(";")[0]
