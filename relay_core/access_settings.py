@@ -55,7 +55,7 @@ class AccessSettings(NamedTuple):
     """The settings given on a command line or in a call. None means that the environment applies."""
 
     hc: str | None = None
-    """Hybrid connection; a connection string may also name it."""
+    """Hybrid connection, or `NAME:SIZE` for a family; a connection string may also name it."""
     connection_string: str | None = None
     connection_string_file: str | None = None
     connection_string_secret: str | None = None
@@ -118,7 +118,9 @@ class AccessOption(NamedTuple):
 
 
 ACCESS_OPTIONS = (
-    AccessOption("hc", "NAME", "hybrid connection", default="EntityPath of the connection string"),
+    AccessOption(
+        "hc", "NAME", "hybrid connection, or NAME:SIZE for a family", default="EntityPath of the connection string"
+    ),
     AccessOption(
         "connection_string_file", "FILE", "file (mode 0600) with the connection string", CONNECTION_STRING_FILE_VARIABLE
     ),

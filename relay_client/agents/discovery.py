@@ -1,4 +1,4 @@
-"""Discovery of agents on a hybrid connection: agents without a tunnel to this client, and the agent of a lost tunnel.
+"""Discovery of agents on one hybrid connection: agents without a tunnel to this client, and the agent of a lost tunnel.
 
 The relay picks the listener for each connection. A relay that honours the listener selection headers connects every
 probe to a new agent and answers 404 when there are no more agents. A relay that ignores the headers picks a listener at
@@ -20,17 +20,17 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
-from relay_core.errors import NoListener, Rejected, RelayDebugError, RelayUnreachable
+from relay_core.errors import HybridConnectionNotFound, NoListener, Rejected, RelayDebugError, RelayUnreachable
 from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENERS_HEADER
 from relay_core.net.tasks import TaskSet
 from relay_core.net.websocket.handshake import WebSocket
 from relay_core.tunnel.headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader, refusing_agent
 
-__all__ = ["MAX_AGENTS", "Discovery", "SearchEffort"]
+__all__ = ["MAX_AGENTS", "Begun", "Discovery", "EndedSearch", "SearchEffort", "conclude"]
 
 MAX_AGENTS = 25
 """Azure's limit on listeners per hybrid connection."""
@@ -79,45 +79,60 @@ class SearchEffort:
         return self.rounds * min(known + 1 + unusable, MAX_AGENTS)
 
 
+class Begun(NamedTuple):
+    """The result of beginning a session on a new connection."""
+
+    agent: str
+    """The agent's id."""
+    is_new: bool
+    """False if this client already has a session with that agent."""
+
+
 class Discovery:
     """Finds agents by connecting to them.
 
     Args:
         connect: Makes one connection with some headers.
-        begin: Begins a session on the connection; returns False if this client already has one with that agent.
+        begin: Begins a session on the connection, unless this client already has one with that agent.
         known: Returns the ids of the agents to which this client has tunnels.
         client_id: The id of this client.
         path: Name of the hybrid connection, for messages.
         on_missed: Called when a known agent was not found, or an unknown one answered in its place. A search for new
             agents is then worthwhile, because a killed agent is replaced within seconds.
+        on_seen: Called with the id of each agent that has answered here.
+        is_repeated: Whether the error of an unusable agent, as text, has just been logged; by default remembered here.
     """
 
     def __init__(
         self,
         connect: Callable[[Mapping[str, str]], Awaitable[WebSocket]],
-        begin: Callable[[WebSocket], Awaitable[bool]],
+        begin: Callable[[WebSocket], Awaitable[Begun]],
         known: Callable[[], Collection[str]],
         *,
         client_id: str,
         path: str,
         on_missed: Callable[[], None] = lambda: None,
+        on_seen: Callable[[str], None] = lambda _agent: None,
+        is_repeated: Callable[[str], bool] | None = None,
     ) -> None:
         self.at_random = False
         """The relay has been seen to ignore the headers."""
+        self.has_found = False
+        """True once an agent was usable, which shows that this client's key is correct for at least one agent."""
         self._connect = connect
         self._begin = begin
         self._known = known
         self._client_id = client_id
         self._path = path
         self._on_missed = on_missed
+        self._on_seen = on_seen
+        self._is_repeated = is_repeated or self._was_last_logged
         self._failed_resumes: Counter[str] = Counter()
         """Consecutive failed attempts to resume, by agent."""
         self._misses: Counter[str] = Counter()
         """By agent: attempts since it was last reached that missed it or reached an unknown agent."""
         self._dials = asyncio.Semaphore(MAX_DIALS)
         self._last_logged = ""
-        self._has_found = False
-        """True once an agent was usable, which shows that this client's key is correct for at least one agent."""
 
     def __repr__(self) -> str:
         return f"<Discovery {self._path} {'random' if self.at_random else 'selecting'} known={len(self._known())}>"
@@ -131,7 +146,13 @@ class Discovery:
         Returns:
             Why the search ended early (NoListener if there are no more agents), or None.
         """
-        search = _Search()
+        ended = await self.probe_all(wanted)
+        known = bool(self._known())
+        return conclude([ended], self._path, is_met=wanted() is None, has_known=known, has_found=self.has_found)
+
+    async def probe_all(self, wanted: Callable[[], SearchEffort | None]) -> EndedSearch:
+        """Probe until `wanted` returns None or no agents are left, and return how it ended, for `conclude`."""
+        search = EndedSearch()
         running: set[asyncio.Task[None]] = set()
         async with TaskSet() as tasks:
             while True:
@@ -139,15 +160,12 @@ class Discovery:
                 while effort is not None and self._may_probe(search, len(running), effort):
                     running.add(tasks.spawn(self._probe(search), name="look for an agent"))
                 if not running:
-                    break
+                    return search
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
-        if search.error is not None and not (isinstance(search.error, NoListener) and self._known()):
-            return search.error
-        return None if search.error is None and wanted() is None else self._no_more(search)
 
-    def _may_probe(self, search: _Search, running: int, effort: SearchEffort) -> bool:
+    def _may_probe(self, search: EndedSearch, running: int, effort: SearchEffort) -> bool:
         if search.error is not None or running >= self._max_probes(search):
             return False
         known = len(self._known())
@@ -156,11 +174,11 @@ class Discovery:
         unusable = 0 if search.unusable is None else MAX_UNUSABLE
         return search.misses + running < effort.max_misses(known, unusable)
 
-    def _max_probes(self, search: _Search) -> int:
+    def _max_probes(self, search: EndedSearch) -> int:
         """Return how many probes may run at once: few if the relay selects, and has few agents, all usable."""
         return MAX_PROBES if self.at_random or search.unusable else min(MAX_PROBES, max(1, search.found))
 
-    async def _probe(self, search: _Search) -> None:
+    async def _probe(self, search: EndedSearch) -> None:
         headers = {TUNNEL_HEADER: TunnelHeader(self._client_id).encode()}
         excluded = tuple(self._known())
         if excluded:
@@ -175,33 +193,29 @@ class Discovery:
             return
         search.answered = True
         try:
-            is_new = websocket is not None and await self._begin(websocket)
+            begun = await self._begin(websocket) if websocket is not None else None
         except RelayDebugError as error:
             self._skip(search, error)
             return
-        self._has_found = self._has_found or is_new
-        search.found += is_new
-        search.misses = 0 if is_new else search.misses + 1
+        if begun is not None:
+            self._on_seen(begun.agent)
+        if begun is None or not begun.is_new:
+            search.misses += 1
+            return
+        self.has_found = True
+        search.found += 1
+        search.misses = 0
 
-    def _skip(self, search: _Search, error: RelayDebugError) -> None:
+    def _skip(self, search: EndedSearch, error: RelayDebugError) -> None:
         """Count an agent that cannot be used, log it once, and continue: others may be usable."""
         search.unusable = error
         search.misses += 1
-        if str(error) != self._last_logged:
-            self._last_logged = str(error)
+        if not self._is_repeated(str(error)):
             logger.warning("searching '%s' for other agents: one cannot be used: %s", self._path, error)
 
-    def _no_more(self, search: _Search) -> RelayDebugError:
-        """Return the error for a search that has found every agent that it can find.
-
-        An unusable agent is the reason only if no other agent was ever usable. Otherwise this client's key is correct,
-        and waiting for the expected agent helps.
-        """
-        if search.unusable is not None and not self._known():
-            if not self._has_found:
-                return search.unusable
-            return NoListener(f"no agent on '{self._path}' can be used at the moment: {search.unusable.sentence}")
-        return NoListener(f"there are no other agents on '{self._path}'")
+    def _was_last_logged(self, text: str) -> bool:
+        was_last, self._last_logged = text == self._last_logged, text
+        return was_last
 
     async def dial_agent(self, agent: str) -> WebSocket:
         """Connect to one known agent, to resume its session.
@@ -217,7 +231,7 @@ class Discovery:
             async with TaskSet() as tasks:
                 tasks.spawn(self._search_meanwhile(agent), name="look for a successor")
                 websocket = await self._probe_for(agent, probes)
-        except NoListener:
+        except (NoListener, HybridConnectionNotFound):
             self._missed(agent, 1)
             raise
         if websocket is None:
@@ -306,6 +320,8 @@ class Discovery:
                 if rejected.status != MISDIRECTED:
                     raise
                 agent = refusing_agent(rejected.reason)
+                if agent is not None:
+                    self._on_seen(agent)
                 self.at_random = self.at_random or agent is None or is_excluded(agent)
                 if agent is not None and agent not in self._known():
                     self._missed(agent, UNKNOWN_WEIGHT)
@@ -313,8 +329,8 @@ class Discovery:
 
 
 @dataclass
-class _Search:
-    """The state of one search."""
+class EndedSearch:
+    """The state of one search on one hybrid connection."""
 
     answered: bool = False
     """True once an agent has answered. The relay then works, and an unanswered probe reached an agent without a
@@ -327,3 +343,38 @@ class _Search:
     """The error of the last agent that could not be used."""
     error: RelayDebugError | None = None
     """The error that ends the search."""
+
+
+def conclude(
+    searches: Sequence[EndedSearch], path: str, *, is_met: bool, has_known: bool, has_found: bool
+) -> RelayDebugError | None:
+    """Return why the searches of a hybrid connection, or of all those of a family, ended; None if they have succeeded.
+
+    An unusable agent is the reason only if no other agent was ever usable. Otherwise this client's key is correct, and
+    waiting for the expected agent helps.
+
+    Args:
+        searches: One for each hybrid connection.
+        path: Name of the hybrid connection or family.
+        is_met: Whether nothing more is wanted.
+        has_known: Whether this client has a tunnel to an agent.
+        has_found: Whether an agent was ever usable.
+    """
+    errors = [search.error for search in searches if search.error is not None]
+    absent = [error for error in errors if isinstance(error, (NoListener, HybridConnectionNotFound))]
+    others = [error for error in errors if error not in absent]
+    if others:
+        return others[0]
+    if len(absent) == len(searches):
+        # An existing hybrid connection without agents explains more than a deleted one.
+        empty = [error for error in absent if isinstance(error, NoListener)]
+        if not (empty and has_known):
+            return (empty or absent)[0]
+    elif is_met:
+        return None
+    unusable = next((search.unusable for search in searches if search.unusable is not None), None)
+    if unusable is not None and not has_known:
+        if not has_found:
+            return unusable
+        return NoListener(f"no agent on '{path}' can be used at the moment: {unusable.sentence}")
+    return NoListener(f"there are no other agents on '{path}'")

@@ -9,9 +9,9 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
-from relay_client.agents.discovery import Discovery, SearchEffort
+from relay_client.agents.discovery import SearchEffort
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import TaskSet, first_completed
@@ -33,6 +33,13 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
+class Searching(Protocol):
+    """Searches a hybrid connection or a family once, as `Discovery.search` and `FamilyDiscovery.search` do."""
+
+    async def search(self, wanted: Callable[[], SearchEffort | None]) -> RelayDebugError | None:
+        """Search until `wanted` returns None or no agents are left; return why the search ended early, or None."""
+
+
 class AgentSearch:
     """Finds agents for callers that wait for a target, a port or any agent.
 
@@ -41,7 +48,7 @@ class AgentSearch:
         tasks: Owns the running search.
     """
 
-    def __init__(self, discovery: Discovery, tasks: TaskSet) -> None:
+    def __init__(self, discovery: Searching, tasks: TaskSet) -> None:
         self._discovery = discovery
         self._tasks = tasks
         self._running: asyncio.Task[RelayDebugError | None] | None = None

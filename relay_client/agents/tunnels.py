@@ -1,7 +1,7 @@
-"""The client's tunnels: one to each agent on the hybrid connection. Agents are searched for when a port needs one.
+"""The client's tunnels: one to each agent on the hybrid connection or family.
 
-This module begins sessions and opens streams. Module `discovery` decides which agents are dialled, `search` decides
-when, `roster` maps ports to agents, and `event_log` logs changes.
+Agents are searched for when a port needs one. This module begins sessions and opens streams. Module `discovery` decides
+which agents are dialled, `search` decides when, `roster` maps ports to agents, and `event_log` logs changes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 
-from relay_client.agents.discovery import Discovery
+from relay_client.agents.discovery import Begun
 from relay_client.agents.event_log import EventLog
 from relay_client.agents.events import describe_agent
+from relay_client.agents.family_discovery import FamilyDiscovery
 from relay_client.agents.new_role import retry_while_role_is_new
 from relay_client.agents.roster import Claim, Destination, Roster
 from relay_client.agents.search import AgentSearch
@@ -92,13 +93,14 @@ class Tunnels:
         self._budget = AttemptBudget()
         self._tasks = TaskSet()
         self._event_log = EventLog(alarm)
-        self._discovery = Discovery(
+        self._discovery = FamilyDiscovery(
+            endpoint,
             self._connect,
             self._begin,
             lambda: self._tunnels,
             client_id=self._client_id,
-            path=endpoint.path,
             on_missed=self._search_now,
+            on_moved=lambda agent: self._tunnels[AgentId(agent)].hurry(),
         )
         self.search = AgentSearch(self._discovery, self._tasks)
         self._reported: dict[AgentId, ClientStatus] = {}
@@ -272,11 +274,11 @@ class Tunnels:
 
     # Tunnels:
 
-    async def _connect(self, headers: Mapping[str, str]) -> WebSocket:
-        return await connect(self._endpoint, self._credential, headers=headers, tls=self._tls)
+    async def _connect(self, endpoint: Endpoint, headers: Mapping[str, str]) -> WebSocket:
+        return await connect(endpoint, self._credential, headers=headers, tls=self._tls)
 
-    async def _begin(self, websocket: WebSocket) -> bool:
-        """Begin a session with the agent at the other end; False if there is already one with that agent."""
+    async def _begin(self, websocket: WebSocket) -> Begun:
+        """Begin a session with the agent at the other end, unless there already is one with that agent."""
         info = ClientInfo(self._client_id, _user()).encode()
         attached, transport = await ClientTunnel.begin(websocket, self._identity, settings=self._settings, info=info)
         agent_id = AgentInfo.parse(attached.session.peer.info).id
@@ -287,7 +289,7 @@ class Tunnels:
             self._discovery.mark_alive(agent_id)
             known.driver.probe(PROBE_TIMEOUT)  # the agent may have accepted this transport because it lost the old one
             known.hurry()
-            return False
+            return Begun(agent_id, is_new=False)
 
         def on_open(stream: SessionStream, event: StreamOpened) -> None:
             self._opened(agent_id, tunnel.driver, stream, event)
@@ -306,7 +308,7 @@ class Tunnels:
         self._announced(agent_id)
         self._check_version(agent_id)
         self._tasks.spawn(self._run(agent_id, tunnel), name=f"tunnel to {self._event_log.name(agent_id)}")
-        return True
+        return Begun(agent_id, is_new=True)
 
     async def _run(self, agent_id: AgentId, tunnel: ClientTunnel) -> None:
         try:

@@ -133,13 +133,15 @@ async def _filter(arguments: argparse.Namespace) -> Callable[[ClientId], bool]:
     """
     from relay_client.control.server import namespace_of
     from relay_core.auth import find_access
+    from relay_core.hyco.family import FamilyName
     from relay_core.net.relay_tls import client_tls
 
     settings = access_settings(arguments)
     try:
         access = await find_access(settings, side="client", tls=client_tls(arguments.ca_file))
     except ConfigurationError:
-        return lambda about: settings.hc in {None, about.hc}
+        hc = FamilyName.parse(settings.hc).path if settings.hc else None
+        return lambda about: hc in {None, about.hc}
     wanted = namespace_of(access.endpoint), access.endpoint.path
     return lambda about: (about.namespace, about.hc) == wanted
 

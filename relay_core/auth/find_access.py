@@ -31,6 +31,7 @@ from relay_core.auth.tunnel_key_sources import tunnel_key_sources
 from relay_core.errors import ConfigurationError, UsageError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Credential
+from relay_core.hyco.family import FamilyName
 
 __all__ = ["Access", "Search", "find_access"]
 
@@ -173,7 +174,8 @@ class Search:
             host, port = parse_namespace(namespace)
             if not self._settings.hc:
                 raise UsageError("no hybrid connection given", hint="add --hc NAME")
-            endpoint = Endpoint(host, port, self._settings.hc.strip("/"))
+            name = FamilyName.parse(self._settings.hc)
+            endpoint = Endpoint(host, port, name.path, name.size or 1)
             return Access(endpoint, self._entra_credential(), None, f"{ENTRA_ID}, namespace {host}")
 
         return Source(ENTRA_ID, f"namespace {namespace}", read_access, explicit=self._settings.namespace is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from relay_core.errors import ConfigurationError, ProtocolError
 from relay_core.hyco.address import Endpoint
@@ -23,14 +24,18 @@ class SasKeyCredential:
         key_name: Name of the authorization rule.
         key: Its primary or secondary key.
         lifetime: Lifetime of a token in seconds.
+        keys: By path, the keys of hybrid connections whose rule of that name has another key.
     """
 
     role_grace = 0.0
 
-    def __init__(self, key_name: str, key: str, *, lifetime: int = TOKEN_LIFETIME) -> None:
+    def __init__(
+        self, key_name: str, key: str, *, lifetime: int = TOKEN_LIFETIME, keys: Mapping[str, str] | None = None
+    ) -> None:
         self._key_name = key_name
         self._key = key
         self._lifetime = lifetime
+        self._keys = dict(keys or {})
 
     def __repr__(self) -> str:
         return f"<SasKeyCredential rule={self._key_name!r}>"
@@ -44,7 +49,8 @@ class SasKeyCredential:
     async def token(self, endpoint: Endpoint) -> Token:
         """Return a token that expires in `lifetime` seconds."""
         expires_at = int(time.time()) + self._lifetime
-        value = mint(endpoint.audience, key_name=self._key_name, key=self._key, expires_at=expires_at)
+        key = self._keys.get(endpoint.path, self._key)
+        value = mint(endpoint.audience, key_name=self._key_name, key=key, expires_at=expires_at)
         return Token(value, float(expires_at))
 
 
@@ -107,7 +113,10 @@ def credential_from_connection_string(parsed: ConnectionString) -> Credential:
     A string with `Authentication=Managed Identity` has none; `relay_core.auth.find_access` handles that case.
     """
     if parsed.key_name and parsed.key:
-        return SasKeyCredential(parsed.key_name, parsed.key)
+        # An authorization rule of a hybrid connection is valid for that one only, so each of a family has its own key.
+        others = parsed.endpoint().siblings[1:] if parsed.family_keys else ()
+        keys = {other.path: key for other, key in zip(others, parsed.family_keys, strict=True)}
+        return SasKeyCredential(parsed.key_name, parsed.key, keys=keys)
     if parsed.signature:
         return SasTokenCredential(parsed.signature)
     return AnonymousCredential()

@@ -4,9 +4,12 @@
     Endpoint=sb://localhost:8443;SharedAccessSignature=SharedAccessSignature sr=...;EntityPath=myhc
     Endpoint=sb://contoso.servicebus.windows.net/;EntityPath=myhc;Authentication=Managed Identity
     ...;EntityPath=myhc;TunnelKey=<44 characters of base64>      field of relay-debug, 32 bytes, never sent to the relay
+    ...;SharedAccessKey=<key>;EntityPath=myhc:3                  a family with one key; see relay_core.hyco.family
+    ...;SharedAccessKey=<key>;EntityPath=myhc;FamilyKeys=<key of myhc-1>,<key of myhc-2>       a family with a key each
 
 Field names are case-insensitive and may come in any order. Invalid: no `Endpoint`; a key name without a key; a key and
-a signature; an unknown field; a repeated field. Error messages never contain a value from the string.
+a signature; an unknown field; a repeated field; family keys that do not match the size. Error messages never contain a
+value from the string.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from urllib.parse import urlsplit
 
 from relay_core.errors import ConfigurationError
 from relay_core.hyco.address import Endpoint
+from relay_core.hyco.family import MAX_SIZE, FamilyName
 from relay_core.hyco.tunnel_key import parse_tunnel_key
 
 __all__ = ["ConnectionString"]
@@ -36,6 +40,7 @@ _FIELDS = {
     "operationtimeout": "OperationTimeout",
     "authentication": "Authentication",
     "tunnelkey": "TunnelKey",
+    "familykeys": "FamilyKeys",
 }
 
 
@@ -57,6 +62,10 @@ class ConnectionString:
     managed_identity: bool = False
     tunnel_key: bytes | None = None
     """32 bytes shared by agent and client, unknown to the relay."""
+    family_size: int | None = None
+    """Number of hybrid connections in the family, or None if the string does not say."""
+    family_keys: tuple[str, ...] = ()
+    """The keys of the second and all further hybrid connections of a family, where each has its own rule."""
 
     def __repr__(self) -> str:
         how = "key" if self.key else "signature" if self.signature else "identity" if self.managed_identity else "none"
@@ -75,34 +84,41 @@ class ConnectionString:
             raise ConfigurationError("the connection string has no Endpoint", hint=_HINT)
         host, port = _parse_endpoint(fields["endpoint"])
         tunnel_key = fields.get("tunnelkey")
+        named = FamilyName.parse(fields.get("entitypath", ""))
+        family_keys = tuple(fields["familykeys"].split(",")) if fields.get("familykeys") else ()
         parsed = cls(
             host=host,
             port=port,
-            entity_path=fields.get("entitypath", "").strip("/") or None,
+            entity_path=named.path or None,
             key_name=fields.get("sharedaccesskeyname") or None,
             key=fields.get("sharedaccesskey") or None,
             signature=fields.get("sharedaccesssignature") or None,
             operation_timeout=fields.get("operationtimeout") or None,
             managed_identity=_parse_authentication(fields.get("authentication", "")),
             tunnel_key=parse_tunnel_key(tunnel_key, "the connection string's TunnelKey") if tunnel_key else None,
+            family_size=named.size or (1 + len(family_keys) if family_keys else None),
+            family_keys=family_keys,
         )
         parsed._check()
         return parsed
 
     def with_entity(self, path: str) -> ConnectionString:
-        """Return these credentials for the hybrid connection `path`.
+        """Return these credentials for the hybrid connection or family `path`, as given with `--hc`.
 
         Raises:
-            ConfigurationError: The string names a different hybrid connection.
+            ConfigurationError: The string names a different hybrid connection, or another size.
         """
-        wanted = path.strip("/")
+        wanted = FamilyName.parse(path)
         # The service's entity names are case-insensitive.
-        if self.entity_path and self.entity_path.lower() != wanted.lower():
+        if self.entity_path and self.entity_path.lower() != wanted.path.lower():
             raise ConfigurationError(
-                f"the connection string is for hybrid connection '{self.entity_path}', not for '{wanted}'",
-                hint=f"use --hc {self.entity_path}, or a connection string of '{wanted}' or of the whole namespace",
+                f"the connection string is for hybrid connection '{self.entity_path}', not for '{wanted.path}'",
+                hint=f"use --hc {self.entity_path}, or a connection string of '{wanted.path}' or of the whole "
+                "namespace",
             )
-        return replace(self, entity_path=wanted)
+        changed = replace(self, entity_path=wanted.path, family_size=wanted.size or self.family_size)
+        _check_family(changed)
+        return changed
 
     def endpoint(self) -> Endpoint:
         """Return the address of the hybrid connection.
@@ -115,7 +131,7 @@ class ConnectionString:
                 "no hybrid connection given",
                 hint="add --hc <name>, or append ';EntityPath=<name>' to the connection string",
             )
-        return Endpoint(self.host, self.port, self.entity_path)
+        return Endpoint(self.host, self.port, self.entity_path, self.family_size or 1)
 
     def _check(self) -> None:
         if bool(self.key_name) != bool(self.key):
@@ -132,6 +148,20 @@ class ConnectionString:
                 "the connection string has more than one of SharedAccessKey, SharedAccessSignature and Authentication",
                 hint="keep one of them",
             )
+        _check_family(self)
+
+
+def _check_family(parsed: ConnectionString) -> None:
+    if not parsed.family_keys:
+        return
+    if not parsed.key or not all(0 < len(key) <= MAX_KEY_CHARS for key in parsed.family_keys):
+        raise ConfigurationError("the connection string's FamilyKeys are incomplete", hint=_HINT)
+    size = 1 + len(parsed.family_keys)
+    if size != parsed.family_size or size > MAX_SIZE:
+        raise ConfigurationError(
+            f"the connection string has keys for {size} hybrid connections, but the family has {parsed.family_size}",
+            hint=f"omit the size in the name; the largest is {MAX_SIZE}",
+        )
 
 
 def _split(text: str) -> dict[str, str]:

@@ -39,7 +39,7 @@ def refused_connect(status: int, reason: str, endpoint: Endpoint) -> RelayDebugE
         return _unauthorized(status, text, endpoint, "Send")
     if status == 404 and _NO_LISTENERS.search(reason):
         return NoListener(
-            f"no agent is listening on '{endpoint.path}' (namespace {endpoint.host})",
+            f"no agent is listening on '{endpoint.name}' (namespace {endpoint.host})",
             hint="start the job with --is-debug true; if it runs, look for 'relay-agent:' lines in its log",
         )
     # Proxies and other implementations of the relay send the plain status, without a tracking id.
@@ -47,7 +47,7 @@ def refused_connect(status: int, reason: str, endpoint: Endpoint) -> RelayDebugE
         return _not_found(endpoint)
     if status in {408, 504} and (from_relay or status == 408):
         return Rejected(
-            f"the agent on '{endpoint.path}' did not answer within the relay's limit ({status})",
+            f"the agent on '{endpoint.name}' did not answer within the relay's limit ({status})",
             hint="the job may have just ended, or its network may be slow; retry",
             status=status,
             reason=text,
@@ -58,7 +58,7 @@ def refused_connect(status: int, reason: str, endpoint: Endpoint) -> RelayDebugE
     if status == 400 and from_relay:
         return ProtocolError(f"the relay {endpoint.host} rejected the connect request as malformed: {text or status}")
     return Rejected(
-        f"the agent on '{endpoint.path}' refused the connection ({status}): {text or 'no reason given'}",
+        f"the agent on '{endpoint.name}' refused the connection ({status}): {text or 'no reason given'}",
         status=status,
         reason=text,
     )
@@ -70,7 +70,7 @@ def refused_listen(status: int, reason: str, endpoint: Endpoint) -> RelayDebugEr
     # Checked before the status, because the status that the service sends for its limit is not documented.
     if _LISTENER_LIMIT.search(reason):
         return TooManyListeners(
-            f"'{endpoint.path}' already has as many listeners as the relay allows (25 in Azure)",
+            f"'{endpoint.name}' already has as many listeners as the relay allows (25 in Azure)",
             hint="end jobs that no longer need debugging, or use another hybrid connection for this job",
         )
     if status in {401, 403}:
@@ -91,11 +91,11 @@ def closed_error(code: int, reason: str, endpoint: Endpoint) -> RelayDebugError:
     # The only code that concerns the credential; all others are reported as a lost connection, which is retried.
     if code == 1008:
         return Unauthorized(
-            f"the relay closed '{endpoint.path}' because its token expired or was refused{suffix}",
+            f"the relay closed '{endpoint.name}' because its token expired or was refused{suffix}",
             hint="check this machine's clock, and whether the key or role still exists",
         )
     what = {
-        1001: f"'{endpoint.path}' was deleted or disabled, or its relay is shutting down",
+        1001: f"'{endpoint.name}' was deleted or disabled, or its relay is shutting down",
         1006: "the connection to the relay closed unexpectedly",  # no Close frame was received
         1011: "the relay recycled the connection, which it does every 24 hours and after faults",
     }.get(code, f"the relay closed the connection with code {code}")
@@ -105,7 +105,7 @@ def closed_error(code: int, reason: str, endpoint: Endpoint) -> RelayDebugError:
 def _unauthorized(status: int, text: str, endpoint: Endpoint, right: str) -> Unauthorized:
     expired = "expired" in text.lower()
     return Unauthorized(
-        f"the relay {endpoint.host} refused the credentials for '{endpoint.path}' ({status}): "
+        f"the relay {endpoint.host} refused the credentials for '{endpoint.name}' ({status}): "
         f"{text or 'no reason given'}",
         hint=(
             "the token has expired: create a new one, and check this machine's clock"
@@ -120,9 +120,9 @@ def _unauthorized(status: int, text: str, endpoint: Endpoint, right: str) -> Una
 
 def _not_found(endpoint: Endpoint) -> HybridConnectionNotFound:
     return HybridConnectionNotFound(
-        f"the namespace {endpoint.host} has no hybrid connection '{endpoint.path}'",
+        f"the namespace {endpoint.host} has no hybrid connection '{endpoint.name}'",
         hint="check the spelling of --hc, or create it: az relay hyco create --namespace-name "
-        f"{endpoint.host.split('.')[0]} --name {endpoint.path} --resource-group <group>",
+        f"{endpoint.host.split('.')[0]} --name {endpoint.name} --resource-group <group>",
     )
 
 

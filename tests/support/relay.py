@@ -26,10 +26,12 @@ class LocalRelay:
     ca_file: Path
     listen_key: str
     send_key: str
+    size: int = 1
+    """Number of hybrid connections in the family that `endpoint` names."""
 
     @property
     def endpoint(self) -> Endpoint:
-        return self.server.endpoint(HC)
+        return dataclasses.replace(self.server.endpoint(HC), size=self.size)
 
     @property
     def listener(self) -> SasKeyCredential:
@@ -55,9 +57,15 @@ class LocalRelay:
 
 @contextlib.asynccontextmanager
 async def local_relay(
-    tls_directory: Path, *, hybrid_connections: tuple[str, ...] = (HC,), limits: Limits | None = None, **fields: Any
+    tls_directory: Path,
+    *,
+    hybrid_connections: tuple[str, ...] = (HC,),
+    size: int = 1,
+    limits: Limits | None = None,
+    **fields: Any,
 ) -> AsyncIterator[LocalRelay]:
-    """Run a relay on a free port; `fields` are those of RelayConfig."""
+    """Run a relay on a free port, with a family of `size` hybrid connections; `fields` are those of RelayConfig."""
+    hybrid_connections += tuple(f"{HC}-{number}" for number in range(1, size))
     listen_key, send_key = secrets.new_key(), secrets.new_key()
     config = RelayConfig(
         tls=TlsSettings(directory=tls_directory),
@@ -71,4 +79,4 @@ async def local_relay(
     )
     async with RelayServer(config) as server:
         assert server.ca_file is not None
-        yield LocalRelay(server, client_tls(str(server.ca_file)), server.ca_file, listen_key, send_key)
+        yield LocalRelay(server, client_tls(str(server.ca_file)), server.ca_file, listen_key, send_key, size)

@@ -15,9 +15,16 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
+from relay_core.errors import (
+    ConnectionLost,
+    HybridConnectionNotFound,
+    ProtocolError,
+    RelayDebugError,
+    TooManyListeners,
+)
 from relay_core.hyco.address import TOKEN_HEADER, Endpoint
 from relay_core.hyco.credential import Credential, Token
+from relay_core.hyco.family import SiblingOrder, no_sibling_left
 from relay_core.hyco.http.messages import Request
 from relay_core.hyco.listener import ListenerState, ListenerStateMachine
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept, RenewToken, parse_server_message
@@ -54,7 +61,7 @@ class HybridConnectionListener:
             await listener.serve_http()
 
     Args:
-        endpoint: The hybrid connection.
+        endpoint: The hybrid connection. Of a family, the first one with room is used.
         credential: A credential with the Listen right.
         handler: Answers HTTP requests, which are served as soon as they arrive; without it, they are refused with 501.
         listener_id: GUID by which senders can select this listener; random by default.
@@ -90,6 +97,7 @@ class HybridConnectionListener:
             role_grace=credential.role_grace,
             has_listened=has_listened,
         )
+        self._order = SiblingOrder(endpoint.size, random.random)
         self._refused_until = (0.0, "")
         """Time at which retries with a refused identity end, on the monotonic clock and as text. The text is stored so
         that all messages show the same time although the two clocks drift."""
@@ -169,27 +177,43 @@ class HybridConnectionListener:
 
     async def _listen_once(self) -> None:
         """Open the control channel and serve it; always raises the error that ended it."""
-        token = await self._credential.token(self.endpoint)
+        endpoint, token, control = await self._open()
+        try:
+            self._machine.opened(now=time.monotonic(), token_lifetime=_lifetime(token))
+            self._on_state(self._machine.state, None)
+            await self._serve(control, endpoint)
+        except ConnectionLost as lost:
+            raise closed_error(lost.code, lost.reason, endpoint) from None
+        finally:
+            await control.close()
+
+    async def _open(self) -> tuple[Endpoint, Token, WebSocket]:
+        """Open the control channel; of a family, on the first hybrid connection that exists and has room."""
+        siblings, refusals = self.endpoint.siblings, list[RelayDebugError]()
+        for index in self._order.indexes():
+            try:
+                opened = await self._open_at(siblings[index])
+            except (TooManyListeners, HybridConnectionNotFound) as refusal:
+                logger.debug("cannot listen on '%s': %s", siblings[index].path, refusal.sentence)
+                refusals.append(refusal)
+            else:
+                self._order.accepted(index)
+                return (siblings[index], *opened)
+        raise no_sibling_left(refusals, self.endpoint)
+
+    async def _open_at(self, endpoint: Endpoint) -> tuple[Token, WebSocket]:
+        token = await self._credential.token(endpoint)
         try:
             control = await open_websocket(
-                self.endpoint.listen_url(self.listener_id),
-                tls=self._tls,
-                headers={TOKEN_HEADER: token.value},
+                endpoint.listen_url(self.listener_id), tls=self._tls, headers={TOKEN_HEADER: token.value}
             )
         except HandshakeRefused as refusal:
             if refusal.status in {401, 403}:
                 self._credential.refused()
-            raise refused_listen(refusal.status, refusal.reason, self.endpoint) from None
-        try:
-            self._machine.opened(now=time.monotonic(), token_lifetime=_lifetime(token))
-            self._on_state(self._machine.state, None)
-            await self._serve(control)
-        except ConnectionLost as lost:
-            raise closed_error(lost.code, lost.reason, self.endpoint) from None
-        finally:
-            await control.close()
+            raise refused_listen(refusal.status, refusal.reason, endpoint) from None
+        return token, control
 
-    async def _serve(self, control: WebSocket) -> None:
+    async def _serve(self, control: WebSocket, endpoint: Endpoint) -> None:
         sender = ControlSender(control)
         incomplete: Request | None = None  # a request whose body is the next message
         while True:
@@ -197,11 +221,11 @@ class HybridConnectionListener:
                 async with timeout(self._until_renewal()):
                     message = await control.receive(limit=MAX_CONTROL_BYTES)
             except TIMEOUT_ERRORS:
-                await self._renew(sender)
+                await self._renew(sender, endpoint)
                 continue
             request, incomplete = incomplete, None
             if isinstance(message, str):
-                request = self._handle(message)
+                request = self._handle(message, endpoint)
                 if request is not None and request.has_body:
                     incomplete = request
                 elif request is not None:
@@ -213,12 +237,12 @@ class HybridConnectionListener:
         renew_at = self._machine.renew_at
         return None if renew_at is None else max(0.0, renew_at - time.monotonic())
 
-    async def _renew(self, control: ControlSender) -> None:
-        token = await self._credential.token(self.endpoint)
+    async def _renew(self, control: ControlSender, endpoint: Endpoint) -> None:
+        token = await self._credential.token(endpoint)
         await control.send(RenewToken(token.value).encode())
         self._machine.renewed(now=time.monotonic(), token_lifetime=_lifetime(token))
 
-    def _handle(self, message: str) -> Request | None:
+    def _handle(self, message: str, endpoint: Endpoint) -> Request | None:
         """Queue an offer or return an HTTP request; an invalid message is logged and otherwise ignored."""
         try:
             parsed = parse_server_message(message)
@@ -230,7 +254,7 @@ class HybridConnectionListener:
         if self._offers.qsize() >= MAX_WAITING_OFFERS:
             logger.warning("dropped an offer: %d are already waiting", MAX_WAITING_OFFERS)
             return None
-        self._offers.put_nowait(Offer(parsed, self.endpoint, self._tls))
+        self._offers.put_nowait(Offer(parsed, endpoint, self._tls))
         return None
 
 

@@ -14,6 +14,7 @@ from relay_client.agents.discovery import (
     MAX_PROBES,
     MAX_UNUSABLE,
     THOROUGH_RESUMES,
+    Begun,
     Discovery,
     SearchEffort,
 )
@@ -77,15 +78,15 @@ class Relay:
         self.connecting.add(agent)
         return Connection(agent)
 
-    async def begin(self, connection: Connection) -> bool:
+    async def begin(self, connection: Connection) -> Begun:
         await asyncio.sleep(0)
         self.connecting.discard(connection.agent)
         if connection.agent in self.unusable:
             raise WrongTunnelKey
         if connection.agent in self.known:
-            return False
+            return Begun(connection.agent, is_new=False)
         self.known[connection.agent] = connection
-        return True
+        return Begun(connection.agent, is_new=True)
 
     def discovery(self, **options: Any) -> Discovery:
         return Discovery(self.connect, self.begin, lambda: self.known, client_id="me", path="myhc", **options)

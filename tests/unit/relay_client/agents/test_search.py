@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
 
-from relay_client.agents.discovery import Discovery, SearchEffort
+from relay_client.agents.discovery import SearchEffort
 from relay_client.agents.search import START_INTERVAL, AgentSearch
 from relay_core.net.tasks import TaskSet
 
@@ -25,7 +24,7 @@ async def test_agent_that_is_missed_again_at_once() -> None:
     """A second search begins when `START_INTERVAL` has passed: the first one may have come too early."""
     searches = Searches()
     async with TaskSet() as tasks:
-        search = AgentSearch(cast(Discovery, searches), tasks)
+        search = AgentSearch(searches, tasks)
         for _ in range(5):
             search.start()
         first, second = [await asyncio.wait_for(searches.times.get(), 20) for _ in range(2)]

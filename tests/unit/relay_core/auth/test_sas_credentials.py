@@ -65,3 +65,17 @@ def test_the_string_decides(fields: str, kind: type) -> None:
 def test_repr_shows_the_rule_only() -> None:
     """A credential's repr names its rule and not its key."""
     assert repr(SasKeyCredential("send", secrets.new_key())) == "<SasKeyCredential rule='send'>"
+
+
+async def test_each_hybrid_connection_of_a_family_has_its_key() -> None:
+    """The rule of one is not valid for another, so each token is signed with the key of its own."""
+    keys = [secrets.new_key() for _ in range(3)]
+    parsed = ConnectionString.parse(
+        "Endpoint=sb://localhost:8443;SharedAccessKeyName=send;EntityPath=myhc;"
+        f"SharedAccessKey={keys[0]};FamilyKeys={keys[1]},{keys[2]}"
+    )
+    credential = credential_from_connection_string(parsed)
+    for sibling, key in zip(parsed.endpoint().siblings, keys, strict=True):
+        token = SasToken.parse((await credential.token(sibling)).value)
+        assert token.is_signed_with(key)
+        assert token.covers(host="localhost", path=sibling.path)

@@ -68,3 +68,17 @@ def test_parameters_are_either_kept_or_ours(query: str) -> None:
     kept = strip_parameters(query)
     assert kept == strip_parameters(kept)
     assert {} == parse_parameters(kept)
+
+
+def test_the_hybrid_connections_of_a_family() -> None:
+    """They have numbered names, keep the relay's address, and messages show the name of the family."""
+    siblings = Endpoint("localhost", 8443, "team/alice", 3).siblings
+    assert ["team/alice", "team/alice-1", "team/alice-2"] == [sibling.path for sibling in siblings]
+    assert {("localhost", 8443, 1, "team/alice")} == {(one.host, one.port, one.size, one.name) for one in siblings}
+
+
+def test_a_single_hybrid_connection_is_its_only_sibling() -> None:
+    """Without a size there is no family."""
+    single = Endpoint("localhost", 8443, "alice")
+    assert (single,) == single.siblings
+    assert "alice" == single.name

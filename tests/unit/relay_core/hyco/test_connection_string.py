@@ -39,6 +39,11 @@ def test_the_portal_form() -> None:
         (f"{ENDPOINT};Authentication=Managed Identity", "managed_identity", True),
         (f"{ENDPOINT};Authentication=managedidentity", "managed_identity", True),
         (f"{ENDPOINT};TunnelKey={TUNNEL_KEY}", "tunnel_key", bytes(range(32))),
+        (f"{ENDPOINT};EntityPath=myhc:3", "family_size", 3),
+        (f"{ENDPOINT};EntityPath=myhc:3", "entity_path", "myhc"),
+        (f"{FULL};FamilyKeys=a=,b=", "family_keys", ("a=", "b=")),
+        (f"{FULL};FamilyKeys=a=,b=", "family_size", 3),
+        (FULL, "family_size", None),
         (
             f"{ENDPOINT};SharedAccessSignature=SharedAccessSignature sr=x&sig=y%3D&se=1&skn=k",
             "signature",
@@ -116,3 +121,36 @@ def test_endpoint_needs_a_name() -> None:
     """Without a hybrid connection there is no endpoint, and the hint says how to name one."""
     with pytest.raises(ConfigurationError, match="no hybrid connection given.*--hc"):
         ConnectionString.parse(ENDPOINT).endpoint()
+
+
+@pytest.mark.parametrize(
+    ("text", "hc", "size"),
+    [
+        (FULL, "myhc", 1),
+        (FULL, "myhc:4", 4),
+        (f"{FULL};FamilyKeys=a,b", "MYHC", 3),
+        (f"{FULL};FamilyKeys=a,b", "myhc:3", 3),
+        (f"{ENDPOINT};SharedAccessKeyName=k;SharedAccessKey=a", "myhc:2", 2),
+        (FULL.replace("myhc", "myhc:5"), "myhc", 5),
+    ],
+)
+def test_the_size_of_a_family(text: str, hc: str, size: int) -> None:
+    """It is in --hc, in EntityPath, or the number of keys."""
+    assert size == ConnectionString.parse(text).with_entity(hc).endpoint().size
+
+
+@pytest.mark.parametrize(
+    ("text", "hc"),
+    [
+        (f"{FULL};FamilyKeys=a,b", "myhc:4"),
+        (f"{FULL.replace('myhc', 'myhc:2')};FamilyKeys=a,b", "myhc"),
+        (f"{FULL};FamilyKeys=a,,b", "myhc"),
+        (f"{ENDPOINT};EntityPath=myhc;FamilyKeys=a", "myhc"),
+        (f"{FULL};FamilyKeys={','.join('a' * 200)}", "myhc"),
+        (FULL.replace("myhc", "myhc:none"), "myhc"),
+    ],
+)
+def test_family_keys_that_do_not_fit(text: str, hc: str) -> None:
+    """Keys for another number of hybrid connections, empty ones and keys without a first one are refused."""
+    with pytest.raises(ConfigurationError):
+        ConnectionString.parse(text).with_entity(hc)

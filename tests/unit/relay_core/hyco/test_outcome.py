@@ -1,5 +1,7 @@
 """Facts about what a relay's answers mean."""
 
+from collections.abc import Callable
+
 import pytest
 
 from relay_core.errors import (
@@ -114,3 +116,13 @@ def test_tracking_tail_is_not_shown() -> None:
 def test_control_characters_are_not_shown() -> None:
     """A reason phrase cannot write to the user's terminal."""
     assert "\x1b" not in str(refused_connect(421, "\x1b[2Jhello\r\n", ENDPOINT))
+
+
+@pytest.mark.parametrize("refused", [refused_connect, refused_listen])
+@pytest.mark.parametrize("status", [401, 404])
+def test_errors_name_the_family(refused: Callable[[int, str, Endpoint], RelayDebugError], status: int) -> None:
+    """Users know the name of the family, and not that of one of its hybrid connections."""
+    sibling = Endpoint("contoso.servicebus.windows.net", 443, "alice", 2).siblings[1]
+    error = str(refused(status, "" + TAIL, sibling))
+    assert "'alice'" in error
+    assert "alice-1" not in error
