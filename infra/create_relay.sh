@@ -3,6 +3,8 @@
 set -euo pipefail
 # shellcheck source=infra/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=infra/bicep.sh
+. "$(dirname "${BASH_SOURCE[0]}")/bicep.sh"
 
 usage() {
   cat <<'TEXT'
@@ -16,6 +18,9 @@ with the tunnel key; authentication then uses Entra ID. A second run changes not
   -g, --resource-group GROUP   resource group; created if --location is given
   -n, --namespace NAMESPACE    Relay namespace, becomes NAMESPACE.servicebus.windows.net
       --hc NAME                hybrid connection, one per developer; repeatable
+      --nodes NUMBER           number of nodes that can be debugged at the same time (default: 25). For more than 25, a
+                               family of hybrid connections is created: NAME, NAME-1, NAME-2, ... Agents and clients use
+                               it under the one name NAME. A family never becomes smaller
       --key-vault VAULT        name of an existing Key Vault
   -l, --location REGION        region of new resources (default: the region of the resource group)
       --agent-principal ID[:TYPE]    object id of the job's identity: gets Azure Relay Listener on each hybrid
@@ -32,6 +37,7 @@ with the tunnel key; authentication then uses Entra ID. A second run changes not
 examples:
   create_relay.sh -g debug-rg -n contoso-debug --hc alice --key-vault contoso-kv -l westeurope
   create_relay.sh -g debug-rg -n contoso-debug --hc alice --hc bob --key-vault contoso-kv --dry-run
+  create_relay.sh -g debug-rg -n contoso-debug --hc alice --nodes 200 --key-vault contoso-kv
   create_relay.sh -g debug-rg -n contoso-debug --hc alice --key-vault contoso-kv \
     --agent-principal 11111111-2222-3333-4444-555555555555
   create_relay.sh -g debug-rg -n contoso-debug --hc alice --key-vault contoso-kv --entra \
@@ -47,7 +53,9 @@ ROLE_LISTENER=26e0b698-aa6d-4085-9386-aadae190014d # Azure Relay Listener
 ROLE_SENDER=26baccc8-eea7-41f1-98f4-1762cc7f685d   # Azure Relay Sender
 ROLE_SECRET_USER=4633458b-17de-408a-b874-0445c86b69e6 # Key Vault Secrets User
 
-LOCATION='' BICEP='' ENTRA=''
+MAX_NODES=5000 # connections that a namespace accepts
+
+LOCATION='' BICEP='' ENTRA='' NODES=1
 AGENT_ID='' AGENT_TYPE='' CLIENT_ID='' CLIENT_TYPE=''
 
 main() {
@@ -56,7 +64,10 @@ main() {
   begin
   # Check everything that can fail before changing anything.
   find_vault
-  for hc in $HCS; do find_secrets "$hc"; done
+  for hc in $HCS; do
+    find_secrets "$hc"
+    find_family "$hc" "$NODES"
+  done
   ensure_group
   ensure_namespace
   for hc in $HCS; do ensure_hc "$hc"; done
@@ -87,6 +98,14 @@ parse() {
       --client-principal)
         read_principal "$@"
         CLIENT_ID=$ID CLIENT_TYPE=${TYPE:-User}
+        shift 2
+        ;;
+      --nodes)
+        need_value "$@"
+        if ! matches "$2" '^[1-9][0-9]{0,3}$' || [ "$2" -gt "$MAX_NODES" ]; then
+          die 2 "invalid number of nodes: '$2'" "use a number from 1 to $MAX_NODES, the connections that a namespace accepts"
+        fi
+        NODES=$2
         shift 2
         ;;
       --bicep) BICEP=1 && shift ;;
@@ -224,9 +243,23 @@ ensure_namespace() {
 # --- one hybrid connection -------------------------------------------------------------------------------------------
 
 ensure_hc() {
-  local hc=$1 kind is_new=''
+  local hc=$1 kind sibling
+  for sibling in $(siblings "$hc"); do ensure_sibling "$sibling"; done
+  [ -n "$ENTRA" ] || for kind in agent client; do join_family "$hc" "$kind"; done
+  choose_tunnel_key "$hc"
+  for kind in $(wanted_kinds); do ensure_secret "$hc" "$kind"; done
+  # A separately stored tunnel key must stay the same as the one in the connection strings.
+  if [ -z "$ENTRA" ] && [ -s "$(folder "$hc" tunnel-key)/stored" ]; then ensure_secret "$hc" tunnel-key; fi
+  ensure_roles "$hc" agent "$AGENT_ID" "$AGENT_TYPE" "$ROLE_LISTENER"
+  ensure_roles "$hc" client "$CLIENT_ID" "$CLIENT_TYPE" "$ROLE_SENDER"
+}
+
+# ensure_sibling HC: creates one hybrid connection and its rules; $WORK/HC/new exists if there was none.
+ensure_sibling() {
+  local hc=$1 kind
+  mkdir -p "$WORK/$hc"
   if [ -n "$NAMESPACE_IS_NEW" ] || ! hc_exists "$hc"; then
-    is_new=1
+    : >"$WORK/$hc/new"
     changed create "hybrid connection '$hc'"
     # Without client authorization, anyone who knows the name could connect to the debugger.
     only_plan || must_az relay hyco create -g "$GROUP" --namespace-name "$NAMESPACE" -n "$hc" \
@@ -235,21 +268,17 @@ ensure_hc() {
     die 3 "hybrid connection '$hc' allows connections without a key (requiresClientAuthorization is false)" \
       "this cannot be changed later; choose another name, or delete it and run this again"
   fi
-  [ -n "$ENTRA" ] || for kind in agent client; do ensure_rule "$hc" "$kind" "$is_new"; done
-  choose_tunnel_key "$hc" "$is_new"
-  for kind in $(wanted_kinds); do ensure_secret "$hc" "$kind"; done
-  # A separately stored tunnel key must stay the same as the one in the connection strings.
-  if [ -z "$ENTRA" ] && [ -s "$(folder "$hc" tunnel-key)/stored" ]; then ensure_secret "$hc" tunnel-key; fi
-  ensure_roles "$hc" agent "$AGENT_ID" "$AGENT_TYPE" "$ROLE_LISTENER" "$is_new"
-  ensure_roles "$hc" client "$CLIENT_ID" "$CLIENT_TYPE" "$ROLE_SENDER" "$is_new"
+  [ -n "$ENTRA" ] || for kind in agent client; do ensure_rule "$hc" "$kind"; done
 }
+
+is_new() { [ -e "$WORK/$1/new" ]; }
 
 # Existing rules are not written again: a write with the same rights can change the rule's keys
 # (Azure/azure-sdk-for-python issue 25092), which would disconnect every running session.
 ensure_rule() {
   local hc=$1 kind=$2 rule rights
   rule=$(rule_of "$kind") rights=$(rights_of "$kind")
-  if [ -z "$3" ] && rule_exists "$hc" "$rule"; then
+  if ! is_new "$hc" && rule_exists "$hc" "$rule"; then
     [ "$(answer)" = "$rights" ] || die 3 "rule '$rule' of '$hc' does not have exactly the right $rights" \
       "delete the rule and run this again; restart the jobs and clients that use it"
     read_keys "$hc" "$kind"
@@ -266,7 +295,7 @@ ensure_rule() {
 choose_tunnel_key() {
   local hc=$1 key="$WORK/$1/key" alone
   alone=$(folder "$hc" tunnel-key)/stored
-  if [ -n "$2" ]; then
+  if is_new "$hc"; then
     new_tunnel_key "$key"
   elif [ -s "$alone" ]; then
     cp "$alone" "$key"
@@ -299,11 +328,14 @@ ensure_secret() {
 }
 
 ensure_roles() {
-  local hc=$1 kind=$2 id=$3 type=$4 role=$5 is_new=$6 secret
+  local hc=$1 kind=$2 id=$3 type=$4 role=$5 sibling secret
   [ -n "$id" ] || return 0
   secret=$(secret_name "$hc" "$(if [ -n "$ENTRA" ]; then printf tunnel-key; else printf %s "$kind"; fi)")
-  ensure_role "$id" "$type" "$role" "$NAMESPACE_ID/hybridConnections/$hc" "$is_new" "$BICEP" \
-    "role Azure Relay $(if [ "$kind" = agent ]; then printf Listener; else printf Sender; fi) on '$hc' to $id"
+  for sibling in $(siblings "$hc"); do
+    ensure_role "$id" "$type" "$role" "$NAMESPACE_ID/hybridConnections/$sibling" \
+      "$(if is_new "$sibling"; then printf 1; fi)" "$BICEP" \
+      "role Azure Relay $(if [ "$kind" = agent ]; then printf Listener; else printf Sender; fi) on '$sibling' to $id"
+  done
   [ -n "$VAULT_HAS_ROLES" ] || return 0
   # The template assigns the role on a secret only when it writes the secret.
   ensure_role "$id" "$type" "$ROLE_SECRET_USER" "$VAULT_ID/secrets/$secret" '' \
@@ -324,61 +356,21 @@ ensure_role() {
     --role "$role" --scope "$scope" -o none
 }
 
-# --- main.bicep ------------------------------------------------------------------------------------------------------
-
-# Deploys everything that is missing. The parameters contain the tunnel keys, so they are passed in a 0600 file. The
-# template writes secrets only for hybrid connections whose tunnel key is in the parameters.
-deploy() {
-  say "deploy main.bicep to resource group '$GROUP'"
-  write_parameters >"$WORK/parameters.json"
-  must_az deployment group create -g "$GROUP" -n "relay-debug-$NAMESPACE" \
-    --template-file "$(dirname "${BASH_SOURCE[0]}")/main.bicep" --parameters "@$WORK/parameters.json" -o none
-}
-
-# The names were validated by check_names and add_hc: none of them needs escaping in JSON.
-write_parameters() {
-  local hc separator=''
-  # shellcheck disable=SC2016  # "$schema" is the name of a field
-  printf '{"$schema":"https://schema.management.azure.com/schemas/2019-04-01/deploymentParameters.json#",'
-  printf '"contentVersion":"1.0.0.0","parameters":{"namespaceName":{"value":"%s"},' "$NAMESPACE"
-  printf '"location":{"value":"%s"},"keyVaultName":{"value":"%s"},' "$LOCATION" "$VAULT"
-  printf '"keyVaultResourceGroup":{"value":"%s"},' "$VAULT_GROUP"
-  printf '"keyVaultUsesRoles":{"value":%s},' "$(if [ -n "$VAULT_HAS_ROLES" ]; then printf true; else printf false; fi)"
-  printf '"hybridConnections":{"value":['
-  for hc in $HCS; do
-    printf '%s{"name":"%s","secretPrefix":"%s"' "$separator" "$hc" "$(secret_prefix "$hc")"
-    [ -z "$AGENT_ID" ] || printf ',"agentPrincipals":[{"id":"%s","type":"%s"}]' "$AGENT_ID" "$AGENT_TYPE"
-    [ -z "$CLIENT_ID" ] || printf ',"clientPrincipals":[{"id":"%s","type":"%s"}]' "$CLIENT_ID" "$CLIENT_TYPE"
-    printf '}'
-    separator=,
-  done
-  printf ']},"tunnelKeys":{"value":{'
-  separator=''
-  for hc in $HCS; do
-    [ -e "$WORK/$hc/stale" ] || continue
-    printf '%s"%s":"' "$separator" "$hc"
-    cat "$WORK/$hc/key"
-    printf '"'
-    separator=,
-  done
-  printf '}}}}'
-}
-
 # --- next steps ------------------------------------------------------------------------------------------------------
 
 next_steps() {
-  local secret
+  local secret name
   local right="Key Vault Secrets User on the secret"
   [ -n "$VAULT_HAS_ROLES" ] || right="an access policy of '$VAULT' with the secret permission get"
   if [ -n "$ENTRA" ]; then
-    secret=$(secret_name "$1" tunnel-key)
+    secret=$(secret_name "$1" tunnel-key) name=$(name_with_size "$1")
     cat <<TEXT
 
 '$1' is ready. For the job (its identity needs Azure Relay Listener, and $right):
   environment: RELAY_NAMESPACE=$NAMESPACE KEY_VAULT_URL=$VAULT_URI RELAY_TUNNEL_KEY_SECRET=$secret
-  arguments:   --is-debug true --debug-relay-connection-name $1
+  arguments:   --is-debug true --debug-relay-connection-name $name
 On your laptop (you need Azure Relay Sender, and $right), run:
-  relay-client --hc $1 --namespace $NAMESPACE --key-vault $VAULT --tunnel-key-secret $secret --ports 5678
+  relay-client --hc $name --namespace $NAMESPACE --key-vault $VAULT --tunnel-key-secret $secret --ports 5678
 TEXT
     return
   fi

@@ -70,18 +70,22 @@ parse() {
 
 # Finds what exists: writes one line per resource to $WORK/doomed, and marker files for delete_hc.
 look() {
-  local hc kind namespace=''
+  local hc kind sibling namespace=''
   : >"$WORK/doomed"
   if namespace_exists; then namespace=1; fi
   for hc in $HCS; do
     mkdir -p "$WORK/$hc"
-    if [ -n "$namespace" ] && hc_exists "$hc"; then
-      : >"$WORK/$hc/exists"
-      doom "hybrid connection '$hc' in namespace '$NAMESPACE'"
-    fi
-    [ -n "$VAULT" ] || continue
+    [ -z "$VAULT" ] || for kind in agent client tunnel-key; do read_secret "$hc" "$kind" || true; done
+    find_all_siblings "$hc" "$namespace"
+    for sibling in $(siblings "$hc"); do
+      mkdir -p "$WORK/$sibling"
+      if [ -n "$namespace" ] && hc_exists "$sibling"; then
+        : >"$WORK/$sibling/exists"
+        doom "hybrid connection '$sibling' in namespace '$NAMESPACE'"
+      fi
+    done
     for kind in agent client tunnel-key; do
-      if read_secret "$hc" "$kind"; then doom "secret '$(secret_name "$hc" "$kind")' in Key Vault '$VAULT'"; fi
+      [ ! -e "$WORK/$hc/$kind/stored" ] || doom "secret '$(secret_name "$hc" "$kind")' in Key Vault '$VAULT'"
     done
   done
   if [ -n "$NAMESPACE_TOO" ] && [ -n "$namespace" ]; then
@@ -91,14 +95,26 @@ look() {
   fi
 }
 
+# find_all_siblings HC NAMESPACE_EXISTS: without a connection string, those of a family are the hybrid connections that have
+# its numbered names and no secrets of their own. Without a vault, that cannot be determined.
+find_all_siblings() {
+  local size
+  find_family "$1" 1
+  size=$(cat "$WORK/$1/size")
+  if [ -z "$2" ] || [ "$size" -gt 1 ] || [ ! -e "$WORK/$1/tunnel-key/stored" ]; then return 0; fi
+  while hc_exists "$1-$size" && ! is_separate "$1-$size"; do size=$((size + 1)); done
+  printf %s "$size" >"$WORK/$1/size"
+}
+
 doom() { say "$1" >>"$WORK/doomed"; }
 
 # Deleting the namespace would also delete other developers' hybrid connections, and leave their secrets behind.
 refuse_if_shared() {
-  local hc others=''
+  local hc others='' all=''
+  for hc in $HCS; do all="$all $(siblings "$hc" | tr '\n' ' ')"; done
   must_az relay hyco list -g "$GROUP" --namespace-name "$NAMESPACE" --query '[].name' -o tsv
   for hc in $(answer); do
-    case " $(lower "$HCS") " in
+    case " $(lower "$all") " in
       *" $(lower "$hc") "*) ;;
       *) others="$others${others:+, }$hc" ;;
     esac
@@ -108,11 +124,12 @@ refuse_if_shared() {
 }
 
 delete_hc() {
-  local hc=$1 kind
-  if [ -e "$WORK/$hc/exists" ]; then
-    changed delete "hybrid connection '$hc'"
-    [ -n "$DRY_RUN" ] || gone relay hyco delete -g "$GROUP" --namespace-name "$NAMESPACE" -n "$hc"
-  fi
+  local hc=$1 kind sibling
+  for sibling in $(siblings "$hc"); do
+    [ -e "$WORK/$sibling/exists" ] || continue
+    changed delete "hybrid connection '$sibling'"
+    [ -n "$DRY_RUN" ] || gone relay hyco delete -g "$GROUP" --namespace-name "$NAMESPACE" -n "$sibling"
+  done
   for kind in agent client tunnel-key; do
     if [ -e "$WORK/$hc/$kind/stored" ]; then
       changed delete "secret '$(secret_name "$hc" "$kind")' in Key Vault '$VAULT'"

@@ -21,6 +21,9 @@ GROUP='' NAMESPACE='' HCS='' VAULT='' SUBSCRIPTION='' DRY_RUN=''
 PROGRAM=${0##*/}
 WORK=''
 
+# shellcheck source=infra/family.sh
+. "$(dirname "${BASH_SOURCE[0]}")/family.sh"
+
 # --- output and confirmation ---------------------------------------------------------------------------------------
 
 say() { printf '%s\n' "$*"; }

@@ -82,26 +82,37 @@ parse() {
   esac
 }
 
-# read_state HC: reads the stored secrets and both rules' keys of a hybrid connection, before anything is changed.
+# read_state HC: reads the stored secrets and the keys of all rules of a hybrid connection or family, before anything is
+# changed.
 LISTENERS=0
 read_state() {
-  local hc=$1 kind count
-  hc_exists "$hc" || die 5 "namespace '$NAMESPACE' has no hybrid connection '$hc'" "create it with create_relay.sh"
-  count=$(answer | sed -n 2p)
-  if matches "$count" '^[0-9]+$'; then LISTENERS=$((LISTENERS + count)); fi
+  local hc=$1 kind sibling
+  for kind in agent client; do read_secret "$hc" "$kind" || true; done
+  find_family "$hc" 1
+  for sibling in $(siblings "$hc"); do count_listeners "$sibling"; done
   if [ "$PHASE" = tunnel-key ] && read_secret "$hc" tunnel-key &&
-    ! read_secret "$hc" agent && ! read_secret "$hc" client; then
+    [ ! -s "$(folder "$hc" agent)/stored" ] && [ ! -s "$(folder "$hc" client)/stored" ]; then
     return # create_relay.sh --entra: no strings
   fi
   for kind in agent client; do
-    if ! read_secret "$hc" "$kind" || ! keep_tunnel_key "$(folder "$hc" "$kind")/stored" "$WORK/$hc/$kind/tunnel-key"; then
+    if ! keep_tunnel_key "$(folder "$hc" "$kind")/stored" "$WORK/$hc/$kind/tunnel-key"; then
       die 3 "Key Vault '$VAULT' has no complete connection string in '$(secret_name "$hc" "$kind")'" \
         "run create_relay.sh with the same names to create what is missing"
     fi
-    rule_exists "$hc" "$(rule_of "$kind")" ||
-      die 5 "hybrid connection '$hc' has no rule '$(rule_of "$kind")'" "run create_relay.sh with the same names"
-    read_keys "$hc" "$kind"
+    for sibling in $(siblings "$hc"); do
+      rule_exists "$sibling" "$(rule_of "$kind")" ||
+        die 5 "hybrid connection '$sibling' has no rule '$(rule_of "$kind")'" "run create_relay.sh with the same names"
+      read_keys "$sibling" "$kind"
+    done
+    join_family "$hc" "$kind"
   done
+}
+
+count_listeners() {
+  local count
+  hc_exists "$1" || die 5 "namespace '$NAMESPACE' has no hybrid connection '$1'" "create it with create_relay.sh"
+  count=$(answer | sed -n 2p)
+  if matches "$count" '^[0-9]+$'; then LISTENERS=$((LISTENERS + count)); fi
 }
 
 # holds HC KIND KEY: whether the stored connection string contains this key of the rule.
@@ -129,18 +140,25 @@ anything_to_do() {
 }
 
 renew_key() {
-  local hc=$1 kind=$2 dir rule key=PrimaryKey
-  dir=$(folder "$hc" "$kind") rule=$(rule_of "$kind")
+  local hc=$1 kind=$2 dir sibling
+  dir=$(folder "$hc" "$kind")
   if holds "$hc" "$kind" "$PHASE"; then return; fi
-  if [ "$PHASE" = secondary ]; then key=SecondaryKey; fi
-  changed renew "the $PHASE key of rule '$rule' on '$hc'"
+  for sibling in $(siblings "$hc"); do renew_rule "$sibling" "$(rule_of "$kind")"; done
   changed store "it in secret '$(secret_name "$hc" "$kind")'"
   [ -z "$DRY_RUN" ] || return 0
-  # Discard the output, which contains the new keys; read_keys writes them to private files.
-  rule_az 'keys renew' "$hc" "$rule" --key "$key" -o none || explain
-  read_keys "$hc" "$kind"
+  for sibling in $(siblings "$hc"); do read_keys "$sibling" "$kind"; done
+  join_family "$hc" "$kind"
   join "$dir/$PHASE" "$dir/tunnel-key" >"$dir/wanted"
   write_secret "$hc" "$kind" "$dir/wanted"
+}
+
+renew_rule() {
+  local key=PrimaryKey
+  if [ "$PHASE" = secondary ]; then key=SecondaryKey; fi
+  changed renew "the $PHASE key of rule '$2' on '$1'"
+  [ -z "$DRY_RUN" ] || return 0
+  # Discard the output, which contains the new keys; read_keys writes them to private files.
+  rule_az 'keys renew' "$1" "$2" --key "$key" -o none || explain
 }
 
 renew_tunnel_key() {

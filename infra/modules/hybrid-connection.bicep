@@ -1,11 +1,12 @@
-// One developer's hybrid connection: its two rules, its roles and, if a tunnel key is given, its two secrets.
+// One developer's hybrid connection, or family of them: two rules and the roles on each one and, if a tunnel key is given, two
+// secrets for all.
 
 import { hybridConnectionType } from 'types.bicep'
 
 @description('Existing Relay namespace.')
 param namespaceName string
 
-@description('The hybrid connection, and who may listen and send on it.')
+@description('The hybrid connection or family, and who may listen and send on it.')
 param connection hybridConnectionType
 
 @description('Existing Key Vault; empty stores no secrets.')
@@ -25,55 +26,61 @@ var listenerRole = '26e0b698-aa6d-4085-9386-aadae190014d' // Azure Relay Listene
 var senderRole = '26baccc8-eea7-41f1-98f4-1762cc7f685d' // Azure Relay Sender
 var secretPrefix = connection.?secretPrefix ?? 'relay-${toLower(connection.name)}'
 var storeStrings = !empty(keyVaultName) && !empty(tunnelKey)
+var size = connection.?size ?? 1
+var agentPrincipals = connection.?agentPrincipals ?? []
+var clientPrincipals = connection.?clientPrincipals ?? []
 
 resource namespace 'Microsoft.Relay/namespaces@2026-01-01' existing = {
   name: namespaceName
 }
 
-resource hybridConnection 'Microsoft.Relay/namespaces/hybridConnections@2026-01-01' = {
+resource hybridConnections 'Microsoft.Relay/namespaces/hybridConnections@2026-01-01' = [for index in range(0, size): {
   parent: namespace
-  name: connection.name
+  name: index == 0 ? connection.name : '${connection.name}-${index}'
   properties: {
     // Without client authorization, anybody who knows the name could open the debugger port. This cannot be changed
     // later.
     requiresClientAuthorization: true
   }
-}
+}]
 
-resource listenRule 'Microsoft.Relay/namespaces/hybridConnections/authorizationRules@2026-01-01' = {
-  parent: hybridConnection
+@batchSize(1)
+resource listenRules 'Microsoft.Relay/namespaces/hybridConnections/authorizationRules@2026-01-01' = [for index in range(0, size): {
+  parent: hybridConnections[index]
   name: 'agent-listen'
   properties: {
     rights: ['Listen']
   }
-}
+}]
 
-resource sendRule 'Microsoft.Relay/namespaces/hybridConnections/authorizationRules@2026-01-01' = {
-  parent: hybridConnection
+@batchSize(1)
+resource sendRules 'Microsoft.Relay/namespaces/hybridConnections/authorizationRules@2026-01-01' = [for index in range(0, size): {
+  parent: hybridConnections[index]
   name: 'client-send'
   properties: {
     rights: ['Send']
   }
-  // Must not be written at the same time as the other rule; see main.bicep.
-  dependsOn: [listenRule]
-}
+  // Must not be written at the same time as the other rules; see main.bicep.
+  dependsOn: [listenRules]
+}]
 
-resource mayListen 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for principal in connection.?agentPrincipals ?? []: {
-  scope: hybridConnection
-  name: guid(hybridConnection.id, principal.id, listenerRole)
+// One assignment for each hybrid connection and principal.
+resource mayListen 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for index in range(0, size * length(agentPrincipals)): {
+  scope: hybridConnections[index % size]
+  name: guid(hybridConnections[index % size].id, agentPrincipals[index / size].id, listenerRole)
   properties: {
-    principalId: principal.id
-    principalType: principal.type
+    principalId: agentPrincipals[index / size].id
+    principalType: agentPrincipals[index / size].type
     roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', listenerRole)
   }
 }]
 
-resource maySend 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for principal in connection.?clientPrincipals ?? []: {
-  scope: hybridConnection
-  name: guid(hybridConnection.id, principal.id, senderRole)
+resource maySend 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for index in range(0, size * length(clientPrincipals)): {
+  scope: hybridConnections[index % size]
+  name: guid(hybridConnections[index % size].id, clientPrincipals[index / size].id, senderRole)
   properties: {
-    principalId: principal.id
-    principalType: principal.type
+    principalId: clientPrincipals[index / size].id
+    principalType: clientPrincipals[index / size].type
     roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', senderRole)
   }
 }]
@@ -84,8 +91,13 @@ module agentSecret 'secret.bicep' = if (storeStrings) {
   params: {
     keyVaultName: keyVaultName
     secretName: '${secretPrefix}-agent'
-    value: '${listenRule.listKeys().primaryConnectionString};TunnelKey=${tunnelKey}'
-    readers: keyVaultUsesRoles ? (connection.?agentPrincipals ?? []) : []
+    connectionString: listenRules[0].listKeys().primaryConnectionString
+    // A rule is valid for its own hybrid connection only, so the connection string contains the keys of all of them.
+    familyKeys: {
+      others: [for index in range(1, size - 1): listenRules[index].listKeys().primaryKey]
+    }
+    tunnelKey: tunnelKey
+    readers: keyVaultUsesRoles ? agentPrincipals : []
   }
 }
 
@@ -95,7 +107,12 @@ module clientSecret 'secret.bicep' = if (storeStrings) {
   params: {
     keyVaultName: keyVaultName
     secretName: '${secretPrefix}-client'
-    value: '${sendRule.listKeys().primaryConnectionString};TunnelKey=${tunnelKey}'
-    readers: keyVaultUsesRoles ? (connection.?clientPrincipals ?? []) : []
+    connectionString: sendRules[0].listKeys().primaryConnectionString
+    // A rule is valid for its own hybrid connection only, so the connection string contains the keys of all of them.
+    familyKeys: {
+      others: [for index in range(1, size - 1): sendRules[index].listKeys().primaryKey]
+    }
+    tunnelKey: tunnelKey
+    readers: keyVaultUsesRoles ? clientPrincipals : []
   }
 }

@@ -9,13 +9,22 @@ param keyVaultName string
 @description('Name of the secret.')
 param secretName string
 
-@description('The connection string with its tunnel key.')
+@description('The connection string of the first hybrid connection.')
 @secure()
-param value string
+param connectionString string
+
+@description('The keys of the other hybrid connections of a family: the array "others". An object, because an array cannot be secure.')
+@secure()
+param familyKeys object
+
+@description('The tunnel key in base64.')
+@secure()
+param tunnelKey string
 
 @description('Principals that may read this secret, but no other secret in the vault.')
 param readers principalType[]
 
+var familyField = empty(familyKeys.others) ? '' : ';FamilyKeys=${join(familyKeys.others, ',')}'
 var secretsUserRole = '4633458b-17de-408a-b874-0445c86b69e6' // Key Vault Secrets User
 
 resource vault 'Microsoft.KeyVault/vaults@2023-07-01' existing = {
@@ -26,7 +35,7 @@ resource secret 'Microsoft.KeyVault/vaults/secrets@2023-07-01' = {
   parent: vault
   name: secretName
   properties: {
-    value: value
+    value: '${connectionString}${familyField};TunnelKey=${tunnelKey}'
     contentType: 'relay-debug connection string'
   }
 }

@@ -18,6 +18,11 @@ type hybridConnectionType = {
   @maxLength(100)
   name: string
 
+  @description('Number of hybrid connections, for more than 25 nodes: one for each 25. With 3, they are <name>, <name>-1 and <name>-2, and agents and clients use them under the one name. Default: 1.')
+  @minValue(1)
+  @maxValue(200)
+  size: int?
+
   @description('Start of the two secret names, <prefix>-agent and <prefix>-client. Default: relay-<name>; set this if the name has characters other than letters, digits and dashes.')
   secretPrefix: string?
 

@@ -27,11 +27,13 @@ __all__ = ["check", "check_parameters", "parameters_of"]
 RESOURCE_TYPES: dict[str, Any] = json.loads((Path(__file__).parent / "bicep_types.json").read_text())
 PARSER = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bicep.language()))
 FUNCTIONS = {
-    *("concat", "contains", "empty", "flatten", "format", "guid", "json", "length", "map", "range", "replace"),
+    *("concat", "contains", "empty", "flatten", "format", "guid", "join", "json", "length", "map", "range", "replace"),
     *("resourceGroup", "resourceId", "string", "subscription", "subscriptionResourceId", "tenant", "toLower"),
     *("uniqueString", "union"),
 }
-DECORATORS = {"allowed", "batchSize", "description", "export", "maxLength", "minLength", "secure"}
+DECORATORS = {
+    *("allowed", "batchSize", "description", "export", "maxLength", "maxValue", "minLength", "minValue", "secure"),
+}
 ANY_RESOURCE = {"name!", "parent", "scope", "dependsOn"}
 RULES = "authorizationRules"
 
@@ -357,7 +359,7 @@ def check_secrets(file: File) -> None:
                 file.problem(value, f"parameter {name!r} of {path.name} is @secure, but what goes into it is not")
     for found in file.named("resource").values():
         stored = property_of(found.node, "properties", "value")
-        if "Microsoft.KeyVault/vaults/secrets@" in text(found.node) and stored and not is_secret(file, stored):
+        if "Microsoft.KeyVault/vaults/secrets@" in text(found.node) and stored and not is_all_secure(file, stored):
             file.problem(stored, "the value of a Key Vault secret comes from a parameter that is not @secure")
 
 
@@ -366,6 +368,13 @@ def is_secret(file: File, node: Node) -> bool:
     params = file.named("param")
     secure = any(text(name) in params and params[text(name)].secure for name in identifiers(node))
     return secure or "listKeys()" in text(node)
+
+
+def is_all_secure(file: File, node: Node) -> bool:
+    """Whether an expression has a parameter, and only secure ones."""
+    params = [file.named("param").get(text(name)) for name in identifiers(node)]
+    given = [param for param in params if param is not None]
+    return bool(given) and all(param.secure for param in given)
 
 
 def check_order(file: File) -> None:

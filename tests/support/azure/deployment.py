@@ -37,21 +37,25 @@ def deploy(state: State, group: str, given: State) -> None:
 
 def _deploy_connection(state: State, given: State, connection: State) -> None:
     namespace, name = given["namespaceName"], connection["name"]
-    rules = state["namespaces"][namespace]["hcs"].setdefault(name, new_hc())["rules"]
-    scope = f"{namespace_id(state, namespace)}/hybridConnections/{name}"
+    siblings = [name, *(f"{name}-{number}" for number in range(1, connection.get("size", 1)))]
     for kind, rule, rights, role in (
         ("agent", "agent-listen", "Listen", LISTENER),
         ("client", "client-send", "Send", SENDER),
     ):
         principals = connection.get(f"{kind}Principals") or []
-        _assign_all(state, principals, role, scope)
-        if rule not in rules:
-            rules[rule] = new_rule(state, [rights])
+        keys = []
+        for sibling in siblings:
+            rules = state["namespaces"][namespace]["hcs"].setdefault(sibling, new_hc())["rules"]
+            _assign_all(state, principals, role, f"{namespace_id(state, namespace)}/hybridConnections/{sibling}")
+            if rule not in rules:
+                rules[rule] = new_rule(state, [rights])
+            keys.append(rules[rule]["PrimaryKey"])
         if name in given.get("tunnelKeys", {}):
             secret = f"{connection['secretPrefix']}-{kind}"
-            base = connection_string(namespace, name, rule, rules[rule]["PrimaryKey"])
+            base = connection_string(namespace, name, rule, keys[0])
+            family = f";FamilyKeys={','.join(keys[1:])}" if keys[1:] else ""
             versions = state["vaults"][given["keyVaultName"]]["secrets"].setdefault(secret, [])
-            versions.append(f"{base};TunnelKey={given['tunnelKeys'][name]}")
+            versions.append(f"{base}{family};TunnelKey={given['tunnelKeys'][name]}")
             if given["keyVaultUsesRoles"]:
                 _assign_all(
                     state, principals, SECRETS_USER, f"{vault_id(state, given['keyVaultName'])}/secrets/{secret}"

@@ -66,8 +66,10 @@ def test_example_parameters_fit_the_template():
         (HC, "rights: ['Send']", "rights: ['Sending']", "is one of Listen, Send, Manage, not 'Sending'"),
         (HC, "    rights: ['Listen']\n", "", "needs the property 'rights'"),
         (HC, "requiresClientAuthorization", "requireClientAuthorization", "'requireClientAuthorization'"),
-        (HC, "  dependsOn: [listenRule]\n", "", "write rules at the same time: it needs dependsOn"),
-        (HC, "principal.id, listenerRole", "principal.oid, listenerRole", "type 'principalType' has no field 'oid'"),
+        (HC, "  dependsOn: [listenRules]\n", "", "write rules at the same time: it needs dependsOn"),
+        (HC, "@batchSize(1)\nresource listenRules", "resource listenRules", "it needs @batchSize(1)"),
+        (HC, "connection.?size", "connection.?count", "type 'hybridConnectionType' has no field 'count'"),
+        (SECRET, "reader.id, secretsUserRole", "reader.oid, secretsUserRole", "'principalType' has no field 'oid'"),
         (
             HC,
             "'Microsoft.Authorization/roleAssignments@2022",
@@ -75,7 +77,7 @@ def test_example_parameters_fit_the_template():
             "unknown resource",
         ),
         (SECRET, "@secure()\n", "", "comes from a parameter that is not @secure"),
-        (SECRET, "value: value", "value: secretName", "comes from a parameter that is not @secure"),
+        (SECRET, "${connectionString}", "${secretName}", "comes from a parameter that is not @secure"),
         (SECRET, "principalId:", "principal:", "has no property 'principal'"),
     ],
 )
@@ -95,7 +97,8 @@ def test_module_that_lost_secure_is_found_where_it_is_called(tmp_path):
     path = tmp_path / "infra" / SECRET
     path.write_text(path.read_text().replace("@secure()\n", ""))
     problems = check(tmp_path / "infra" / HC)
-    assert 2 == sum("a secret goes into parameter 'value' of secret.bicep" in problem for problem in problems)
+    for name in ("connectionString", "familyKeys", "tunnelKey"):
+        assert 2 == sum(f"a secret goes into parameter '{name}' of secret.bicep" in problem for problem in problems)
 
 
 @pytest.mark.parametrize(
