@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote
 
@@ -37,7 +38,7 @@ def is_hybrid(head: RequestHead) -> bool:
 
 
 @dataclass(frozen=True)
-class RelayRequest:
+class RelayRequest(ABC):
     """What all requests have in common."""
 
     head: RequestHead
@@ -59,9 +60,9 @@ class RelayRequest:
         return "/".join(self.segments)
 
     @property
+    @abstractmethod
     def token(self) -> str | None:
         """The token, or None; where it may be depends on the kind of request."""
-        raise NotImplementedError
 
     @property
     def allowed_listeners(self) -> frozenset[str]:
