@@ -44,7 +44,7 @@ __all__ = [
 GEVENT_VARIABLE = "GEVENT_SUPPORT"
 """debugpy's variable: the job will use gevent, even if it has not patched anything yet."""
 _PATCH_INTERVAL = 0.005
-"""Seconds between two looks at whether `gevent.monkey` is at work, which takes some 10 ms."""
+"""Seconds between two checks whether `gevent.monkey` is patching, which takes some 10 ms."""
 _copying = _thread.allocate_lock()
 _sleep = _time.sleep
 _COPIED = ("_thread", "time", "select", "threading", "selectors", "socket", "queue", "subprocess")

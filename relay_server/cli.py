@@ -20,8 +20,11 @@ example:
   relay-server init ./relay --hc myhc
   relay-server serve --config ./relay/relay.toml
 
-exit codes: 0 stopped on request, 2 wrong command line, 3 invalid configuration, 6 no relay answers (status),
-  8 port in use, 13 another program answers (status), 130 stopped by a second signal
+exit codes:
+  0   stopped on request                   8    port in use
+  2   invalid command line                 13   another program answers (status)
+  3   invalid configuration                130  stopped by a second signal
+  6   no relay answers (status)
 """
 
 
@@ -49,12 +52,12 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="A relay that speaks the protocol of Azure Relay Hybrid Connections: for laptops, CI and private "
-        "clusters.",
+        description="A relay for laptops, CI and private clusters. It implements the protocol of\n"
+        "Azure Relay Hybrid Connections.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
     init = commands.add_parser("init", help="write a configuration, keys, connection strings and a certificate")
     init.add_argument(
         "directory", type=Path, metavar="DIR", help="directory to write to; existing files are not overwritten"

@@ -51,7 +51,7 @@ __all__ = ["Agent"]
 NO_TUNNEL = (426, "this agent accepts relay-client connections only")
 """Upgrade Required (RFC 9110, 15.5.22): the sender does not use the tunnel protocol."""
 MAX_BODY = 128 * 1024
-"""Bytes of the JSON of a request; an expression has the most, of up to four bytes for each character."""
+"""Maximum bytes of a request as JSON; the largest is an expression, with up to four bytes per character."""
 ANONYMOUS = "somebody"
 """Name of a client that does not announce its user."""
 IN_CONTACT_INTERVAL = 0.2

@@ -45,7 +45,7 @@ class EndObserver(Layer):
         return super().receive_local_eof(now)
 
     def next_deadline(self) -> float | None:
-        """Return the current time after the end was seen, so that `tick` is called once the end was passed on."""
+        """Return a time in the past once the end was seen: `tick` is called as soon as the end was passed on."""
         return 0.0 if self._is_due and not self.is_finished else None
 
     def tick(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer

@@ -18,7 +18,7 @@ from relay_core.ranges import format_ranges
 __all__ = ["parse_status"]
 
 MAX_REMARK = 200
-"""Characters of one remark."""
+"""Maximum characters of one remark."""
 MAX_LISTED = 1024
 """Ranks that one remark lists."""
 INITIALIZING = 7

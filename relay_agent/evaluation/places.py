@@ -1,4 +1,4 @@
-"""Where an expression is evaluated: in the frame in which this process stands still, else in its `__main__` module."""
+"""Where an expression is evaluated: in the frame at which this process is stopped, or in its `__main__` module."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Place(NamedTuple):
     """The names that an expression sees."""
 
     text: str
-    """For people: `step train.py:41`, or `__main__` for the globals of the program."""
+    """For display: `step train.py:41`, or `__main__` for the globals of the program."""
     names: dict[str, Any]
 
 

@@ -158,7 +158,7 @@ class AskFields(TypedDict, total=False):
     body: object
     """For `evaluate` and `push`: as `Evaluate` and `Push` in `relay_core.agent_api` encode it."""
     user: str
-    """For `push`: who has sent it."""
+    """For `push`: the user who sent it."""
 
 
 @final

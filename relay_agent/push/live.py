@@ -1,4 +1,4 @@
-"""What of a source file is running in this process: its modules, functions, and the frames that execute them."""
+"""The parts of a source file that this process has loaded: modules, functions, and the frames that execute them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Running(NamedTuple):
 
     code: CodeType
     where: str
-    """For people: `is running at train.py:41 in MainThread`."""
+    """For display: `is running at train.py:41 in MainThread`."""
 
 
 def find_modules(file: str) -> list[ModuleType]:

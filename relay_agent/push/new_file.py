@@ -1,6 +1,6 @@
 """The new content of a source file: its code objects by qualified name, and the statements of its top level.
 
-Nothing is executed here, and nothing of the running module is known.
+This module executes none of the code, and does not know the running module.
 """
 
 from __future__ import annotations

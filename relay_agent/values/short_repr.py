@@ -10,10 +10,10 @@ from relay_agent.values.presentation import find_presenter
 __all__ = ["ShortRepr", "short_repr"]
 
 MAX_TEXT = 2000
-"""Characters of one value that somebody has asked for."""
+"""Maximum characters of a value that a client has requested."""
 MAX_ITEMS = 100
 FEW_ELEMENTS = 16
-"""Elements of an array that is shown by its contents if somebody has asked for it."""
+"""Maximum elements of an array whose contents are shown if a client has requested the value."""
 
 
 class ShortRepr(reprlib.Repr):

@@ -341,7 +341,7 @@ class Tunnels:
     def _check_version(self, agent_id: AgentId) -> None:
         info = self.roster.agent(agent_id)
         if info is not None and info.version > VERSION:
-            logger.info("%s is newer than this client, which may not show everything that it announces", info.name)
+            logger.info("%s is newer than this client; some of what it announces may not be shown", info.name)
 
     def _link_changed(self, agent_id: AgentId, status: LinkStatus) -> None:
         if self._closing:

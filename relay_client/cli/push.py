@@ -1,4 +1,4 @@
-"""`relay-client push`: replace the code of running ranks by that of a local file."""
+"""`relay-client push`: replace the code of running ranks with that of a local file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "push",
         run,
-        summary="replace the code of running ranks by that of a local file",
+        summary="replace the code of running ranks with that of a local file",
         description="Compiles a local Python file in all ranks and, if it compiles in all of them, replaces the code "
         "of their functions and methods at the same step; all variables keep their values. Prints what cannot be "
         "replaced. The job must have been started with --debug-allow-edit; files on its nodes are not changed.",

@@ -1,4 +1,4 @@
-"""Grouping of the ranks by what an expression yields in them, the odd ones first; sans-IO."""
+"""Groups ranks by the value of an expression, outliers first; sans-IO."""
 
 from __future__ import annotations
 

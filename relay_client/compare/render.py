@@ -18,7 +18,7 @@ def show_values(groups: Sequence[Value], differences: Mapping[Value, Difference]
     """Return one line for each group, and below it how it differs from the last one.
 
     Args:
-        groups: The odd ones first.
+        groups: Outliers first.
         differences: Of a comparison; None if values are shown.
     """
     if not groups:

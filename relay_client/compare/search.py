@@ -29,7 +29,7 @@ class Difference:
     element: int | None = None
     """The index in the flat array; None if the leaves differ in kind."""
     first: str = ""
-    """What the first value has there."""
+    """The element, or the leaf, of the first value."""
     second: str = ""
     note: str = ""
     """Why the search ended early."""

@@ -281,7 +281,7 @@ class Push:
     """The file on the nodes: absolute, or relative to the job's start directory."""
     ranks: str = "all"
     seconds: float = 60.0
-    """For how long to wait until all ranks are at the same step."""
+    """Seconds to wait until all ranks are at the same step."""
     now: bool = False
     """Whether to replace the code in each rank at once."""
 

@@ -39,7 +39,7 @@ class Attaching:
         self._sources: dict[str, str] = {}
         """Files for which the editor has set breakpoints, and those of the node that they are mapped to."""
         self._different: set[str] = set()
-        """Those that differ from the files of the node."""
+        """Paths of the files that differ from those of the node."""
         self._request: Request | None = None
         """The arguments of `attach` as sent to the debugger."""
         self._breakpoints = UnsetBreakpoints()

@@ -36,7 +36,7 @@ class JobView:
     ending: Ending | None = None
     """How the target has ended."""
     pushes: int = 0
-    """How often code of the target was replaced."""
+    """Number of times that code of the target was replaced."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""One look at all jobs, and a second one where a job may just be running well."""
+"""Examines all jobs once, and a second time those that may only be waiting for a moment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def look_once(tunnels: Tunnels, ports: Collection[int] | None) -> list[Job
 
 
 async def look(tunnels: Tunnels, ports: Collection[int] | None) -> list[JobVerdict]:
-    """Return the verdict on each job; what waits only for a moment, in a job that runs well, is left out."""
+    """Return the verdict on each job, without the groups that wait only for a moment in a job that makes progress."""
     first = await look_once(tunnels, ports)
     if not any(verdict.is_young for verdict in first):
         return first

@@ -40,7 +40,7 @@ class RankReport:
     """One rank of a job."""
 
     rank: int
-    """Its global rank: in `torch.distributed` if it has one there, else as its launcher has set it."""
+    """Its global rank: the one of `torch.distributed`, or else the one that its launcher has set."""
     target: TargetInfo | None = None
     """Its announcement; None if it has ended."""
     collectives: ProcessCollectives | None = None

@@ -36,15 +36,15 @@ class GroupVerdict:
     """A group in which ranks wait for an operation."""
 
     name: str
-    """For people: its description, or torch's name of it."""
+    """For display: its description, or else torch's name."""
     members: tuple[int, ...]
     """Global ranks, in ascending order."""
     number: int
     """Number of the operation in the group."""
     entered: Mapping[int, Operation | None]
-    """The ranks that have entered it, and what each has called; None if its recorder does not have it any more."""
+    """The ranks that have entered it, and what each has called; None if its recorder no longer has it."""
     waiting: tuple[int, ...]
-    """Those of them in which it is not complete."""
+    """The ranks that have entered it and not completed it."""
     missing: tuple[int, ...]
     unknown: tuple[int, ...]
 
@@ -105,7 +105,7 @@ def judge(ranks: Mapping[int, RankReport]) -> list[GroupVerdict]:
 
 
 def positions(ranks: Mapping[int, RankReport]) -> dict[tuple[int, str, str], tuple[int, int]]:
-    """Return how far each rank is in each group, to find out whether anything moves between two looks at a job."""
+    """Return how far each rank is in each group, to determine whether a job makes progress between two checks."""
     return {
         (rank, group.recorder, group.name): (group.enqueued, group.completed)
         for rank, report in ranks.items()

@@ -14,16 +14,16 @@ __all__ = ["Progress", "watch"]
 
 MIN_INTERVAL = 0.5
 MAX_INTERVAL = 10.0
-"""Seconds between two looks; each takes a rank up to 20 ms of its processor's time."""
-LOOKS = 10
-"""Looks within the time after which a verdict is due."""
+"""Seconds between two checks; each costs a rank up to 20 ms of CPU time."""
+CHECKS = 10
+"""Checks within the time after which a verdict is due."""
 
 
 class Progress:
-    """Whether jobs move: in one that hangs, ranks wait in a collective, and none enters or completes another.
+    """Tracks the progress of jobs: in one that hangs, ranks wait in a collective, and none enters or completes another.
 
     Args:
-        patience: Seconds without a movement after which a job hangs.
+        patience: Seconds without progress after which a job is reported.
     """
 
     def __init__(self, patience: float) -> None:
@@ -59,12 +59,12 @@ class Progress:
 async def watch(
     tunnels: Tunnels, ports: Collection[int] | None, patience: float, report: Callable[[Sequence[JobVerdict]], None]
 ) -> None:
-    """Look at jobs until cancelled.
+    """Check jobs until cancelled.
 
     Args:
         tunnels: The client's tunnels.
         ports: Logical ports of the jobs; None for all.
-        patience: Seconds without a movement after which a job hangs.
+        patience: Seconds without progress after which a job is reported.
         report: Called with the jobs that have begun to hang.
     """
     progress = Progress(patience)
@@ -72,4 +72,4 @@ async def watch(
         verdicts = await look_once(tunnels, ports)
         if due := progress.verdicts_due(verdicts, time.monotonic()):
             report(due)
-        await asyncio.sleep(max(MIN_INTERVAL, min(MAX_INTERVAL, patience / LOOKS)))
+        await asyncio.sleep(max(MIN_INTERVAL, min(MAX_INTERVAL, patience / CHECKS)))

@@ -160,7 +160,7 @@ class Breakpoints:
         return min((found.answer_at for found in self._sets.values() if found.answer_at is not None), default=None)
 
     def tick(self, now: float) -> None:
-        """Answer what is due."""
+        """Answer the editor's requests whose time limit has expired."""
         for found in self._sets.values():
             if found.answer_at is not None and now >= found.answer_at:
                 self._answer(found)

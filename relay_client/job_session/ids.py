@@ -68,11 +68,11 @@ class Ids:
         return self.frames, self.values, self.goto_targets, self.step_targets
 
     def resumed(self, member: int) -> None:
-        """Drop what a rank's debugger drops when its process runs again."""
+        """Forget the ids that a debugger invalidates when its process resumes."""
         for table in self._of_stop:
             table.forget(member)
 
     def left(self, member: int) -> None:
-        """Drop everything of a rank's connection."""
+        """Forget all ids of a rank whose connection has ended."""
         for table in (*self._of_stop, self.threads, self.sources, self.modules):
             table.forget(member)

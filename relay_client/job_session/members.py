@@ -17,7 +17,7 @@ FIRST_THREAD = 1
 
 
 class Phase(enum.Enum):
-    """How far the attaching to a rank has come."""
+    """The progress of attaching to a rank."""
 
     CONNECTING = "connecting"
     CONFIGURING = "configuring"
@@ -27,7 +27,7 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True)
 class RankName:
-    """What a member is called."""
+    """The name of a member."""
 
     label: str
     """`rank 3`; of a child process `rank 3 / worker 1`."""
@@ -60,7 +60,7 @@ class Stop:
     thread: int
     """The rank's id of the thread that has stopped it."""
     body: Body
-    """Of the rank's `stopped`."""
+    """The body of the rank's `stopped` event."""
     stack: Body | None = None
     """The rank's response about the call stack of that thread, as `STACK` in `stepping` requests it."""
     place: Place | None = None
@@ -134,7 +134,7 @@ class Members:
 
     @property
     def attached(self) -> list[Member]:
-        """Those whose debugger is attached."""
+        """The members whose debugger is attached."""
         return [member for member in self if member.phase is Phase.ATTACHED]
 
     def of(self, group: Group, chosen: Member | None) -> list[Member]:

@@ -74,7 +74,7 @@ class JobSession:
         """True once the editor has sent `configurationDone`."""
         self._is_over = False
         self._exit_codes: dict[tuple[bool, int, str], int] = {}
-        """Of the ranks that have ended, by their order."""
+        """Exit codes of the ranks that have ended, by `Member.order`."""
 
     def __repr__(self) -> str:
         return f"<JobSession members={len(self._members)}{' over' if self._is_over else ''}>"

@@ -10,11 +10,11 @@ from typing import Any
 __all__ = ["MAX_RESULT", "MAX_TEXT", "ToolResult", "bounded"]
 
 MAX_RESULT = 24_000
-"""Characters of the items of one result, as JSON: about 8,000 tokens."""
+"""Maximum characters of the items of one result, as JSON: about 8,000 tokens."""
 MAX_TEXT = 4_000
-"""Characters of one text in it."""
+"""Maximum characters of one text in a result."""
 MAX_ELEMENTS = 200
-"""Elements of one list or object within an item."""
+"""Maximum elements of one list or object within an item."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class ToolResult:
     """What every tool returns."""
 
     items: list[dict[str, Any]]
-    """Ranks, groups of ranks, or paragraphs; the odd ones first."""
+    """Ranks, groups of ranks, or paragraphs; outliers first."""
     truncated: bool
     """True if something was left out or shortened."""
     note: str

@@ -30,7 +30,7 @@ __all__ = ["Items", "Reading", "chosen_ranks"]
 Items = list[dict[str, Any]]
 
 POLL_INTERVAL = 0.3
-"""Seconds between two looks at ranks that have not stopped; a look costs each agent about a millisecond."""
+"""Seconds between two checks of ranks that have not stopped; a check costs each agent about a millisecond."""
 
 
 def chosen_ranks(ranks: str) -> set[int] | None:

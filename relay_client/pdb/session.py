@@ -55,7 +55,7 @@ class Session:
     Args:
         client: Connected, but not yet attached.
         on_output: Receives output of the job.
-        on_stop: Called when the job stops or ends while no method is waiting for that.
+        on_stop: Called when the job stops or ends while no method is waiting for it.
         on_child: Receives the process id of a child that is waiting for a debug session.
     """
 

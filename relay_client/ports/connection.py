@@ -117,7 +117,7 @@ class _LocalConnection:
         self._answers = AttachAnswers()
         self._early = EarlyBytes(self._connected)
         self._from_local = MessageSplitter(ToPeer)
-        """Of all streams of this connection, because a message may arrive while there is none."""
+        """One splitter for all streams of this connection, because a message may arrive while no stream is open."""
         self._loop = asyncio.get_running_loop()
         self._editor_link = EditorLink(tunnels, local.destination, self._name, allow_terminate=allow_terminate)
         self._session = self._editor_link.session

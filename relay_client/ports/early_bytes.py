@@ -26,7 +26,7 @@ class EarlyBytes(Layer):
         the owner bounds it."""
         self._kept: list[ToPeer] = []
         self._size = 0
-        """Bytes in it."""
+        """Number of buffered bytes."""
         self._on_committed = on_committed
 
     def __repr__(self) -> str:

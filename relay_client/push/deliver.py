@@ -105,7 +105,7 @@ class _Delivery:
         """A rank that joins later loads the file from its node."""
 
     async def send(self, push: Push) -> tuple[Pushed, ...]:
-        """Return the results of a phase in all ranks, equal ones once."""
+        """Return the results of a phase in all ranks, with equal results grouped."""
 
         async def results_of(agent: AgentInfo) -> tuple[Pushed, ...]:
             try:

@@ -115,7 +115,7 @@ class TargetInfo:
     """Unix time when the state ends unless a debugger attaches, e.g. the end of the hold after a crash."""
     attachment: Attachment | None = None
     pushes: int = 0
-    """How often code of the process was replaced; a client then compares its files again."""
+    """Number of times that code of the process was replaced; when it changes, a client compares its files again."""
 
     @property
     def label(self) -> str:

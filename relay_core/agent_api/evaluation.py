@@ -138,7 +138,7 @@ class Leaf:
     name: str
     description: str
     elements: int = 0
-    """How many it has; 0 if it is compared as a whole."""
+    """Number of elements; 0 if it is compared as a whole."""
     shown: tuple[str, ...] = ()
     """The selected elements, if they are few."""
 
@@ -218,7 +218,7 @@ class Value:
 
 @dataclass(frozen=True)
 class NodeValues:
-    """The response to `Evaluate`: the values of a node's processes, equal ones once."""
+    """The response to `Evaluate`: the values of a node's processes; equal values are sent once."""
 
     values: tuple[Value, ...] = ()
 

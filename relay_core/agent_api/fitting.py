@@ -35,7 +35,7 @@ EXPENDABLE = (
 IN_RUNS = "detail"
 """Runs are used from this field of `EXPENDABLE` on: the fields before it differ between all targets of a job."""
 MAX_SHORT_TEXT = 64
-"""Characters of a text in step 1."""
+"""Maximum characters of a text after step 1."""
 MAX_ENDINGS = 8
 """Endings in step 1."""
 MAX_FORWARDS = 256

@@ -232,7 +232,7 @@ def _lines(value: object, clean: Clean) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class NodePushed:
-    """The response to `Push`: the results of a node's processes, equal ones once."""
+    """The response to `Push`: the results of a node's processes; equal results are sent once."""
 
     processes: tuple[Pushed, ...] = ()
 

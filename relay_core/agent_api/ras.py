@@ -42,7 +42,7 @@ class RasStatus(NamedTuple):
     version: str = ""
     """The version of NCCL."""
     communicators: tuple[RasCommunicator, ...] = ()
-    """Those whose ranks differ, or do not all answer."""
+    """The communicators whose ranks differ, or do not all answer."""
     error: str = ""
     """Why its answer could not be read, in one sentence."""
 

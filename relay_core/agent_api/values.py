@@ -45,7 +45,7 @@ def text(value: object, clean: Clean = as_is) -> str:
 
 
 def path(value: object, clean: Clean = as_is) -> str:
-    """Return a path, or "" if it is missing or `clean` would change it: a changed path is another one."""
+    """Return a path, or "" if it is missing or `clean` would change it: a changed path would name a different file."""
     return value if isinstance(value, str) and clean(value) == value else ""
 
 
@@ -85,12 +85,12 @@ def mapping(value: object) -> Mapping[str, object]:
 
 
 def items(value: object) -> list[object]:
-    """Return the elements of an array, none if it is missing."""
+    """Return the elements of an array, or an empty list if the array is missing."""
     return value if isinstance(value, list) else []
 
 
 def objects(value: object) -> list[Mapping[str, object]]:
-    """Return the objects in an array, none if it is missing."""
+    """Return the objects in an array, or an empty list if the array is missing."""
     return [element for element in items(value) if isinstance(element, Mapping)]
 
 

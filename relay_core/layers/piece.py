@@ -135,7 +135,7 @@ class Piece:
 
     @property
     def head(self) -> Head:
-        """What the message is; without a message, or for a long one that begins in an unusual way, nothing."""
+        """The kind of the message; empty without a message, and for a long one that begins in an unusual way."""
         if self._head is None:
             found = _HEAD.match(self.data, self._start) if self.kind is Kind.MESSAGE else None
             if found is None:

@@ -42,8 +42,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         run,
         summary="compare a value in all ranks by checksum, and show the first difference",
         description="Compares the value of a Python expression, such as 'model.state_dict()', between all ranks: "
-        "tensors and arrays by shape, dtype and checksum, computed in the job. The first difference is searched and "
-        "shown; the data stays where it is.",
+        "tensors and arrays by shape, dtype and checksum, computed in the job. Finds and shows the first "
+        "difference; the data stays in the job.",
     )
     compare.set_defaults(diff=True)
     for parser in (evaluate, compare):

@@ -31,7 +31,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "hang",
         run,
-        summary="show in which collective ranks are waiting, which ranks are missing, and where those are",
+        summary="show in which collective operation ranks are waiting, which ranks are missing, and where these are",
         description="Shows, for each process group, the collective operation in which ranks are waiting, the ranks "
         "that have entered it, and where the missing ranks are. Exits with status 16 if ranks are waiting, otherwise "
         "with 0.",

@@ -1,8 +1,8 @@
 """The threads that the editor shows: `rank 3 · MainThread`.
 
-With more than `MANY` ranks, those at the same place are one entry, `ranks 0-62 at train.py:41`, and those that run
-another one. An entry has the id of one of its members, so all requests about it have a meaning: its stack and variables
-are that member's. Members that are expanded, and those that are alone at a place, have entries of their own.
+With more than `MANY` ranks, all ranks at one place share an entry, `ranks 0-62 at train.py:41`, and all running ranks
+share another. An entry has the id of one of its members and shows the stack and the variables of that member. Expanded
+members, and a member that is alone at its place, have their own entries.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ from relay_core.net.tasks import TaskSet, first_completed
 __all__ = ["JobConnection"]
 
 CHECK_INTERVAL = 1.0
-"""Seconds between two looks at the roster, besides those at each change."""
+"""Seconds between two checks of the roster, in addition to one at each change."""
 RETRY_DELAY = 5.0
 """Seconds before another attempt to debug a process whose connection has failed."""
 HELD_DELAY = 1.0
@@ -59,7 +59,7 @@ PLACES_TIMEOUT = 1.2
 STOPPED = "relay-client was stopped; the job continues without a debugger"
 
 ProcessKey = tuple[AgentId, int, int | None]
-"""Agent, logical port and process id: a restarted rank is another one."""
+"""Agent, logical port and process id: a restarted rank has a new key."""
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class JobConnection:
         """Processes that somebody has released from this session."""
         self._empty_since: float | None = None
         self._waiting: WaitingLines | None = None
-        """The lines until the first rank is there."""
+        """The lines that are shown until the first rank attaches."""
 
     def __repr__(self) -> str:
         return f"<JobConnection {self.session!r} links={len(self._links)}>"

@@ -27,7 +27,7 @@ class RankLink:
         self._loop = asyncio.get_running_loop()
         self._handler: LocalHandler | None = None
         self._unsent: deque[bytes] = deque()
-        """Bytes of the session that nobody has taken."""
+        """Bytes from the session that have not been sent yet."""
         self._received: list[bytes] = []
         self._is_scheduled = self._has_end = False
         self._is_held = self._is_slow = False

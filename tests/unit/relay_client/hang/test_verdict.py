@@ -142,7 +142,7 @@ def test_young_verdicts() -> None:
 
 
 def test_positions() -> None:
-    """What moves between two looks is the numbers of each rank in each group."""
+    """The progress of a job is the numbers of each rank in each group."""
     assert {(0, "other", "0"): (6, 5), (0, "", "1"): (0, 0)} == positions(
         ranks(report(0, group(6, 5), group(0, 0, name="1")))
     )
