@@ -9,14 +9,14 @@ from __future__ import annotations
 import argparse
 import sys
 
-from relay_agent.cli import env, node_agent, serve
+from relay_agent.cli import doctor, env, node_agent, serve
 from relay_agent.cli import run as run_command
 from relay_agent.cli.common import PROGRAM
 from relay_core.program.console import configure_logging, run_program
 
 __all__ = ["main", "make_parser", "run"]
 
-COMMANDS = (serve, run_command, env, node_agent)
+COMMANDS = (serve, run_command, env, doctor, node_agent)
 """In the order of `--help`."""
 
 

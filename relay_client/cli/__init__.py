@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from relay_client.cli import attach, demo, forward, init, mcp, pdb, push, targets, tensorboard, wait
+from relay_client.cli import attach, demo, doctor, forward, init, mcp, pdb, push, targets, tensorboard, wait
 from relay_client.cli.common import PROGRAM, add_verbose
 from relay_client.cli.inspection import evaluate, hang, stacks
 from relay_client.cli.running import events, group, logs, release, status, stop
@@ -18,7 +18,7 @@ from relay_core.program.options import add_access_options
 __all__ = ["main", "make_parser", "run"]
 
 COMMANDS = (
-    *(init, targets, wait, attach, tensorboard, stacks, hang, evaluate, push, pdb, mcp, demo),
+    *(init, doctor, targets, wait, attach, tensorboard, stacks, hang, evaluate, push, pdb, mcp, demo),
     *(status, release, group, logs, events, stop),
 )
 """Modules in the order in which `--help` lists the commands."""

@@ -72,6 +72,11 @@ class Endpoint:
         # The service ignores scheme and port; the official SDKs sign this form.
         return f"http://{self.host}/{self.path}"
 
+    @property
+    def root_url(self) -> str:
+        """The relay's URL without a hybrid connection; requests to it are answered with an error status."""
+        return f"wss://{self._authority}/"
+
     def listen_url(self, listener_id: str) -> str:
         """The control channel's URL; senders can select this listener by `listener_id`, a GUID."""
         return f"{self._base}?sb-hc-action=listen&sb-hc-id={listener_id}"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from relay_core.access_settings import CA_FILE_VARIABLE
 from relay_core.errors import ConfigurationError
 
-__all__ = ["client_tls"]
+__all__ = ["client_tls", "unverified_tls"]
 
 
 def client_tls(ca_file: str | None = None, *, environ: Mapping[str, str] | None = None) -> ssl.SSLContext:
@@ -34,4 +34,12 @@ def client_tls(ca_file: str | None = None, *, environ: Mapping[str, str] | None 
                 f"cannot use the CA file {path}: {reason}",
                 hint=f"check --ca-file or {CA_FILE_VARIABLE}; relay-server prints the path when it starts",
             ) from None
+    return context
+
+
+def unverified_tls() -> ssl.SSLContext:
+    """Return a context that accepts any certificate, to show who issued an untrusted one; never send a secret on it."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     return context

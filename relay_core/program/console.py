@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from relay_core.errors import RelayDebugError
 from relay_core.values import escape_controls
 
-__all__ = ["configure_logging", "print_error", "run_program"]
+__all__ = ["configure_logging", "log_errors_only", "print_error", "run_program"]
 
 
 class _LineFormatter(logging.Formatter):
@@ -54,6 +54,9 @@ class _JsonFormatter(logging.Formatter):
         return json.dumps(event)  # escapes control characters, and letters that are not ASCII
 
 
+_PACKAGES = ("relay_core", "relay_agent", "relay_client", "relay_server")
+
+
 def configure_logging(program: str, *, verbose: bool = False, as_json: bool = False) -> None:
     """Log the events of relay_* modules to stderr.
 
@@ -61,11 +64,17 @@ def configure_logging(program: str, *, verbose: bool = False, as_json: bool = Fa
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if as_json else _LineFormatter(program))
-    for name in ("relay_core", "relay_agent", "relay_client", "relay_server"):
+    for name in _PACKAGES:
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.setLevel(logging.DEBUG if verbose else logging.INFO)
         logger.propagate = False
+
+
+def log_errors_only() -> None:
+    """Log neither events nor warnings, for commands whose output contains them."""
+    for name in _PACKAGES:
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def print_error(program: str, error: RelayDebugError) -> None:

@@ -88,6 +88,11 @@ COVERED_BY = {
     "tests/e2e/test_demo.py": (
         "relay_client/demo/ checks environment process run sample walkthrough relay_client/cli/ demo"
     ),
+    "tests/integration/test_doctor.py": (
+        "relay_client/doctor/ agents examination relay_agent/doctor/ examination listening"
+    ),
+    "tests/integration/test_doctor_network.py": "relay_core/diagnosis/ access server",
+    "tests/e2e/test_doctor_commands.py": "relay_client/cli/ doctor relay_agent/cli/ doctor",
     "tests/e2e/test_client_commands.py": (
         "relay_client/cli/ attach common forward targets tensorboard relay_client/agents/ requests "
         "relay_client/ports/ rank_port"

@@ -11,11 +11,14 @@ were agreed), no redirects (they would send the token to another host), and a lo
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import importlib
 import logging
 import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as websockets_connect
@@ -29,6 +32,12 @@ from websockets.exceptions import (
 )
 from websockets.protocol import State
 from websockets.typing import Subprotocol
+from websockets.uri import parse_uri
+
+try:
+    from websockets.proxy import get_proxy, parse_proxy
+except ImportError:  # up to websockets 15
+    from websockets.uri import get_proxy, parse_proxy  # type: ignore[attr-defined, no-redef]
 
 from relay_core.compat import TIMEOUT_ERRORS
 from relay_core.errors import (
@@ -40,7 +49,18 @@ from relay_core.errors import (
 )
 from relay_core.net.websocket.connection import WebSocket
 
-__all__ = ["OPEN_TIMEOUT", "HandshakeRefused", "WebSocket", "open_websocket"]
+__all__ = [
+    "OPEN_TIMEOUT",
+    "HandshakeRefused",
+    "ProxyAddress",
+    "ProxyRefused",
+    "ServerAnswer",
+    "WebSocket",
+    "ask_server",
+    "open_websocket",
+    "opening_mapped",
+    "proxy_for",
+]
 
 OPEN_TIMEOUT = 10.0
 """Seconds; some gateways never answer an upgrade request."""
@@ -54,12 +74,47 @@ _quiet_logger.addHandler(logging.NullHandler())
 
 
 class HandshakeRefused(Exception):
-    """The server answered the upgrade request with a status other than 101."""
+    """The server answered the upgrade request with a status other than 101.
 
-    def __init__(self, status: int, reason: str) -> None:
+    Args:
+        status: HTTP status.
+        reason: Reason phrase.
+        date: Value of the answer's Date header, or None.
+    """
+
+    def __init__(self, status: int, reason: str, date: str | None = None) -> None:
         super().__init__(f"{status} {reason}")
         self.status = status
         self.reason = reason
+        self.date = date
+
+
+class ProxyRefused(RelayUnreachable):
+    """The proxy did not connect to the server."""
+
+
+@dataclass(frozen=True)
+class ProxyAddress:
+    """The proxy that connections to a server use, without its user name and password."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+
+@dataclass
+class ServerAnswer:
+    """What an opening handshake without credentials has shown of a server."""
+
+    certificate: bytes | None = None
+    """The server's certificate (DER); None if TLS was not established."""
+    status: int | None = None
+    """HTTP status; None if the answer was not HTTP."""
+    date: str | None = None
+    """Value of the Date header."""
 
 
 class _Connect(websockets_connect):
@@ -114,7 +169,7 @@ async def open_websocket(
         RelayDebugError: an unexpected error, named by its type.
     """
     host = url.split("/", 3)[2]
-    with _opening_mapped(host, timeout):
+    with opening_mapped(host, timeout):
         connection = await _Connect(
             url,
             create_connection=_Handshake,
@@ -131,14 +186,69 @@ async def open_websocket(
     return WebSocket(connection.transport, subprotocol=connection.subprotocol, early=early)
 
 
+async def ask_server(url: str, answer: ServerAnswer, *, tls: ssl.SSLContext, timeout: float = OPEN_TIMEOUT) -> None:
+    """Perform the opening handshake of `open_websocket` without credentials, and record what the server shows.
+
+    Args:
+        url: A URL at which nobody listens, because an accepted connection is closed at once.
+        answer: Filled in as far as the handshake gets, also if it fails.
+        tls: May leave the certificate unverified, because nothing secret is sent.
+        timeout: Seconds.
+
+    Raises:
+        ProxyRefused: The proxy did not connect to the server.
+        RelayDebugError: As `open_websocket`; but not for an HTTP status.
+    """
+    host = url.split("/", 3)[2]
+
+    class Observed(_Handshake):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            answer.certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            super().connection_made(transport)
+
+    try:
+        with opening_mapped(host, timeout):
+            connection = await _Connect(
+                url,
+                create_connection=Observed,
+                ssl=tls,
+                compression=None,
+                user_agent_header="relay-debug",
+                open_timeout=timeout,
+                ping_interval=None,
+                logger=_quiet_logger,
+            )
+        answer.status = 101
+        connection.transport.abort()
+    except HandshakeRefused as refused:
+        answer.status, answer.date = refused.status, refused.date
+
+
+def proxy_for(url: str) -> ProxyAddress | None:
+    """Return the proxy that a connection to `url` uses, or None if it is direct.
+
+    Raises:
+        ConfigurationError: The proxy's address is unusable.
+    """
+    with opening_mapped(url.split("/", 3)[2], OPEN_TIMEOUT):
+        text = get_proxy(parse_uri(url))
+        if text is None:
+            return None
+        proxy = parse_proxy(text)
+        if proxy.scheme.startswith("socks"):
+            importlib.import_module("python_socks")  # only to see whether it is installed
+    return ProxyAddress(proxy.scheme, proxy.host, proxy.port)
+
+
 @contextlib.contextmanager
-def _opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901, PLR0912 - a table of foreign errors
+def opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901, PLR0912 - a table of foreign errors
     """Replace exceptions of `websockets`, asyncio and ssl with our own, so that users see only reviewed texts."""
     # The order matters: certificate, TLS, time-out and name errors are all subclasses of OSError.
     try:
         yield
     except InvalidStatus as error:
-        raise HandshakeRefused(error.response.status_code, error.response.reason_phrase) from None
+        response = error.response
+        raise HandshakeRefused(response.status_code, response.reason_phrase, response.headers.get("Date")) from None
     except ssl.SSLCertVerificationError as error:
         raise UntrustedCertificate(
             f"the certificate of {host} is not trusted: {error.verify_message}",
@@ -160,7 +270,7 @@ def _opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901,
             f"the name {host} cannot be resolved", hint="check the namespace's spelling and this machine's DNS"
         ) from None
     except ProxyError as error:
-        raise RelayUnreachable(f"the proxy refused {host}: {error}", hint="check HTTPS_PROXY and NO_PROXY") from None
+        raise ProxyRefused(f"the proxy refused {host}: {error}", hint="check HTTPS_PROXY and NO_PROXY") from None
     except (InvalidProxy, InvalidURI) as error:
         raise ConfigurationError(
             "HTTPS_PROXY is unusable" if isinstance(error, InvalidProxy) else f"invalid address: {host}",

@@ -1,0 +1,62 @@
+"""`relay-client doctor`: checks each stage from this machine to the process to debug."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from pathlib import Path
+
+from relay_client.cli.common import Commands, add_command, add_json, add_ranks, chosen_ranks
+from relay_core.program.console import log_errors_only
+from relay_core.program.options import access_settings
+from relay_core.values import named
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "doctor",
+        run,
+        summary="check the way from this machine to the job, and say what is wrong",
+        description="Checks the configuration, proxy, name, port, certificate, clock, token, right, hybrid connection, "
+        "listener, tunnel key, agent, target and launch.json, and prints what to do about each failure. The exit "
+        "status is 0 if no check fails, otherwise the exit code of the first failure.",
+    )
+    add_json(parser)
+    add_ranks(parser)
+    parser.add_argument(
+        "--ports",
+        default=None,
+        metavar="LIST",
+        help="local ports that launch.json must have (default: those of the registered processes)",
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="folder that the editor opens (default: the current directory)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the checks, print the results and return the exit status."""
+    from relay_client.doctor.examination import examine
+    from relay_client.number_lists import parse_ports
+    from relay_core.diagnosis.report import as_json, as_text
+
+    with named("--ports"):
+        ports = parse_ports(arguments.ports) if arguments.ports else None
+    ranks, folder = chosen_ranks(arguments), arguments.folder.absolute()
+    if not arguments.verbose:
+        log_errors_only()
+    examination = asyncio.run(examine(access_settings(arguments), ranks=ranks, ports=ports, folder=folder))
+    if arguments.json:
+        print(json.dumps(as_json(examination.results, examination.exit_code), indent=2))
+    else:
+        print(as_text(examination.results))
+    return examination.exit_code

@@ -1,0 +1,1 @@
+"""The checks of `relay-client doctor` beyond those that the agent has too."""

@@ -1,0 +1,119 @@
+"""Checks from the relay to the process to debug: right, hybrid connection, listener, tunnel key, agent and target.
+
+One search for agents, the one of every command, shows all of them. No connection is made to a target, because a process
+accepts one debugger at a time.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Collection
+
+from relay_client.agents.events import describe_agent
+from relay_client.agents.tunnels import Tunnels
+from relay_client.ui.text import format_ranks
+from relay_core.agent_api.announcement import AgentInfo, TargetInfo
+from relay_core.auth import Access
+from relay_core.diagnosis.access import TOKEN
+from relay_core.diagnosis.checks import Examination, Skipped
+from relay_core.diagnosis.server import ANSWER
+from relay_core.errors import HybridConnectionNotFound, NoListener, RelayDebugError, RelayUnreachable, Unauthorized
+from relay_core.net.session.secure_channel import NO_TUNNEL_KEY, TunnelKeyMissing, WrongTunnelKey
+
+__all__ = ["AgentChecks"]
+
+RIGHT, HYBRID_CONNECTION, LISTENER, TUNNEL_KEY = "Send right", "hybrid connection", "listener", "tunnel key"
+AGENT, TARGET = "agent", "target"
+SEARCH_LIMIT = 60.0
+"""Seconds for the search for agents, in which each connection has a time-out of 10 s."""
+
+
+class AgentChecks:
+    """Checks which processes can be reached.
+
+    Args:
+        access: The hybrid connection and the credential.
+        tls: Verifies the certificate of the relay.
+        ranks: The ranks that must be registered; None for any process.
+    """
+
+    def __init__(self, access: Access, tls: ssl.SSLContext, ranks: Collection[int] | None) -> None:
+        self.targets: list[TargetInfo] = []
+        self._access = access
+        self._tls = tls
+        self._ranks = ranks
+        self._agents: list[AgentInfo] = []
+        self._descriptions: list[str] = []
+        self._error: RelayDebugError | None = None
+        """Why the search found no usable agent."""
+
+    async def run(self, examination: Examination, now: float) -> None:
+        """Run the checks in order; `now` is in Unix seconds."""
+        self._now = now
+        await examination.check(RIGHT, self._right, after=[ANSWER, TOKEN], limit=SEARCH_LIMIT)
+        await examination.check(HYBRID_CONNECTION, self._hybrid_connection, after=[RIGHT])
+        await examination.check(LISTENER, self._listener, after=[HYBRID_CONNECTION])
+        await examination.check(TUNNEL_KEY, self._tunnel_key, after=[LISTENER])
+        await examination.check(AGENT, self._agent, after=[TUNNEL_KEY])
+        await examination.check(TARGET, self._target, after=[AGENT])
+
+    async def _right(self) -> str:
+        await self._search()
+        if isinstance(self._error, (Unauthorized, RelayUnreachable)):
+            raise self._error
+        if isinstance(self._error, HybridConnectionNotFound):
+            raise Skipped("the relay did not check it")
+        return "the relay accepts the token for sending"
+
+    async def _search(self) -> None:
+        access = self._access
+        async with Tunnels(access.endpoint, access.credential, self._tls, tunnel_key=access.tunnel_key) as tunnels:
+            try:
+                await tunnels.discover_all()
+            except RelayDebugError as error:
+                self._error = error
+            self._agents = list(tunnels.roster)
+            self.targets = [claim.target for claim in tunnels.reachable_targets()]
+            self._descriptions = [describe_agent(agent, self._now) for agent in self._agents]
+
+    async def _hybrid_connection(self) -> str:
+        if isinstance(self._error, HybridConnectionNotFound):
+            raise self._error
+        return f"'{self._access.endpoint.path}' exists"
+
+    async def _listener(self) -> str:
+        if isinstance(self._error, NoListener):
+            raise self._error
+        # Senders learn from the relay whether there is a listener, but not how many.
+        return f"{len(self._agents)} with a usable agent" if self._agents else "at least one"
+
+    async def _tunnel_key(self) -> str:
+        if isinstance(self._error, (TunnelKeyMissing, WrongTunnelKey)):
+            raise self._error
+        if self._error is not None:
+            raise Skipped("no agent has completed the handshake")
+        if self._access.tunnel_key is None:
+            raise Skipped(NO_TUNNEL_KEY)
+        return "the same on both sides: the tunnel is encrypted end to end"
+
+    async def _agent(self) -> str:
+        if self._error is not None:
+            raise self._error
+        return "; ".join(self._descriptions)
+
+    async def _target(self) -> str:
+        registered = {target.rank for target in self.targets}
+        missing = [rank for rank in sorted(self._ranks or ()) if rank not in registered]
+        if missing:
+            raise NoListener(
+                f"{format_ranks(missing)} not registered",
+                hint="run 'relay-client targets' to see what is registered; the job may not have started them yet",
+            )
+        if not self.targets:
+            raise NoListener(
+                "no process is registered",
+                hint="look for 'relay-agent:' lines in the job's log, and start it in debug mode",
+            )
+        return ", ".join(f"{target.label} on port {target.port}" for target in self.targets[:8]) + (
+            f" and {len(self.targets) - 8} more" if len(self.targets) > 8 else ""
+        )

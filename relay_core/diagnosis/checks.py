@@ -1,0 +1,138 @@
+"""Runs checks in order, each with a time limit, and keeps their results.
+
+A check returns what it found, or raises: `Skipped` if it does not apply here, or a RelayDebugError if it failed, whose
+sentence, hint and exit code are the result. A check whose prerequisite did not pass is skipped, so one fault is one
+failure.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.errors import RelayDebugError, TimedOut
+from relay_core.net.tasks import frames_of
+
+__all__ = ["LIMIT", "Examination", "Result", "Skipped", "Status"]
+
+LIMIT = 15.0
+"""Seconds for one check; its connections have time-outs of 10 s, whose errors are more precise."""
+
+logger = logging.getLogger(__name__)
+
+
+class Status(enum.Enum):
+    """Outcome of a check."""
+
+    PASSED = "pass"
+    FAILED = "fail"
+    SKIPPED = "skipped"
+
+
+class Skipped(Exception):
+    """A check does not apply here; its text is the reason."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of one check."""
+
+    check: str
+    status: Status
+    finding: str
+    hint: str = ""
+    """What to do next, for a failed check."""
+    exit_code: int = 0
+    """The exit code for a failed check; see `relay_core.errors`."""
+    seconds: float | None = None
+    """Duration; None if the check did not run."""
+
+    def encode(self) -> dict[str, object]:
+        """Return the result for `--json`."""
+        return {
+            "check": self.check,
+            "status": self.status.value,
+            "finding": self.finding,
+            "hint": self.hint or None,
+            "exit_code": self.exit_code,
+            "seconds": None if self.seconds is None else round(self.seconds, 3),
+        }
+
+
+class Examination:
+    """The results of checks so far.
+
+    Args:
+        limit: Seconds for one check.
+    """
+
+    def __init__(self, *, limit: float = LIMIT) -> None:
+        self.results: list[Result] = []
+        self._limit = limit
+        self._blocked: set[str] = set()
+        """Checks that failed, and those that did not run because of them."""
+
+    def __repr__(self) -> str:
+        return f"<Examination {len(self.results)} checks, exit code {self.exit_code}>"
+
+    @property
+    def exit_code(self) -> int:
+        """That of the first failed check; 0 if none has failed."""
+        return next((result.exit_code for result in self.results if result.status is Status.FAILED), 0)
+
+    async def check(
+        self,
+        name: str,
+        run: Callable[[], Awaitable[str]],
+        *,
+        after: Sequence[str] = (),
+        limit: float | None = None,
+    ) -> None:
+        """Run a check and keep its result.
+
+        Args:
+            name: Name of the check for users.
+            run: Returns what was found, or raises.
+            after: Checks that must not have failed.
+            limit: Seconds, if not those of the examination.
+        """
+        if blocker := next((each for each in after if each in self._blocked), None):
+            self._blocked.add(name)
+            self.results.append(Result(name, Status.SKIPPED, f"needs '{blocker}'"))
+            return
+        started = time.monotonic()
+        result = await self._outcome(name, run, self._limit if limit is None else limit)
+        if result.status is Status.FAILED:
+            self._blocked.add(name)
+        self.results.append(
+            Result(
+                result.check,
+                result.status,
+                result.finding,
+                result.hint,
+                result.exit_code,
+                None if result.status is Status.SKIPPED else time.monotonic() - started,
+            )
+        )
+
+    async def _outcome(self, name: str, run: Callable[[], Awaitable[str]], limit: float) -> Result:
+        try:
+            async with timeout(limit):
+                return Result(name, Status.PASSED, await run())
+        except Skipped as reason:
+            return Result(name, Status.SKIPPED, str(reason))
+        except RelayDebugError as error:
+            return _failed(name, error)
+        except TIMEOUT_ERRORS:
+            return _failed(name, TimedOut(f"no result within {limit:g} s", hint="check the network and retry"))
+        except Exception as error:  # noqa: BLE001 - the other checks must still run; the text may contain a secret
+            logger.debug("unexpected error of the check '%s': %s", name, frames_of(error))
+            return _failed(name, RelayDebugError(f"unexpected {type(error).__name__}", hint="--verbose logs where"))
+
+
+def _failed(name: str, error: RelayDebugError) -> Result:
+    return Result(name, Status.FAILED, error.sentence, error.hint, error.exit_code)

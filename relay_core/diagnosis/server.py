@@ -1,0 +1,164 @@
+"""Checks of the way to the relay that need no credentials: proxy, name, port, certificate, answer and clock.
+
+Each stage uses the code of real connections. One opening handshake without a token shows the last four.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import time
+from email.utils import parsedate_to_datetime
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from relay_core.diagnosis.checks import Examination, Skipped
+from relay_core.errors import ConfigurationError, RelayDebugError, RelayUnreachable, UntrustedCertificate
+from relay_core.hyco.address import Endpoint
+from relay_core.hyco.outcome import refused_listen
+from relay_core.net.relay_tls import unverified_tls
+from relay_core.net.stages import connect_tcp, resolve
+from relay_core.net.websocket.handshake import ProxyAddress, ProxyRefused, ServerAnswer, ask_server, proxy_for
+
+__all__ = ["ANSWER", "MAX_SKEW", "PORT", "ServerChecks"]
+
+PROXY, NAME, PORT, TUNNEL = "proxy", "name", "port", "proxy connect"
+CERTIFICATE, ANSWER, CLOCK = "certificate", "answer", "clock"
+MAX_SKEW = 300.0
+"""Seconds between this clock and the relay's. Validators of Entra ID tokens usually allow five minutes."""
+
+
+class ServerChecks:
+    """Checks whether and how this machine reaches a relay.
+
+    Args:
+        endpoint: The hybrid connection; no connection to it is made.
+        tls: Verifies the certificate of the relay.
+        network_hint: Appended to the hints of network failures, or "".
+    """
+
+    def __init__(self, endpoint: Endpoint, tls: ssl.SSLContext, *, network_hint: str = "") -> None:
+        self.skew = 0.0
+        """Seconds that the relay's clock is ahead of this one, if the relay's answer had a time."""
+        self.addresses: list[str] = []
+        """The relay's addresses; none if a proxy resolves its name."""
+        self._endpoint = endpoint
+        self._tls = tls
+        self._network_hint = network_hint
+        self._proxy: ProxyAddress | None = None
+        self._answer = ServerAnswer()
+        self._error: RelayDebugError | None = None
+        """Why the opening handshake failed."""
+
+    async def run(self, examination: Examination) -> None:
+        """Run the checks in order."""
+        await examination.check(PROXY, self._find_proxy)
+        await examination.check(NAME, self._resolve, after=[PROXY])
+        await examination.check(PORT, self._connect, after=[PROXY, NAME])
+        await examination.check(TUNNEL, self._connect_through_proxy, after=[PORT])
+        await examination.check(CERTIFICATE, self._verify_certificate, after=[PORT, TUNNEL])
+        await examination.check(ANSWER, self._read_answer, after=[CERTIFICATE])
+        await examination.check(CLOCK, self._compare_clocks, after=[ANSWER])
+
+    @property
+    def _next_hop(self) -> tuple[str, int]:
+        """Host and port to which this machine connects."""
+        if self._proxy is not None:
+            return self._proxy.host, self._proxy.port
+        return self._endpoint.host, self._endpoint.port
+
+    async def _find_proxy(self) -> str:
+        self._proxy = proxy_for(self._endpoint.root_url)
+        if self._proxy is None:
+            raise Skipped("no proxy: HTTPS_PROXY is not set, or NO_PROXY excludes the relay")
+        return f"{self._proxy} (HTTPS_PROXY)"
+
+    async def _resolve(self) -> str:
+        host, port = self._next_hop
+        try:
+            found = await resolve(host, port)
+        except RelayUnreachable as error:
+            raise self._hinted(error) from None
+        if self._proxy is None:
+            self.addresses = found
+        return f"{host} is {', '.join(found)}" if found != [host] else f"{host} is an address"
+
+    async def _connect(self) -> str:
+        host, port = self._next_hop
+        try:
+            address = await connect_tcp(host, port)
+        except RelayUnreachable as error:
+            raise self._hinted(error) from None
+        return f"{address} accepts connections to port {port}"
+
+    def _hinted(self, error: RelayDebugError) -> RelayUnreachable:
+        if self._proxy is not None:
+            return RelayUnreachable(
+                error.sentence, hint="check HTTPS_PROXY; NO_PROXY names hosts to connect to directly"
+            )
+        return RelayUnreachable(error.sentence, hint="; ".join(filter(None, (error.hint, self._network_hint))))
+
+    async def _connect_through_proxy(self) -> str:
+        if self._proxy is None:
+            raise Skipped("no proxy")
+        await self._ask()
+        if isinstance(self._error, ProxyRefused):
+            raise self._error
+        return f"the proxy connects to {self._endpoint.host}:{self._endpoint.port}"
+
+    async def _ask(self) -> None:
+        """Perform the opening handshake once, and keep what it shows for the checks of its stages."""
+        try:
+            await ask_server(self._endpoint.root_url, self._answer, tls=self._tls)
+        except RelayDebugError as error:
+            self._error = error
+
+    async def _verify_certificate(self) -> str:
+        if self._proxy is None:
+            await self._ask()
+        if isinstance(self._error, UntrustedCertificate):
+            issuer = await self._untrusted_issuer()
+            raise UntrustedCertificate(f"{self._error.sentence}; {issuer}", hint=self._error.hint)
+        if self._answer.certificate is None:
+            raise self._error or RelayUnreachable(f"{self._endpoint.host} did not establish TLS")
+        return _describe(self._answer.certificate)
+
+    async def _untrusted_issuer(self) -> str:
+        """Return the issuer of a certificate that is not trusted, from a second handshake that accepts any."""
+        answer = ServerAnswer()
+        with contextlib.suppress(RelayDebugError):  # the certificate may have been shown before the failure
+            await ask_server(self._endpoint.root_url, answer, tls=unverified_tls())
+        return "it could not be read" if answer.certificate is None else _describe(answer.certificate)
+
+    async def _read_answer(self) -> str:
+        if self._error is not None:
+            raise self._error
+        status = self._answer.status or 0
+        if status >= 500:
+            raise refused_listen(status, "", self._endpoint)
+        return f"HTTP status {status} (the request has no token)"
+
+    async def _compare_clocks(self) -> str:
+        if self._answer.date is None:
+            raise Skipped("the answer has no Date header")
+        try:
+            theirs = parsedate_to_datetime(self._answer.date).timestamp()
+        except ValueError:
+            raise Skipped("the Date header of the answer is malformed") from None
+        self.skew = theirs - time.time()
+        if abs(self.skew) > MAX_SKEW:
+            direction = "behind" if self.skew > 0 else "ahead of"
+            raise ConfigurationError(
+                f"this machine's clock is {abs(self.skew):.0f} s {direction} the relay's",
+                hint="synchronise it (NTP); tokens are refused as expired or not yet valid until then",
+            )
+        return f"within {abs(self.skew) + 1:.0f} s of the relay's"  # the header has whole seconds
+
+
+def _describe(certificate: bytes) -> str:
+    """Return issuer and end of a certificate."""
+    parsed = x509.load_der_x509_certificate(certificate)
+    named = parsed.issuer.get_attributes_for_oid(NameOID.COMMON_NAME) or list(parsed.issuer)
+    issuer = str(named[0].value) if named else "an unnamed issuer"
+    return f"issued by '{issuer}', valid until {parsed.not_valid_after_utc:%Y-%m-%d}"
