@@ -1,4 +1,4 @@
-"""Facts about one debug session for a real torchrun job: two nodes with two gloo ranks each."""
+"""Facts about one debug session for a real torch job: two nodes with two gloo ranks each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ while not os.path.exists("stop"):
 """Ranks that do not meet: torch 2.13.0 itself does not get gloo ranks to meet again after a restart on one machine."""
 COUNT = next(number for number, line in enumerate(ALONE.splitlines(), start=1) if "+= 1" in line)
 PATIENCE = 150.0
-"""Seconds; six processes import torch on cores that other tests share."""
+"""Seconds; several processes import torch on cores that other tests share."""
 BITES = 4.0
 """Seconds in which a step of one rank alone does not come back; that of all ranks takes a tenth of a second."""
 
@@ -56,7 +56,7 @@ async def test_one_step_passes_an_all_reduce(relay: LocalRelay, tmp_path: Path) 
     """One `next` moves all four ranks past the collective; of a group of one, that rank is named as waiting in it."""
     port = ports_in_a_row(4)
     async with (
-        torch_job(relay, tmp_path, port, "--debug-ranks", "none") as job,
+        torch_job(relay, tmp_path, port, "--debug-ranks", "none", forked=True) as job,
         all_ranks_editor(relay) as editor,
     ):
         thread = await stopped_together(editor, job)
@@ -81,7 +81,7 @@ async def test_the_same_step_of_one_rank_does_not_come_back(relay: LocalRelay, t
     """On rank 0's own port, `next` waits in the collective until the sessions of the other ranks step, too."""
     port = ports_in_a_row(4)
     async with (
-        torch_job(relay, tmp_path, port, "--debug-ranks", "none") as job,
+        torch_job(relay, tmp_path, port, "--debug-ranks", "none", forked=True) as job,
         all_ranks_editor(relay) as editor,
         contextlib.AsyncExitStack() as stack,
     ):

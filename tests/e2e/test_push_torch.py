@@ -1,4 +1,4 @@
-"""Facts about new code for a real torchrun job: four gloo ranks that meet in an all_reduce in every step."""
+"""Facts about new code for a real torch job: four gloo ranks that meet in an all_reduce in every step."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_all_ranks_change_their_collective_at_the_same_step(relay: LocalRe
     """A fix that changes the shape of an all_reduce reaches all ranks between the same two steps."""
     port = ports_in_a_row(4)
     options = ("--debug-ranks", "none", "--debug-allow-edit")
-    async with torch_job(relay, tmp_path, port, *options, nodes=2, source=SOURCE):
+    async with torch_job(relay, tmp_path, port, *options, nodes=2, source=SOURCE, forked=True):
         logs = [tmp_path / f"steps-{rank}" for rank in range(4)]
         await until_logged(logs, "old 12")
         local = tmp_path / "local"

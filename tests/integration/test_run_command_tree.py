@@ -137,7 +137,7 @@ TRAIN = """
     if __name__ == "__main__":
         torch.distributed.init_process_group("gloo")
         for method in "spawn", "fork":
-            loader = DataLoader(list(range(4)), num_workers=2, multiprocessing_context=method)
+            loader = DataLoader(list(range(4)), num_workers=1, multiprocessing_context=method)
             total = sum(batch.sum() for batch in loader)
             torch.distributed.all_reduce(total)
         os.write(1, f"{os.environ['RANK']} {os.getpid()} {int(total)}\\n".encode())

@@ -6,18 +6,16 @@ import asyncio
 import contextlib
 import json
 import re
-import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from relay_core.compat import timeout
-from tests.support.jobs import ROOT, gone
-from tests.support.ports import free_port
+from tests.support.jobs import ROOT
+from tests.support.ports import consecutive_ports, free_port
 from tests.support.programs import environment, run
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access
-from tests.support.torch_job import show_logs
+from tests.support.torch_job import end_families, forked_ranks, rendezvous, show_logs
 
 __all__ = ["HangJob", "hang_job", "line_of"]
 
@@ -127,10 +125,10 @@ class HangJob:
         relay: What it listens on.
         directory: Where its script is.
         port: Its base port.
-        ranks: Its processes.
+        ranks: How many it has.
     """
 
-    def __init__(self, relay: LocalRelay, directory: Path, port: int, ranks: list[asyncio.subprocess.Process]) -> None:
+    def __init__(self, relay: LocalRelay, directory: Path, port: int, ranks: int) -> None:
         self.directory = directory
         self.port = port
         self.ranks = ranks
@@ -139,7 +137,7 @@ class HangJob:
     async def until_ready(self) -> None:
         """Wait until each rank has made the process group and completed five operations."""
         async with timeout(150):
-            while len(list(self.directory.glob("ready-*"))) < len(self.ranks):
+            while len(list(self.directory.glob("ready-*"))) < self.ranks:
                 await asyncio.sleep(0.05)
 
     async def verdict(self, *options: str) -> tuple[int, str]:
@@ -179,38 +177,25 @@ async def hang_job(
     """
     script = directory / "train.py"
     script.write_text(SCRIPT)
-    meeting, port = free_port(), free_port()
-    processes = []
+    port = consecutive_ports(ranks)[0]
+    with (directory / "log-0").open("wb") as log:
+        launcher = await asyncio.create_subprocess_exec(
+            *(*forked_ranks(0, ranks), str(script), scenario, "--is-debug", "true", "--debug-ranks", "none"),
+            *("--debug-relay-connection-name", HC, "--debug-port", str(port), *arguments),
+            cwd=directory,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment(
+                PYTHONPATH=str(ROOT),
+                OMP_NUM_THREADS="1",
+                **rendezvous(free_port(), ranks),
+                **access(relay, directory, "listen"),
+                **variables,
+            ),
+        )
     try:
-        for rank in range(ranks):
-            with (directory / f"log-{rank}").open("wb") as log:
-                processes.append(
-                    await asyncio.create_subprocess_exec(
-                        *(sys.executable, str(script), scenario, "--is-debug", "true", "--debug-ranks", "none"),
-                        *("--debug-relay-connection-name", HC, "--debug-port", str(port), *arguments),
-                        cwd=directory,
-                        stdin=asyncio.subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                        env=environment(
-                            PYTHONPATH=str(ROOT),
-                            OMP_NUM_THREADS="1",
-                            RANK=str(rank),
-                            LOCAL_RANK=str(rank),
-                            WORLD_SIZE=str(ranks),
-                            LOCAL_WORLD_SIZE=str(ranks),
-                            MASTER_ADDR="127.0.0.1",
-                            MASTER_PORT=str(meeting),
-                            **access(relay, directory, "listen"),
-                            **variables,
-                        ),
-                    )
-                )
-        yield HangJob(relay, directory, port, processes)
+        yield HangJob(relay, directory, port, ranks)
     finally:
-        for process in processes:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGKILL)
-            await process.wait()
-            await gone(process.pid)
+        await end_families([launcher])
         show_logs(directory)

@@ -1,4 +1,4 @@
-"""A real torchrun job on two "nodes" with two ranks each, which meet in an all_reduce in every step.
+"""A real torch job on two "nodes" with two ranks each, which meet in an all_reduce in every step.
 
 A node is what shares an agent: each has a directory of its own for the meeting of its processes.
 """
@@ -77,7 +77,7 @@ class TorchJob:
 
     Args:
         directory: Where the script and the nodes' directories are.
-        launchers: The two torchrun processes.
+        launchers: The process of each node that has started its ranks.
     """
 
     def __init__(self, directory: Path, launchers: list[asyncio.subprocess.Process]) -> None:
@@ -121,10 +121,54 @@ class TorchJob:
         return list(self.directory.glob("n[01]"))
 
 
+async def end_families(launchers: list[asyncio.subprocess.Process]) -> None:
+    """Kill processes and all that they have started, and wait until they are gone."""
+    for launcher in launchers:
+        family = [launcher.pid]
+        with contextlib.suppress(psutil.NoSuchProcess):
+            family += [child.pid for child in psutil.Process(launcher.pid).children(recursive=True)]
+        for pid in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in family:
+            await gone(pid)
+        await launcher.wait()
+
+
 def show_logs(directory: Path) -> None:
     """Print what the launchers and their ranks have said, for whoever looks for the cause of a failure."""
     for log in sorted(directory.glob("log-*")):
         print(log.name, log.read_text(errors="replace"), sep="\n")
+
+
+def _torchrun(node: int, nodes: int, meeting: int, restarts: int) -> list[str]:
+    """Return the command that starts a script on a node."""
+    return [
+        *(sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes), "--node-rank", str(node)),
+        *("--nproc-per-node", str(4 // nodes), "--rdzv-backend", "c10d", "--rdzv-id", "tests"),
+        *("--rdzv-endpoint", f"127.0.0.1:{meeting}", "--max-restarts", str(restarts)),
+    ]
+
+
+def _forked(node: int, nodes: int) -> list[str]:
+    """Return the same without torchrun."""
+    return forked_ranks(node * 4 // nodes, 4 // nodes)
+
+
+def forked_ranks(first: int, ranks: int) -> list[str]:
+    """Return the command that starts a script as ranks that share one import of torch."""
+    return [sys.executable, str(ROOT / "tests" / "support" / "forked_ranks.py"), str(first), str(ranks)]
+
+
+def rendezvous(port: int, ranks: int) -> dict[str, str]:
+    """Return the variables by which the ranks of such a job find each other, as torchrun sets them."""
+    return {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(ranks),
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_RUN_ID": "tests",
+    }
 
 
 @contextlib.asynccontextmanager
@@ -136,8 +180,20 @@ async def torch_job(
     restarts: int = 0,
     nodes: int = 2,
     source: str = SCRIPT,
+    forked: bool = False,
 ) -> AsyncIterator[TorchJob]:
-    """Run the job on one or two "nodes"; all its processes have ended when the block has."""
+    """Run the job on one or two "nodes"; all its processes have ended when the block has.
+
+    Args:
+        relay: To listen on.
+        directory: For its script and its nodes.
+        port: Of rank 0.
+        arguments: More arguments of the script.
+        restarts: How often torchrun starts it again.
+        nodes: How many.
+        source: Of the script.
+        forked: Run the ranks without torchrun; they import torch once for each node.
+    """
     script = directory / "train.py"
     script.write_text(source)
     meeting = free_port()
@@ -147,9 +203,7 @@ async def torch_job(
             log = (directory / f"log-{node}").open("wb")
             launchers.append(
                 await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes), "--node-rank", str(node)),
-                    *("--nproc-per-node", str(4 // nodes), "--rdzv-backend", "c10d", "--rdzv-id", "tests"),
-                    *("--rdzv-endpoint", f"127.0.0.1:{meeting}", "--max-restarts", str(restarts)),
+                    *(_forked(node, nodes) if forked else _torchrun(node, nodes, meeting, restarts)),
                     *(str(script), "--is-debug", "true", "--debug-relay-connection-name", HC),
                     *("--debug-port", str(port), *arguments),
                     cwd=directory,
@@ -160,6 +214,7 @@ async def torch_job(
                     env=environment(
                         PYTHONPATH=str(ROOT),
                         OMP_NUM_THREADS="1",
+                        **(rendezvous(meeting, 4) if forked else {}),
                         RELAY_NODE_DIR=str(directory / f"n{node}"),
                         RELAY_CONNECTION_STRING_FILE=str(relay.connection_file(directory, "listen")),
                         RELAY_CA_FILE=str(relay.ca_file),
@@ -169,14 +224,5 @@ async def torch_job(
             log.close()
         yield TorchJob(directory, launchers)
     finally:
-        for launcher in launchers:
-            family = [launcher.pid]
-            with contextlib.suppress(psutil.NoSuchProcess):
-                family += [child.pid for child in psutil.Process(launcher.pid).children(recursive=True)]
-            for pid in family:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            for pid in family:
-                await gone(pid)
-            await launcher.wait()
+        await end_families(launchers)
         show_logs(directory)
