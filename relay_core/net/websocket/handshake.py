@@ -325,6 +325,7 @@ def _os_reason(error: OSError) -> str:
     """Return the reason without the list of errors that asyncio appends, one for each address that it tried."""
     if isinstance(error, ConnectionRefusedError) or "refused" in str(error).lower():
         return "connection refused"
-    if isinstance(error, ConnectionResetError) and not error.strerror:  # asyncio's own, if the peer closes before TLS
+    if isinstance(error, ConnectionResetError):
+        # One text, because a peer that closes connections before TLS causes either error, and each new text is logged.
         return "the connection was closed"
     return (error.strerror or type(error).__name__).lower()

@@ -5,6 +5,7 @@ import contextlib
 import inspect
 import socket
 import ssl
+import struct
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -113,11 +114,15 @@ async def test_nobody_there(trusted: ssl.SSLContext) -> None:
         await open_websocket(f"wss://localhost:{free_port()}/x?y", tls=trusted)
 
 
-async def test_a_server_that_hangs_up(trusted: ssl.SSLContext) -> None:
-    """A connection that is closed before TLS has begun is an error with that reason, not with the name of a class."""
+@pytest.mark.parametrize("resets", [False, True])
+async def test_a_server_that_hangs_up(trusted: ssl.SSLContext, resets: bool) -> None:
+    """A connection that is closed or reset before TLS has begun is an error with one reason, which is logged once."""
 
     async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(65536)  # what is not read would make the system reset the connection
+        if resets:
+            linger = struct.pack("ii", 1, 0)  # close() then sends RST
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         writer.close()
 
     async with local_server(close) as (port, _):
