@@ -202,7 +202,7 @@ class DebuggedProcess:
 
         Another one may have replaced it.
         """
-        return not self.node_client.is_connected or self.node_client.connections != self._agent_of_hold
+        return not self.node_client.is_agent_alive() or self.node_client.connections != self._agent_of_hold
 
     def end_hold(self) -> None:
         """Announce the process as running again, because it is about to exit or only a thread has crashed."""

@@ -127,6 +127,13 @@ class Leave(TypedDict):
     """Its uncaught exception on one line, or ""."""
 
 
+@final
+class Ping(TypedDict):
+    """The process asks whether the agent is alive: the connection of one that is being killed may still be open."""
+
+    ping: Literal[True]
+
+
 # Agent -> process:
 
 
@@ -207,11 +214,19 @@ class Done(TypedDict):
     done: Literal[True]
 
 
+@final
+class Pong(TypedDict):
+    """The answer to `Ping`."""
+
+    pong: Literal[True]
+
+
 Message = (
     Registration
     | StateChange
     | Answer
     | Leave
+    | Ping
     | Registered
     | Refused
     | Ask
@@ -220,6 +235,7 @@ Message = (
     | Failed
     | Notice
     | Done
+    | Pong
 )
 
 

@@ -188,6 +188,8 @@ class _NodeServer:
             elif "state" in message:
                 process.set_state(message)
                 self._processes.on_change()
+            elif "ping" in message:
+                process.send({"pong": True})
             elif "leave" in message:
                 await self._drain_before_exit(process, message.get("error", ""))
                 return

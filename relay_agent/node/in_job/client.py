@@ -38,6 +38,9 @@ from relay_core.errors import RelayDebugError
 
 __all__ = ["NodeClient"]
 
+PONG_TIMEOUT = 2.0
+"""Seconds for an agent to answer `Ping`, after which one that is still connected counts as alive."""
+PONG_INTERVAL = 0.02
 LEAVE_TIMEOUT = 2.0
 """Maximum time in seconds that an exiting process waits for its agent to send the last bytes, because a container ends
 with its job."""
@@ -103,6 +106,7 @@ class NodeClient:
         """Held while an agent is being started; acquired permanently when this process exits."""
         self._connection: socket.socket | None = None
         self._leaving = False
+        self._pong = threading.Event()
         self._done = threading.Event()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._drop_connection)
@@ -130,6 +134,15 @@ class NodeClient:
                 return True
             except OSError:
                 return False
+
+    def is_agent_alive(self) -> bool:
+        """Ask the agent for a sign of life; the connection of one that is being killed may stay open for a moment."""
+        self._pong.clear()
+        is_sent = self._send({"ping": True})
+        deadline = time.monotonic() + PONG_TIMEOUT
+        while is_sent and not self._pong.wait(PONG_INTERVAL) and time.monotonic() < deadline:
+            is_sent = self.is_connected
+        return is_sent
 
     def set_state(self, state: str, detail: str = "", until: float | None = None) -> None:
         """Announce a state of this process to the agent and thus to the clients; `until` is Unix time."""
@@ -236,6 +249,8 @@ class NodeClient:
             self._give_up(RelayDebugError(sentence, hint=message.get("hint", "")))
         elif "notice" in message:
             write_line(message["notice"])
+        elif "pong" in message:
+            self._pong.set()
         elif "done" in message:
             self._done.set()
 

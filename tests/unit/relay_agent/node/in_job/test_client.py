@@ -182,6 +182,24 @@ async def test_debugger_is_released_when_the_agent_was_killed(relay, node):
         await running.finish()
 
 
+async def test_agent_that_is_being_killed_is_not_alive(relay, node):
+    """Only an agent that answers is alive, because the connection of one that is being killed may still be open."""
+    code = LISTEN + (
+        "print(client.is_agent_alive(), flush=True)\n"
+        "sys.stdin.readline(); print('asking', flush=True); print(client.is_agent_alive(), flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    async with job(code, **settings(relay, node)) as running:
+        agent = agent_of(await running.line())
+        assert "True" == await running.line()
+        os.kill(agent, signal.SIGSTOP)
+        running.process.stdin.write(b"\n")
+        assert "asking" == await running.line()
+        os.kill(agent, signal.SIGKILL)
+        assert "False" == await running.line()
+        await running.finish()
+
+
 async def test_certificate_that_is_not_trusted_after_the_agent_was_killed(relay, node, tmp_path):
     """An agent that replaces one that has listened retries where the first one would have ended."""
     code = LISTEN + (
