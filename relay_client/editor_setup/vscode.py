@@ -134,10 +134,11 @@ def _task(command: str, arguments: Sequence[str], environ: Mapping[str, str]) ->
             "source": TASK,
             "fileLocation": "absolute",
             "pattern": {
-                "regexp": r"^relay-client: (error): (((?!port \d+(?::| connection )).*))$",
-                "severity": 1,
-                "message": 2,
-                "file": 3,
+                # VS Code shows the file above the message, so a message in its place would be shown twice.
+                "regexp": r"^(relay-client): (error): ((?!port \d+(?::| connection )).*)$",
+                "file": 1,
+                "severity": 2,
+                "message": 3,
                 "kind": "file",
             },
             "background": {

@@ -139,6 +139,16 @@ def test_the_problem_matcher(line: str, pattern: str | None) -> None:
     assert [pattern] if pattern else [] == [name for name, each in patterns.items() if re.search(each, line)]
 
 
+def test_a_problem_has_its_message_once() -> None:
+    """VS Code groups problems by file, so the file is the program's name, and only the message is the reason."""
+    (task,) = json.loads(tasks())["tasks"]
+    pattern = task["problemMatcher"]["pattern"]
+    found = re.search(pattern["regexp"], "relay-client: error: cannot read x: no such file")
+    assert found is not None
+    parts = [found[pattern[part]] for part in ("file", "severity", "message")]
+    assert ["relay-client", "error", "cannot read x: no such file"] == parts
+
+
 def test_an_existing_tasks_json() -> None:
     """The task gets the arguments of the last call; other tasks, comments and how the task is presented stay."""
     first = tasks('{ "tasks": [ { "label": "mine" } /* mine */ ] }', arguments=["--ports", "5678", "--verbose"])
