@@ -65,10 +65,11 @@ a forward, but a limit for a program that connects in a loop."""
 MAX_REPEATED_BREACHES = 3
 """The session ends after this many transports were lost to a protocol violation at the same frame."""
 
-MAX_WINDOW_GROWTH = 16 * MIB
+MAX_WINDOW_GROWTH = 32 * MIB
 """Total growth of the windows of all streams of a session, in bytes."""
 SHARED_RATE = 16 * MIB
-"""Bytes per second of round trip by which `Settings.shared_in_flight` grows on a path with latency."""
+"""Bytes per second of round trip by which `Settings.shared_in_flight` is larger on a path with latency; the minimum of
+the measured limit (`relay_core.tunnel.streams.in_flight`)."""
 
 HANDSHAKE_TIMEOUT = 10.0
 """Time for the first frame of each side; the driver enforces it."""
@@ -102,9 +103,9 @@ class Settings:
     """Limits and timers of one side; only `limits` is announced to the peer."""
 
     limits: Limits = field(default_factory=Limits)
-    max_window: int = 4 * MIB
-    """Maximum to which the window of a stream grows: 270 Mbit/s at a round trip of 120 ms."""
-    replay_bytes: int = 8 * MIB
+    max_window: int = 16 * MIB
+    """Maximum to which the window of a stream grows: 130 MiB/s at a round trip of 120 ms."""
+    replay_bytes: int = 16 * MIB
     """Unacknowledged frames kept for a resume, including headers. At this limit, no more stream data is sent."""
     control_reserve: int = 256 * KIB
     """Added to `replay_bytes` for control frames, so that credit and resets are sent while data must wait."""

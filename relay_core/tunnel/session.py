@@ -155,8 +155,7 @@ class Session:
         self._status_due = self._status is not None
         self._receipts.make_due()
         # RESUME and RESUMED acknowledge frames like an ACK; only the remaining ones are sent again.
-        self._scheduler.replay.ack(peer_received)
-        self._scheduler.replay.rewind()
+        self._scheduler.attach(peer_received)
         self._check_closed()
 
     def resume_refused(self, refusal: Refusal, text: str) -> None:
@@ -203,7 +202,7 @@ class Session:
             # Before data: a PONG or PING behind bulk data would measure the queue and could miss its deadline.
             urgent = self._unsequenced_frames(now)
             self._scheduler.adapt(len(self.streams), self._liveness.round_trip)
-            bulk = self._scheduler.pull(limit)
+            bulk = self._scheduler.pull(limit, now)
             for stream in self._scheduler.take_framed():
                 self.streams.progressed(stream)
         # An ACK costs no extra packet if other frames are sent anyway.
@@ -283,8 +282,8 @@ class Session:
         self._receipts.make_due()  # the peer closes its transport only after this ACK
         self._finish(OverReason.PEER_CLOSED, text)
 
-    def _on_ack(self, frame: Frame, _now: float) -> None:
-        self._scheduler.replay.ack(payloads.decode_u64(frame.payload))
+    def _on_ack(self, frame: Frame, now: float) -> None:
+        self._scheduler.acknowledged(payloads.decode_u64(frame.payload), now)
         self._check_closed()  # the ACK of GOAWAY completes close()
 
     def _on_ping(self, frame: Frame, _now: float) -> None:

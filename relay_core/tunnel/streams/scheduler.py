@@ -21,6 +21,7 @@ from relay_core.tunnel import frames
 from relay_core.tunnel.frames import HEADER_SIZE, Buffer
 from relay_core.tunnel.limits import MAX_PENDING_CONTROL, SHARED_RATE, Settings
 from relay_core.tunnel.payloads import encode_u32
+from relay_core.tunnel.streams.in_flight import InFlight
 from relay_core.tunnel.streams.replay import ReplayBuffer, SentFrame
 from relay_core.tunnel.streams.stream import Stream
 
@@ -43,6 +44,7 @@ class Scheduler:
         self._data_limit = settings.replay_bytes
         # At least two frames, so that one can be sent while the other one waits for its ACK.
         self._shared_in_flight = max(settings.shared_in_flight, 2 * self._max_payload)
+        self._in_flight = InFlight()
         self._control_limit = settings.replay_bytes + settings.control_reserve
         self._control: deque[tuple[int, int, bytes]] = deque()
         self._credit: dict[int, int] = {}
@@ -91,6 +93,17 @@ class Scheduler:
         """Queue GOAWAY, which is sent after all other frames."""
         self._goaway = payload
 
+    def attach(self, peer_received: int) -> None:
+        """Use a new transport: send the unacknowledged frames again, and measure its path anew."""
+        self.replay.ack(peer_received)
+        self.replay.rewind()
+        self._in_flight = InFlight()
+
+    def acknowledged(self, seq: int, now: float) -> None:
+        """Discard the frames up to `seq`; raises as `ReplayBuffer.ack`."""
+        self.replay.ack(seq)
+        self._in_flight.acknowledged(seq, now)
+
     def adapt(self, streams: int, round_trip: float) -> None:
         """Adapt the limit of unacknowledged data.
 
@@ -99,11 +112,11 @@ class Scheduler:
             round_trip: Round trip of the path in seconds.
         """
         # A single stream may fill all buffers of the path. With several streams, data in these buffers delays the other
-        # streams, so the limit is about the bandwidth-delay product.
-        shared = self._shared_in_flight + int(round_trip * SHARED_RATE)
+        # streams, so the limit is about the bandwidth-delay product: as measured, but at least that of a slow path.
+        shared = max(self._shared_in_flight + int(round_trip * SHARED_RATE), self._in_flight.limit)
         self._data_limit = min(shared, self._replay_limit) if streams > 1 else self._replay_limit
 
-    def pull(self, limit: int) -> list[Buffer]:
+    def pull(self, limit: int, now: float) -> list[Buffer]:
         """Return buffers to send, in order: complete frames until they have `limit` bytes or none may be sent."""
         out: list[Buffer] = []
         size = 0
@@ -115,6 +128,8 @@ class Scheduler:
             if frame.payload:
                 out.append(frame.payload)
             size += HEADER_SIZE + len(frame.payload)
+        if self._framed:
+            self._in_flight.sent(self.replay.last_sent, self.replay.size, now)
         return out
 
     def take_framed(self) -> list[Stream]:

@@ -14,7 +14,7 @@ SETTINGS = Settings(
 
 
 def pulled(scheduler: Scheduler, limit: int = MIB) -> list[Frame]:
-    return list(FrameDecoder(MIB).feed(b"".join(scheduler.pull(limit))))
+    return list(FrameDecoder(MIB).feed(b"".join(scheduler.pull(limit, 0.0))))
 
 
 def writing(scheduler: Scheduler, stream_id: int, size: int, *, end: bool = False) -> Stream:

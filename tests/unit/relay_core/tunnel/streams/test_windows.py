@@ -46,7 +46,7 @@ def test_a_window_grows_on_a_long_path():
     """A consumer that is done with half a window within a round trip gets more and more sent ahead, up to a limit."""
     link = far_apart()
     stream = link.client.session.streams.open(1)
-    move(link, stream, 16 * MIB, pause=ROUND_TRIP / 8)
+    move(link, stream, 4 * MAX_WINDOW, pause=ROUND_TRIP / 128)
     assert MAX_WINDOW * 3 // 4 < window(link, stream) <= MAX_WINDOW
 
 
@@ -71,13 +71,13 @@ def test_all_streams_share_what_windows_may_grow_by():
     link = far_apart()
     streams = [link.client.session.streams.open(1) for _ in range(8)]
     for stream in streams:
-        move(link, stream, 16 * MIB, pause=ROUND_TRIP / 8)
+        move(link, stream, 4 * MAX_WINDOW, pause=ROUND_TRIP / 128)
     table = link.agent.session.streams
     assert table._window_growth == MAX_WINDOW_GROWTH
     link.client.session.streams.reset(streams[0], 0)
     link.settle()
     assert table._window_growth == MAX_WINDOW_GROWTH - (MAX_WINDOW - WINDOW)
-    move(link, streams[-1], 16 * MIB, pause=ROUND_TRIP / 8)
+    move(link, streams[-1], 4 * MAX_WINDOW, pause=ROUND_TRIP / 128)
     assert table._window_growth == MAX_WINDOW_GROWTH
 
 
@@ -85,5 +85,5 @@ def test_a_small_window_can_be_fixed():
     """A limit below the first window means that it never grows."""
     link = far_apart(Settings(ack_delay=0.001, max_window=1))
     stream = link.client.session.streams.open(1)
-    move(link, stream, 16 * MIB, pause=ROUND_TRIP / 8)
+    move(link, stream, 4 * MAX_WINDOW, pause=ROUND_TRIP / 128)
     assert window(link, stream) <= WINDOW
