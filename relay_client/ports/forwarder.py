@@ -20,9 +20,9 @@ from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ports.connection import carry
 from relay_client.ports.connections import Connections
+from relay_client.ports.listening_editors.forwarder import Editor, ReverseForwarder, editor_on
 from relay_client.ports.local_port import LocalPort, debugger_ports
 from relay_client.ports.port_lock import PortLock, PortLocked
-from relay_client.ports.reverse import Editor, ReverseForwarder, editor_on
 from relay_client.ports.whole_job.all_ranks import JobConnection
 from relay_core.errors import LocalPortInUse, RelayDebugError, UsageError
 from relay_core.net.socket_owner import PeerCheck

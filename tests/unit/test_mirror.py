@@ -109,8 +109,8 @@ COVERED_BY = {
         "relay_client/cli/ pdb relay_client/cli/inspection/ stacks relay_client/stacks/ collect"
     ),
     "tests/e2e/test_running_clients.py": "relay_client/cli/running/ common events logs release status stop",
-    "tests/e2e/test_listening_editors.py": "relay_client/ports/ reverse_stream",
-    "tests/e2e/test_ways_in.py": "relay_agent/agent/ reverse relay_client/ports/ reverse",
+    "tests/e2e/test_listening_editors.py": "relay_client/ports/listening_editors/ stream",
+    "tests/e2e/test_ways_in.py": "relay_agent/agent/ reverse relay_client/ports/listening_editors/ forwarder",
     "tests/e2e/test_debugpy_traps.py": (
         "relay_agent/debuggee/pydevd_patches/child_plugin/pydevd_plugins/extensions/ pydevd_plugin_relay_agent"
     ),

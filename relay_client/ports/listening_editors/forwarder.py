@@ -21,7 +21,7 @@ from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ports.connections import ConnectionRecord, Connections
 from relay_client.ports.editor_link import waiting_reason
-from relay_client.ports.reverse_stream import carry_to_editor
+from relay_client.ports.listening_editors.stream import carry_to_editor
 from relay_client.ui.text import printable
 from relay_core.agent_api.metadata import StreamMetadata
 from relay_core.agent_api.requests import Failure, Listen
