@@ -85,7 +85,7 @@ def _changes_of_target(old: Target | None, new: Target, about: Event) -> Iterato
 
 
 def _port_changes(before: Status, after: Status) -> Iterator[Event]:
-    old, new = ({port.port for port in status.ports} for status in (before, after))
+    old, new = ({port.port for port in status.ports if not port.is_editor} for status in (before, after))
     for port in sorted(new - old):
         yield Event("opened", after.time, f"port {port} is open", port=port)
     for port in sorted(old - new):

@@ -119,7 +119,7 @@ class _LocalConnection:
         self._from_local = MessageSplitter(ToPeer)
         """One splitter for all streams of this connection, because a message may arrive while no stream is open."""
         self._loop = asyncio.get_running_loop()
-        self._editor_link = EditorLink(tunnels, local.destination, self._name, allow_terminate=allow_terminate)
+        self._editor_link = EditorLink(tunnels, local.destination, record, allow_terminate=allow_terminate)
         self._session = self._editor_link.session
         self._last_logged = ""
 

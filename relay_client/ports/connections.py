@@ -38,6 +38,9 @@ class ConnectionRecord:
         self._since = time.time()
         self._reason = ""
         self._stop: Stop | None = None
+        self._is_interrupted = False
+        self._has_resumed = False
+        """Whether the editor has resumed the process since the tunnel was interrupted."""
         self._on_change = on_change
 
     def __repr__(self) -> str:
@@ -63,6 +66,15 @@ class ConnectionRecord:
             self._stop = None
             self._set(Connection.CLOSED, reason)
 
+    def interrupted(self, *, is_interrupted: bool) -> None:
+        """Record that the tunnel has lost its connection, or has one again.
+
+        A process that the editor resumes meanwhile stays where it is until it receives the request.
+        """
+        self._is_interrupted = is_interrupted
+        if self._has_resumed and not is_interrupted:
+            self._observed(None)
+
     def observer(self) -> StopObserver:
         """Return a layer that records where the debugged process is stopped."""
         return StopObserver(self._observed)
@@ -82,6 +94,9 @@ class ConnectionRecord:
         self._on_change()
 
     def _observed(self, found: ObservedStop | None) -> None:
+        self._has_resumed = found is None and self._is_interrupted
+        if self._has_resumed:
+            return
         if found is None:
             self._stop = None
         else:

@@ -18,6 +18,7 @@ from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.collect import compare_as_text
 from relay_client.editor.session import EditorSession
+from relay_client.ports.connections import ConnectionRecord
 from relay_client.ports.job_views import JobViews
 from relay_client.ports.local_sources import find_local_root, is_different
 from relay_core.agent_api.announcement import AgentId
@@ -50,7 +51,7 @@ class EditorLink:
     Args:
         tunnels: The tunnels to the agents.
         destination: Where the editor's connection leads.
-        name: The name of the connection in the log.
+        record: Receives whether the tunnel is interrupted.
         allow_terminate: Whether the editor may end the job.
         listens: Whether the editor listens and the job has connected to it.
     """
@@ -59,14 +60,14 @@ class EditorLink:
         self,
         tunnels: Tunnels,
         destination: Destination,
-        name: str,
+        record: ConnectionRecord,
         *,
         allow_terminate: bool,
         listens: bool = False,
     ) -> None:
         self._tunnels = tunnels
         self._port = destination.port
-        self._name = name
+        self._record, self._name = record, record.name
         self._loop = asyncio.get_running_loop()
         self._views = JobViews(tunnels, destination)
         self.session = EditorSession(
@@ -129,7 +130,9 @@ class EditorLink:
         """Inform the session of changes."""
         while True:
             changed = self._tunnels.search.changed
-            self.session.update(self._views.current(), self._loop.time())
+            view = self._views.current()
+            self._record.interrupted(is_interrupted=bool(view.away_reason))
+            self.session.update(view, self._loop.time())
             bridge.refresh()
             await changed.wait()
 

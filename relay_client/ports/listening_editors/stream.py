@@ -47,7 +47,7 @@ async def carry_to_editor(
         prefetch: Whether the job prefetches at stops.
         allow_terminate: Whether the editor may end the job.
     """
-    link = EditorLink(tunnels, Destination(record.port), record.name, allow_terminate=allow_terminate, listens=True)
+    link = EditorLink(tunnels, Destination(record.port), record, allow_terminate=allow_terminate, listens=True)
     layers: list[Layer] = [link.session, ReverseRequestGuard(None, link.refused), record.observer()]
     layers += [ResponseCache(is_adapter_local=True)] if prefetch else []
     try:

@@ -1,0 +1,45 @@
+"""Facts about the state of a connection whose tunnel is interrupted; the rest is tested in test_control.py."""
+
+from relay_client.ports.connections import ConnectionRecord
+from relay_core.layers.layer import ToLocal, ToPeer
+from relay_core.layers.stop_observer import StopObserver
+
+STOPPED = {"seq": 1, "type": "event", "event": "stopped", "body": {"reason": "step", "threadId": 1}}
+NEXT = {"seq": 2, "type": "request", "command": "next", "arguments": {"threadId": 1}}
+
+
+def stopped_record() -> tuple[ConnectionRecord, StopObserver]:
+    record = ConnectionRecord(1, 5678, lambda: None)
+    observer = record.observer()
+    observer.receive_peer(ToLocal.of(STOPPED), 0)
+    return record, observer
+
+
+def test_a_step_during_an_interruption() -> None:
+    """The process is shown as stopped until the tunnel has a connection, because the request has not reached it."""
+    record, observer = stopped_record()
+    record.interrupted(is_interrupted=True)
+    observer.receive_local(ToPeer.of(NEXT), 0)
+    stop = record.describe().stop
+    assert stop is not None
+    assert "step" == stop.reason
+    record.interrupted(is_interrupted=False)
+    assert record.describe().stop is None
+
+
+def test_a_stop_that_arrives_with_the_connection() -> None:
+    """The stop after the step stays, although it is known before the tunnel is."""
+    record, observer = stopped_record()
+    record.interrupted(is_interrupted=True)
+    observer.receive_local(ToPeer.of(NEXT), 0)
+    observer.receive_peer(ToLocal.of(STOPPED), 0)
+    record.interrupted(is_interrupted=False)
+    assert record.describe().stop is not None
+
+
+def test_a_step_without_an_interruption() -> None:
+    """The process is shown as running at once."""
+    record, observer = stopped_record()
+    record.interrupted(is_interrupted=False)
+    observer.receive_local(ToPeer.of(NEXT), 0)
+    assert record.describe().stop is None
