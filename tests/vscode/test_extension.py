@@ -24,7 +24,7 @@ from tests.support.vscode.editor import Editor, running_editor
 from tests.support.vscode.installation import ROOT, NotInstalled, find_installation
 from tests.support.vscode.jobs import waiting_job
 from tests.support.vscode.window import Window
-from tests.support.vscode.workspace import BREAKPOINT, PROGRAM, SCRIPT
+from tests.support.vscode.workspace import BREAKPOINT, PROGRAM, SCRIPT, attach
 
 pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode-extension"), pytest.mark.asyncio(loop_scope="module")]
 
@@ -250,15 +250,38 @@ async def test_the_relay_is_away_for_twenty_seconds(editor: Editor, relay: Local
         await window.press("F10")
         await window.until_shown(ranks(window), "reconnecting: cannot connect to ")
         await status_bar(window).locator(".codicon-warning").wait_for()
+        await window.until_shown(ranks(window), f"stopped at {SCRIPT}:{BREAKPOINT}")  # the step has not reached the job
         await window.until_shown(
             window.console, "it is restored automatically, and steps that you request before that run later"
         )
         await asyncio.sleep(back - time.monotonic())
+        await window.until_shown(ranks(window), f"stopped at {SCRIPT}:{BREAKPOINT}")
         await relay.server.start()
         await window.until_shown(window.variables, "square = 0")
+        await window.until_shown(ranks(window), f"stopped at {SCRIPT}:{BREAKPOINT + 1}")
         assert time.monotonic() < back + SOON
         await window.until_shown(window.console, " was restored after 2")
         await status_bar(window).locator(".codicon-server").wait_for()
+
+
+async def test_a_configuration_listens_on_a_port_of_relay_client(
+    editor: Editor, relay: LocalRelay, tmp_path: Path
+) -> None:
+    """The session connects to the port instead of showing nothing, and a notification explains what to change."""
+    port = free_port()
+    configuration = {**attach("listener", port), "listen": {"host": "127.0.0.1", "port": port}, "connect": None}
+    configuration = {name: value for name, value in configuration.items() if value is not None}
+    env = {**access(relay, tmp_path, "send"), "RELAY_CLIENT_DIR": str(editor.client_directory)}
+    async with (
+        waiting_job(editor.workspace, relay, tmp_path, port),
+        program("relay_client", "--hc", HC, "--ports", str(port), env=env),
+        editor.window({**configuration, "debugAdapterPython": sys.executable}) as window,
+    ):
+        await window.until_shown(status_bar(window), "1 rank")
+        await window.breakpoint(BREAKPOINT)
+        await window.press("F5")
+        await window.until_stopped()
+        await window.until_shown(window.notifications, f"relay-client has opened port {port}, so 'listener' connects")
 
 
 async def test_stacks_of_a_rank(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:

@@ -59,12 +59,12 @@ export class RankConfigurations implements vscode.DebugConfigurationProvider {
     ];
   }
 
-  // Opens the local port of a rank or of all ranks; other configurations are unchanged. undefined cancels the session.
+  // Opens the local port of a rank or of all ranks; most other configurations are unchanged. undefined cancels the session.
   async resolveDebugConfiguration(
     _folder: vscode.WorkspaceFolder | undefined, configuration: vscode.DebugConfiguration,
   ): Promise<vscode.DebugConfiguration | undefined> {
     const { [MARK]: mark = this.markOf(configuration), rank: _rank, hc: _hc, ...rest } = configuration as Marked;
-    if (!mark) return configuration;
+    if (!mark) return this.connecting(configuration);
     try {
       const title = `Attaching to ${configuration.name}`;
       const work = this.open(mark, configuration.name);
@@ -75,6 +75,18 @@ export class RankConfigurations implements vscode.DebugConfigurationProvider {
       showError(error);
       return undefined;
     }
+  }
+
+  // debugpy's adapter never answers an attach that listens on a port in use, so the session would show nothing at all. A port that
+  // relay-client has opened leads to the job, so this session connects to it.
+  private connecting(configuration: vscode.DebugConfiguration): vscode.DebugConfiguration {
+    const { listen, ...rest } = configuration as vscode.DebugConfiguration & { listen?: { port?: unknown } };
+    const port = Number(listen?.port);
+    const isOpen = this.clients.statuses.some(({ ports }) => ports.some((each) => each.port === port && !each.is_editor && !each.is_forward));
+    if (!listen || !isOpen) return configuration;
+    const text = `relay-client has opened port ${port}, so '${configuration.name}' connects to it instead of listening.`;
+    void vscode.window.showInformationMessage(`${text} Replace "listen" by "connect" in launch.json, or stop relay-client first.`);
+    return { ...rest, connect: { host: '127.0.0.1', port } } as vscode.DebugConfiguration;
   }
 
   // A launch.json may name a rank instead of a port: "rank": 3 or "rank": "all", and "hc" if several are in use.

@@ -46,6 +46,8 @@ export interface Node {
 export interface Port {
   port: number;
   is_all_ranks?: boolean;
+  is_forward?: boolean;
+  is_editor?: boolean;
 }
 
 export interface Status {

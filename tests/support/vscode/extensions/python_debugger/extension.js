@@ -3,7 +3,8 @@
 //
 // Of that extension (2026.7) an attach with "connect" uses two parts, and both are the same here. The configuration gets its
 // defaults (`AttachConfigurationResolver.provideAttachDefaults`), and the adapter is a TCP server at the given port
-// (`DebugAdapterDescriptorFactory.createDebugAdapterDescriptor`): one connect, no waiting, no retry. Children arrive as DAP
+// (`DebugAdapterDescriptorFactory.createDebugAdapterDescriptor`): one connect, no waiting, no retry. With "listen" it is debugpy's
+// adapter as a program, run by "debugAdapterPython"; Microsoft's runs the one in its package. Children arrive as DAP
 // `startDebugging` requests, which VS Code itself handles; the event `debugpyAttach` is for editors without it.
 const vscode = require('vscode');
 
@@ -30,8 +31,11 @@ const resolver = {
 
 const adapters = {
   createDebugAdapterDescriptor({ configuration }) {
+    if (configuration.listen && configuration.debugAdapterPython) {
+      return new vscode.DebugAdapterExecutable(configuration.debugAdapterPython, ['-m', 'debugpy.adapter']);
+    }
     if (configuration.request !== 'attach' || configuration.connect === undefined) {
-      throw new Error('this stand-in knows "request": "attach" with "connect" only');
+      throw new Error('this stand-in knows "request": "attach" with "connect" or "listen" only');
     }
     return new vscode.DebugAdapterServer(Number(configuration.connect.port), configuration.connect.host ?? '127.0.0.1');
   },
