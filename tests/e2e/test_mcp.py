@@ -13,10 +13,13 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from relay_client.dap.client import DapClient
+from relay_core.compat import timeout
+from tests.support.hang_job import hang_job, line_of
 from tests.support.ports import consecutive_ports
 from tests.support.programs import REPOSITORY, environment, program
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access, running_client, running_job, until_registered
+from tests.support.torch_job import needs_torch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -164,6 +167,29 @@ async def test_planted_bug_is_found_by_reading(relay: LocalRelay, tmp_path: Path
         "wait_for_stop": "invalid",
     }.items() <= {one["tool"]: one["outcome"] for one in records}.items()
     assert 0o600 == (tmp_path / "audit.jsonl").stat().st_mode & 0o777
+
+
+@needs_torch
+async def test_hang_is_explained_by_reading(relay: LocalRelay, tmp_path: Path):
+    """A coding agent that only reads finds which rank of a torch job has skipped an all_reduce, and where it is."""
+    async with hang_job(relay, tmp_path, "skip") as torch_job, agent(relay, tmp_path) as client:
+        await torch_job.until_ready()
+        await until_registered(relay, tmp_path, 4)
+        found: dict[str, Any] = {"groups": []}
+        async with timeout(150):
+            while [[0, 1, 3]] != [group["entered"] for group in found["groups"]]:
+                (found,) = await call(client, "hang_verdict")
+        (text,), (group,) = found["text"], found["groups"]
+        (skips,) = await call(client, "stacks", ranks="2")
+    place = line_of("skip: elsewhere")
+    assert text.startswith(
+        "group 'default' (4 ranks): collective #6 all_reduce [16] float32; entered by ranks 0-1,3 at"
+    )
+    assert text.endswith(f"missing rank 2, which is at {place} (blocked in a call)")
+    assert ("default", [0, 1, 2, 3], 6, [2], []) == tuple(
+        group[name] for name in ("name", "ranks", "number", "missing", "unknown")
+    )
+    assert place == next(f"train.py:{one['line']} in {one['function']}" for one in skips["threads"][0]["frames"][::-1])
 
 
 async def test_control_that_is_permitted(relay: LocalRelay, tmp_path: Path):
