@@ -29,6 +29,7 @@ from tests.bench.figures.opening import opening
 from tests.bench.figures.outage import outage
 from tests.bench.figures.overhead import overhead
 from tests.bench.figures.ownership import ownership
+from tests.bench.figures.push import push
 from tests.bench.figures.resuming import resuming
 from tests.bench.figures.stepping import stepping
 from tests.bench.figures.throughput import throughput
@@ -49,7 +50,7 @@ class Figure(Protocol):
 
 LOOPBACK: list[Figure] = [
     *(opening, stepping, interactive, throughput, resuming),
-    *(all_ranks, outage, death, ending, ownership, footprint, capacity, overhead, values, verdict),
+    *(all_ranks, outage, death, ending, ownership, footprint, capacity, overhead, values, verdict, push),
 ]
 WITH_DELAYS: list[Figure] = [
     *(opening, attach, stepping, throughput, resuming),
