@@ -24,6 +24,7 @@ __all__ = [
     "MIN_VERSION",
     "OPEN_RATE",
     "PROBE_TIMEOUT",
+    "SHARED_ACK_BYTES",
     "SHARED_RATE",
     "STALL",
     "UNCONFIRMED_GRACE",
@@ -70,6 +71,9 @@ MAX_WINDOW_GROWTH = 32 * MIB
 SHARED_RATE = 16 * MIB
 """Bytes per second of round trip by which `Settings.shared_in_flight` is larger on a path with latency; the minimum of
 the measured limit (`relay_core.tunnel.streams.in_flight`)."""
+SHARED_ACK_BYTES = 64 * KIB
+"""While several streams are open, an ACK is sent after this many bytes: half of `shared_in_flight` in earlier
+versions, at which such a peer stops sending."""
 
 HANDSHAKE_TIMEOUT = 10.0
 """Time for the first frame of each side; the driver enforces it."""
@@ -113,7 +117,7 @@ class Settings:
     """Bytes of one stream waiting to be sent; when the queue is full, the driver stops reading the local socket."""
     quantum: int = 16 * KIB
     """Bytes that one stream may send in a row while another one waits."""
-    shared_in_flight: int = 128 * KIB
+    shared_in_flight: int = 256 * KIB
     """Limit of unacknowledged bytes while several streams are open, on a path without latency. Data of one stream that
     is in flight delays the data of every other stream."""
     ack_bytes: int = 256 * KIB

@@ -13,7 +13,7 @@ from collections import deque
 from typing import NamedTuple
 
 from relay_core.tunnel.frames import HEADER_SIZE, Buffer, pack_header
-from relay_core.tunnel.limits import Settings
+from relay_core.tunnel.limits import SHARED_ACK_BYTES, Settings
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach
 
 __all__ = ["Receipts", "ReplayBuffer", "SentFrame"]
@@ -134,7 +134,9 @@ class Receipts:
         self._bytes += size
         settings = self._settings
         # Acknowledge at half of the peer's limit, so that the ACK arrives while the peer may still send.
-        ack_bytes = min(settings.ack_bytes, settings.shared_in_flight // 2) if shared else settings.ack_bytes
+        ack_bytes = settings.ack_bytes
+        if shared:
+            ack_bytes = min(ack_bytes, SHARED_ACK_BYTES, settings.shared_in_flight // 2)
         if self._bytes >= ack_bytes or self.received - self._acked >= settings.ack_frames:
             self.make_due()
         elif self.deadline is None and not self.due:

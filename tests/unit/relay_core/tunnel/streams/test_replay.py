@@ -78,6 +78,17 @@ def test_an_ack_is_due_after_enough_bytes_or_frames(size, count):
     assert not receipts.due
 
 
+def test_an_ack_to_several_streams_is_due_after_half_of_what_earlier_versions_may_send():
+    """An earlier version stops at 128 KiB, however much this side may have in flight itself."""
+    settings = Settings()
+    receipts = Receipts(settings)
+    receipts.accept(64 * 1024 - 1, 0.0, shared=True)
+    assert not receipts.due
+    receipts.accept(1, 0.0, shared=True)
+    assert receipts.due
+    assert settings.shared_in_flight > 128 * 1024
+
+
 def test_an_ack_is_due_some_time_after_the_oldest_frame():
     """Later frames do not put it off."""
     receipts = Receipts(SETTINGS)
