@@ -21,8 +21,8 @@ _Result = TypeVar("_Result")
 def run(main: Coroutine[Any, Any, _Result]) -> _Result:
     """Run a coroutine as `asyncio.run` does, in uvloop's event loop if it is installed.
 
-    uvloop takes a third less processor time to relay small messages. Windows does not have it, and an agent may run in
-    an image without it.
+    With uvloop, a small message takes up to a third less CPU time. Windows does not have it, and an agent may run in an
+    image without it.
     """
     try:
         import uvloop  # noqa: PLC0415 - optional
