@@ -62,7 +62,14 @@ def make_parser() -> argparse.ArgumentParser:
     init.add_argument(
         "directory", type=Path, metavar="DIR", help="directory to write to; existing files are not overwritten"
     )
-    init.add_argument("--hc", action="extend", nargs="+", required=True, metavar="NAME", help="hybrid connections")
+    init.add_argument(
+        "--hc",
+        action="extend",
+        nargs="+",
+        required=True,
+        metavar="NAME",
+        help="hybrid connections; NAME:SIZE creates a family, for more than 25 nodes",
+    )
     init.add_argument(
         "--port",
         type=argument_type(parse_port),

@@ -6,7 +6,8 @@
     tls/                          private CA and server certificate
 
 Both connection strings of a hybrid connection contain the same tunnel key, which the relay does not know. Files with
-keys are readable by their owner only.
+keys are readable by their owner only. For `NAME:SIZE`, the hybrid connections of a family are created, with the same
+two keys.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay_core.errors import ConfigurationError
+from relay_core.hyco.address import Endpoint
+from relay_core.hyco.family import FamilyName
 from relay_core.hyco.tunnel_key import TUNNEL_KEY_BYTES
 from relay_server.config import certificates
 from relay_server.config.file import parse
@@ -74,7 +77,7 @@ def provision(directory: Path, paths: Sequence[str], *, namespace: str, port: in
 
     Args:
         directory: Created if it does not exist.
-        paths: Names of the hybrid connections.
+        paths: Names of the hybrid connections, or `NAME:SIZE` for families.
         namespace: Host name that clients use.
         port: Port to listen on.
 
@@ -83,7 +86,9 @@ def provision(directory: Path, paths: Sequence[str], *, namespace: str, port: in
     """
     keys = {path: (_new_key(), _new_key()) for path in paths}
     text = _HEAD.format(namespace=namespace, port=port) + "".join(
-        _CONNECTION.format(path=path, agent_key=agent, client_key=client) for path, (agent, client) in keys.items()
+        _CONNECTION.format(path=sibling, agent_key=agent, client_key=client)
+        for path, (agent, client) in keys.items()
+        for sibling in _siblings(path)
     )
     config = parse(text, directory=directory)  # raises an error for invalid names before anything is written
     files = {path: _connection_files(directory, path) for path in keys}
@@ -104,6 +109,13 @@ def provision(directory: Path, paths: Sequence[str], *, namespace: str, port: in
     return Provisioned(config_file, _make_certificates(config), tuple(files.values()))
 
 
+def _siblings(path: str) -> list[str]:
+    """Return the names of the hybrid connections that `NAME` or `NAME:SIZE` stands for."""
+    name = FamilyName.parse(path)
+    # Without a size, the name is written as it was given, so that an invalid one is refused.
+    return [path] if name.size is None else [one.path for one in Endpoint("", 0, name.path, name.size).siblings]
+
+
 def _make_certificates(config: RelayConfig) -> Path:
     ca = certificates.prepare(config.tls, config.hosts).ca
     if ca is None:
@@ -117,7 +129,7 @@ def _new_key() -> str:
 
 
 def _connection_files(directory: Path, path: str) -> tuple[Path, Path]:
-    name = path.replace("/", "%2F")
+    name = path.partition(":")[0].replace("/", "%2F")
     return directory / f"{name}.agent.connection", directory / f"{name}.client.connection"
 
 

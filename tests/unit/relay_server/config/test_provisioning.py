@@ -33,6 +33,21 @@ def test_hybrid_connections_share_no_key(tmp_path):
     assert "TunnelKey" not in made.config_file.read_text()
 
 
+def test_a_family_has_one_pair_of_connection_strings(tmp_path):
+    """All of its hybrid connections accept the two keys, and the strings contain the size."""
+    made = provision(tmp_path, ["team/alice:3"], namespace="localhost", port=1)
+    config = load(made.config_file)
+    paths = ["team/alice", "team/alice-1", "team/alice-2"]
+    assert paths == [connection.path for connection in config.hybrid_connections]
+    assert 1 == len({connection.rules for connection in config.hybrid_connections})
+    (files,) = made.connection_files
+    assert ["team%2Falice.agent.connection", "team%2Falice.client.connection"] == [file.name for file in files]
+    for file in files:
+        parsed = ConnectionString.parse(file.read_text())
+        assert paths == [sibling.path for sibling in parsed.endpoint().siblings]
+        assert parsed.key in {key for rule in config.hybrid_connections[2].rules for key in rule.keys}
+
+
 def test_files_with_keys_are_private(tmp_path):
     """Only the owner reads the configuration and the connection strings."""
     made = provision(tmp_path / "new", ["hc"], namespace="localhost", port=1)
@@ -52,7 +67,15 @@ def test_nothing_is_overwritten(tmp_path, taken):
 
 
 @pytest.mark.parametrize(
-    ("paths", "namespace"), [(["a b"], "localhost"), (["a", "A"], "localhost"), (["a"], "http://x"), (['x"\n'], "h")]
+    ("paths", "namespace"),
+    [
+        (["a b"], "localhost"),
+        (["a", "A"], "localhost"),
+        (["a"], "http://x"),
+        (['x"\n'], "h"),
+        (["a:0"], "h"),
+        (["a:2", "a-1"], "h"),
+    ],
 )
 def test_names_that_would_not_work_are_refused(tmp_path, paths, namespace):
     """A name that the relay could not serve writes nothing."""
