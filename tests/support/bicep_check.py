@@ -31,11 +31,9 @@ FUNCTIONS = {
     *("resourceGroup", "resourceId", "string", "subscription", "subscriptionResourceId", "tenant", "toLower"),
     *("uniqueString", "union"),
 }
-DECORATORS = {
-    *("allowed", "batchSize", "description", "export", "maxLength", "maxValue", "minLength", "minValue", "secure"),
-}
+LIMITS = {"maxLength", "maxValue", "minLength", "minValue"}
+DECORATORS = {"allowed", "batchSize", "description", "export", "secure", *LIMITS}
 ANY_RESOURCE = {"name!", "parent", "scope", "dependsOn"}
-RULES = "authorizationRules"
 
 Node = tree_sitter.Node
 
@@ -359,7 +357,7 @@ def check_secrets(file: File) -> None:
                 file.problem(value, f"parameter {name!r} of {path.name} is @secure, but what goes into it is not")
     for found in file.named("resource").values():
         stored = property_of(found.node, "properties", "value")
-        if "Microsoft.KeyVault/vaults/secrets@" in text(found.node) and stored and not is_all_secure(file, stored):
+        if "Microsoft.KeyVault/vaults/secrets@" in text(found.node) and stored and is_insecure(file, stored):
             file.problem(stored, "the value of a Key Vault secret comes from a parameter that is not @secure")
 
 
@@ -370,11 +368,9 @@ def is_secret(file: File, node: Node) -> bool:
     return secure or "listKeys()" in text(node)
 
 
-def is_all_secure(file: File, node: Node) -> bool:
-    """Whether an expression has a parameter, and only secure ones."""
-    params = [file.named("param").get(text(name)) for name in identifiers(node)]
-    given = [param for param in params if param is not None]
-    return bool(given) and all(param.secure for param in given)
+def is_insecure(file: File, node: Node) -> bool:
+    """Whether an expression has no parameter, or one that is not secure."""
+    return {True} != {found.secure for found in map(file.named("param").get, map(text, identifiers(node))) if found}
 
 
 def check_order(file: File) -> None:
@@ -396,7 +392,7 @@ def check_order(file: File) -> None:
 
 def writes_rules(file: File, found: Declaration) -> bool:
     if found.kind == "resource":
-        return f"/{RULES}@" in text(found.node.named_children[1])
+        return "/authorizationRules@" in text(found.node.named_children[1])
     path = source_of(file, found)
     if not path.is_file():
         return False
