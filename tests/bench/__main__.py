@@ -23,6 +23,7 @@ from tests.bench.figures.capacity import capacity
 from tests.bench.figures.death import death
 from tests.bench.figures.discovery import discovery
 from tests.bench.figures.ending import ending
+from tests.bench.figures.families import families
 from tests.bench.figures.footprint import footprint
 from tests.bench.figures.interactive import interactive
 from tests.bench.figures.opening import opening
@@ -50,11 +51,11 @@ class Figure(Protocol):
 
 LOOPBACK: list[Figure] = [
     *(opening, stepping, interactive, throughput, resuming),
-    *(all_ranks, outage, death, ending, ownership, footprint, capacity, overhead, values, verdict, push),
+    *(all_ranks, outage, death, ending, ownership, footprint, capacity, families, overhead, values, verdict, push),
 ]
 WITH_DELAYS: list[Figure] = [
     *(opening, attach, stepping, throughput, resuming),
-    *(outage, death, ending, discovery, verdict, vscode),
+    *(outage, death, ending, discovery, families, verdict, vscode),
 ]
 PROFILES = {"loopback": LOOPBACK, "Azure-like delays": WITH_DELAYS}
 

@@ -101,11 +101,11 @@ class Stage:
         made = {name: await self._makers[name](port) for name in wanted or self._makers}
         return {name: way for name, way in made.items() if way.port}
 
-    async def start_relay(self, *options: str) -> Relay:
-        """Run `relay-server init`, and `serve` with options."""
+    async def start_relay(self, *options: str, hc: str = HC) -> Relay:
+        """Run `relay-server init` for a hybrid connection or family, and `serve` with options."""
         directory, port = self.programs.directory / f"relay-{free_port()}", free_port()
         init = await self.programs.python(
-            "init", "relay_server", "init", str(directory), "--hc", HC, *OLDER_HCS, "--port", str(port)
+            "init", "relay_server", "init", str(directory), "--hc", hc, *OLDER_HCS, "--port", str(port)
         )
         assert not await init.wait(within=60), init.output()
         child = await self.serve_relay(directory, *options)

@@ -11,7 +11,7 @@ from tests.bench.report import Row
 from tests.bench.stage import Stage
 from tests.support.ports import free_port
 
-__all__ = ["capacity"]
+__all__ = ["capacity", "free_range"]
 
 TARGETS = 8
 """Ranks of a node."""
@@ -23,7 +23,7 @@ async def capacity(stage: Stage, *, quick: bool) -> list[Row]:
 
 
 async def _agents(stage: Stage, agents: int) -> list[Row]:
-    first = _free_range(agents * TARGETS)
+    first = free_range(agents * TARGETS)
     children = [
         await stage.start_agent(
             dict.fromkeys(range(first + number * TARGETS, first + (number + 1) * TARGETS), stage.target_port)
@@ -56,7 +56,7 @@ async def _relay(stage: Stage, count: int) -> list[Row]:
     ]
 
 
-def _free_range(size: int) -> int:
+def free_range(size: int) -> int:
     """Return the first of so many neighbouring ports that nobody listens on."""
     first = last = free_port()
     while last - first + 1 < size:

@@ -1,0 +1,69 @@
+"""Agents on the hybrid connections of a family, beside as many as one hybrid connection accepts.
+
+The relay has its quota of 25 listeners. All agents share one process. The figures are the seconds from the start of
+`relay-client --ports` until it has printed a line for each agent, and the time to open a connection to an agent, from
+before the connect until the first byte has been echoed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from relay_client.demo.process import Child
+from tests.bench.figures.capacity import free_range
+from tests.bench.figures.footprint import MIB, memory
+from tests.bench.programs import lines_of, load
+from tests.bench.report import Limit, Row, median_ms
+from tests.bench.stage import HC, Stage
+
+__all__ = ["families"]
+
+PER_HC = 25
+MOST = 10.0
+"""Seconds until all agents of a family are found."""
+
+
+async def families(stage: Stage, *, quick: bool) -> list[Row]:
+    """One hybrid connection with 25 agents, then a family of eight with 200."""
+    size = 2 if quick else 8
+    alone = await _measure(stage, 1, 3 if quick else 20)
+    family = await _measure(stage, size, 3 if quick else 20)
+    what = f"{PER_HC} agents, and {size * PER_HC} on {size} hybrid connections"
+    names = ("one", "family")
+    peers = [dict(zip(names, values, strict=True)) for values in zip(alone, family, strict=True)]
+    limits = {"family": Limit(MOST)} if stage.delays else {}
+    return [
+        Row(what, "all agents listen", "s", peers[0]),
+        Row(what, "all are found, from the start of the program", "s", peers[1], limits=limits),
+        Row(what, "opening a connection, median", "ms", peers[2]),
+        Row(what, "memory of relay-client", "MiB", peers[3]),
+    ]
+
+
+async def _measure(stage: Stage, size: int, opens: int) -> tuple[float, float, float, float]:
+    own = Stage(stage.programs, delays=stage.delays)
+    own.relay = await own.start_relay(hc=f"{HC}:{size}")
+    count = size * PER_HC
+    first = free_range(count)
+    secrets = (own.relay.connection_file("agent"), own.relay.ca_file)
+    numbers = (str(number) for number in (count, first, stage.target_port))
+    agents = await stage.programs.python("agents", "tests.bench.many_agents", *numbers, *secrets)
+    line = await lines_of(agents, lambda text: "listening after" in text)
+    listening = float(line.split("listening after ")[1].split()[0])
+    client, found = await _until_found(own, count, first)
+    times: list[float] = []
+    for port in range(first, first + count, count // opens):
+        await load("open", port, "--count", 1)
+        times += (await load("open", port, "--count", 3))["times"]
+    size_of_client = memory(client) / MIB
+    for child in (client, agents, own.relay.child):
+        await stage.programs.end(child)
+    return listening, found, median_ms(times), size_of_client
+
+
+async def _until_found(stage: Stage, count: int, first: int) -> tuple[Child, float]:
+    started = time.monotonic()
+    client = await stage.begin_client("--ports", f"{first}-{first + count - 1}")
+    await asyncio.wait_for(lines_of(client, lambda text: text.count("found ") >= count), 120)
+    return client, time.monotonic() - started
