@@ -37,8 +37,10 @@ SERVER_FLAGS = (
     *("--disable-getting-started-override", "--disable-proxy"),
 )
 SETTINGS = {
-    # Nothing that asks, advertises or loads from a network; all that concerns debugging is as VS Code has it.
+    # Nothing that asks, advertises, moves or loads from a network; all that concerns debugging is as VS Code has it.
     "chat.disableAIFeatures": True,
+    "editor.cursorBlinking": "solid",  # each repaint takes processor time
+    "editor.minimap.enabled": False,
     "extensions.autoCheckUpdates": False,
     "extensions.autoUpdate": False,
     "extensions.ignoreRecommendations": True,
@@ -110,7 +112,7 @@ class Editor:
             raise
 
     async def _open(self) -> Window:
-        page = await self._browser.new_page(viewport=VIEWPORT)
+        page = await self._browser.new_page(viewport=VIEWPORT, reduced_motion="reduce")
         await page.goto(f"{self._url}/?folder={self.workspace.folder}")
         window = Window(page, await self._controls.window(self.workspace.folder), self.workspace)
         await window.ready()

@@ -114,7 +114,7 @@ class Window:
         deadline = time.monotonic() + WITHIN
         while text not in " ".join(lines := await self.lines(part)):
             assert time.monotonic() < deadline, f"{text!r} is not shown, but {lines}"
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
         return lines
 
     async def until_stopped(self) -> None:
