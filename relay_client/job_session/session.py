@@ -275,7 +275,15 @@ class JobSession:
     # From the ranks:
 
     def receive_rank(self, number: int, message: Message, now: float) -> None:
-        """Handle a message of the debugger of a rank."""
+        """Handle a message of the debugger of a rank; a rank whose debugger sends an invalid message is left out."""
+        try:
+            self._received(number, message, now)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # a field of the wrong type
+            if (member := self._members.get(number)) is not None:
+                self._wire.line(f"the debugger of {member.name.label} sent an invalid message", IMPORTANT)
+            self._wire.put(CloseRank(number))
+
+    def _received(self, number: int, message: Message, now: float) -> None:
         member = self._members.get(number)
         if is_message(message, "response"):
             self._wire.answered(number, message)
@@ -287,6 +295,8 @@ class JobSession:
 
     def _happened(self, member: Member, event: Event, now: float) -> None:
         body: Body = event.get("body") or {}
+        if not isinstance(body, dict):
+            raise TypeError("the body of an event is not an object")
         match event["event"]:
             case "initialized":
                 self._configure(member)

@@ -91,6 +91,9 @@ def job_session(data: bytes) -> None:
         if isinstance(message, dict):
             session.receive_rank(number % 2, message, NOW + number)
             session.tick(NOW + number)
+    for number in (0, 1):
+        session.lost(number, NOW)
+    session.tick(NOW + 100)
     for output in session.take():
         if isinstance(output, ToEditor):
             json.dumps(output.message)

@@ -313,3 +313,23 @@ def test_a_rank_that_cannot_be_debugged_is_left_out() -> None:
     stage.settle()
     assert ["cannot debug rank 0: held by bob@laptop"] == stage.lines()
     assert {} == stage.ranks
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"event": "stopped", "body": "text"},
+        {"event": "stopped", "body": {"hitBreakpointIds": [[1]]}},
+        {"event": "thread", "body": [1]},
+    ],
+)
+def test_a_rank_that_sends_an_invalid_message_is_left_out(message: dict[str, Any]) -> None:
+    """A field of the wrong type ends the connection to that rank, and the other rank is still debugged."""
+    stage, (hostile, other) = attached(0, 1)
+    hostile.sent.append({"seq": 1000, "type": "event", **message})
+    stage.settle()
+    assert [other] == list(stage.ranks.values())
+    assert "the debugger of rank 0 sent an invalid message" in stage.lines()
+    other.stop()
+    stage.settle()
+    assert "breakpoint" == stage.events("stopped")[0]["reason"]
