@@ -6,6 +6,7 @@ but a few always complete quickly. If one of those is the oldest pending request
 checks whether the process runs Python code at all. A process that is stopped by a signal, or whose GIL is held by C
 code, is only busy. If the process cannot be checked, because the debugger was started by another program
 (`relay-agent serve`), the session ends without a check: the user can attach again, but could not end it otherwise.
+The session of a followed child process is checked at its parent, the only process that the agent knows.
 """
 
 from __future__ import annotations
