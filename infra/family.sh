@@ -40,10 +40,12 @@ find_family() {
 
 # stored_size HC: prints the number of hybrid connections in the stored connection strings that `read_secret` has read.
 stored_size() {
-  local kind
+  local kind keys commas
   for kind in agent client; do
     if [ -s "$WORK/$1/$kind/stored" ]; then
-      field FamilyKeys "$WORK/$1/$kind/stored" | awk -F , '{ keys = NF } END { print keys + 1 }'
+      keys=$(field FamilyKeys "$WORK/$1/$kind/stored")
+      commas=$(printf %s "$keys" | tr -cd ,)
+      say $((1 + ${#commas} + (${#keys} > 0)))
       return
     fi
   done

@@ -19,7 +19,6 @@ from pathlib import Path
 from relay_core.errors import ConfigurationError
 from relay_core.net.descriptors import raise_descriptor_limit
 from relay_core.net.tasks import TaskSet, cancel_and_wait, first_completed
-from relay_core.program.run import run as run_loop
 from relay_server.config.certificates import write_private
 from relay_server.config.file import load
 from relay_server.config.model import DelayProfile, RelayConfig
@@ -66,7 +65,7 @@ def serve_until_stopped(
             config = replace(config, honour_listener_selection=False)
         return config
 
-    return run_loop(_serve(config_file, adjust, ready_file))
+    return asyncio.run(_serve(config_file, adjust, ready_file))
 
 
 async def _serve(config_file: Path, adjust: Callable[[RelayConfig], RelayConfig], ready_file: Path | None) -> int:

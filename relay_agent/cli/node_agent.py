@@ -31,12 +31,13 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the node's agent, in a child of this process, until its last process has exited."""
     _leave_process_tree()
+    import asyncio
+
     from relay_agent.node.in_agent.server import serve_node
     from relay_core.errors import RelayDebugError
-    from relay_core.program.run import run as run_loop
 
     try:
-        run_loop(serve_node(arguments.root, arguments.name, arguments.listener, arguments.lock))
+        asyncio.run(serve_node(arguments.root, arguments.name, arguments.listener, arguments.lock))
     except (
         RelayDebugError
     ) as error:  # not printed: the processes have received the error and log it with its consequence

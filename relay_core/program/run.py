@@ -1,4 +1,4 @@
-"""Running a program's main coroutine until it completes or a signal stops it, with uvloop's event loop if installed."""
+"""Running a program's main coroutine until it completes or a signal stops it."""
 
 from __future__ import annotations
 
@@ -6,29 +6,14 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 from relay_core.net.descriptors import log_exhaustion, raise_descriptor_limit
 
-__all__ = ["FORCED_EXIT_STATUS", "run", "run_until_stopped"]
+__all__ = ["FORCED_EXIT_STATUS", "run_until_stopped"]
 
 FORCED_EXIT_STATUS = 130
 """128 + SIGINT: a second signal arrived while the program was stopping."""
-
-_Result = TypeVar("_Result")
-
-
-def run(main: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a coroutine as `asyncio.run` does, in uvloop's event loop if it is installed.
-
-    With uvloop, a small message takes up to a third less CPU time. Windows does not have it, and an agent may run in an
-    image without it.
-    """
-    try:
-        import uvloop  # noqa: PLC0415 - optional
-    except ImportError:
-        return asyncio.run(main)
-    return uvloop.run(main)
 
 
 def run_until_stopped(coroutine: Coroutine[Any, Any, Any]) -> int:
@@ -43,7 +28,7 @@ def run_until_stopped(coroutine: Coroutine[Any, Any, Any]) -> int:
         Exception: Any exception of the coroutine.
     """
     with contextlib.suppress(KeyboardInterrupt):  # on Windows, where event loops have no signal handlers
-        run(_run(coroutine))
+        asyncio.run(_run(coroutine))
     return 0
 
 
