@@ -83,14 +83,17 @@ async def test_other_group_order(relay: LocalRelay, tmp_path: Path) -> None:
 
 
 async def test_dead_rank(relay: LocalRelay, tmp_path: Path) -> None:
-    """A rank that was killed is missing, with the signal; those that noticed it are held at their exception."""
+    """A rank that was killed is missing, with the signal, from the collective that the others have entered."""
     async with hang_job(relay, tmp_path, "dead", "--debug-on-crash", "--debug-hold", "300") as job:
         await job.until_ready()
         await job.verdict_that("missing rank 2, which is at train.py")  # the agent knows it
         (tmp_path / "kill").touch()
-        status, text = await job.verdict_that("was killed by SIGKILL")
-    assert "missing rank 2, which was killed by SIGKILL" in text
-    assert text.endswith("\n\nrank 2 was killed by SIGKILL")
+        entered = f"entered by ranks 0-1,3 at {line_of('dead: all')} (N s ago)"
+        status, text = await job.verdict_that(f"{entered}; missing rank 2, which was killed by SIGKILL")
+    assert (
+        f"{DEFAULT} all_reduce [16] float32; {entered}; "
+        "missing rank 2, which was killed by SIGKILL\n\nrank 2 was killed by SIGKILL"
+    ) == text
     assert status == 16
 
 
