@@ -12,6 +12,7 @@ from relay_core.agent_api.ending import Ending
 __all__ = [
     "CANNOT_FOLLOW",
     "GUARDED",
+    "NO_CHILDREN",
     "back_text",
     "debugger_ended_text",
     "different_text",
@@ -26,6 +27,10 @@ __all__ = [
 CANNOT_FOLLOW = (
     '"subProcess": true offers child processes to this editor, but the editor does not announce that it can debug '
     'them, so each child process would wait. hint: remove "subProcess" from the attach configuration'
+)
+NO_CHILDREN = (
+    '"subProcess": true has no effect: the session of all ranks does not follow child processes. hint: attach to the '
+    "port of the rank whose child processes you want to debug"
 )
 GUARDED = "detached; the job continues (relay-client --allow-terminate lets an editor end it)"
 

@@ -60,7 +60,7 @@ def _configuration(entry: Entry, order: int) -> dict[str, Any]:
         "connect": {"host": "127.0.0.1", "port": entry.port},
         "pathMappings": [{"localRoot": "${workspaceFolder}", "remoteRoot": "."}],
         "justMyCode": False,
-        "subProcess": True,
+        "subProcess": not entry.is_job,  # the session of all ranks does not follow child processes
         "preLaunchTask": TASK,
         "presentation": {"group": "relay", "order": order},
     }

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 
 from relay_client.compare.console import comparison_of, with_statistics
 from relay_client.editor.messages import CONSOLE, IMPORTANT
-from relay_client.editor.sentences import GUARDED
+from relay_client.editor.sentences import GUARDED, NO_CHILDREN
 from relay_client.job_session.breakpoints import Breakpoints
 from relay_client.job_session.capabilities import CAPABILITIES
 from relay_client.job_session.groups import Group
@@ -189,6 +189,8 @@ class JobSession:
             case "attach":
                 self._attach = request
                 self._wire.event("initialized")
+                if arguments.get("subProcess") is True:
+                    self.show(NO_CHILDREN)
             case "configurationDone":
                 self._configured(request)
             case "threads":

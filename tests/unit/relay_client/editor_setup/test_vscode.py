@@ -55,13 +55,14 @@ def test_one_rank_needs_no_compound() -> None:
 
 
 def test_the_whole_job_is_not_one_of_its_ranks() -> None:
-    """The session of all ranks has a configuration, and the compound of all ranks does not start it."""
+    """The session of all ranks has a configuration without child processes, which the compound of all ranks lacks."""
     read = json.loads(launch(entries=[*RANKS, Entry("whole job", 5600)]))
     assert ("Relay: whole job", 5600) == (
         read["configurations"][2]["name"],
         read["configurations"][2]["connect"]["port"],
     )
     assert ["Relay: rank 0", "Relay: rank 1"] == read["compounds"][0]["configurations"]
+    assert [True, True, False] == [each["subProcess"] for each in read["configurations"]]
 
 
 MINE = """\

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from relay_client.editor.sentences import NO_CHILDREN
 from tests.support.scripted_ranks import FILE, MAIN, ScriptedRank, Stage, attached, stopped
 
 
@@ -17,6 +18,21 @@ def test_an_editor_attaches_before_any_rank_is_there() -> None:
     found = stage.ask("setBreakpoints", source={"path": FILE}, breakpoints=[{"line": 10}])
     assert [False] == [each["verified"] for each in found["breakpoints"]]
     assert "no rank has been reached yet" == found["breakpoints"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("configuration", "lines"), [({"subProcess": True}, [NO_CHILDREN]), ({"subProcess": False}, []), ({}, [])]
+)
+def test_an_editor_that_wants_child_processes_is_told_how(configuration: dict[str, Any], lines: list[str]) -> None:
+    """`"subProcess": true` shows one line, however many ranks there are, and no rank follows its children."""
+    stage = Stage()
+    stage.ask("initialize", clientID="vscode", adapterID="debugpy", supportsStartDebuggingRequest=True)
+    stage.send("attach", type="debugpy", **configuration)
+    ranks = [stage.join(0), stage.join(1)]
+    stage.settle()
+    assert lines == stage.lines()
+    attaches = [rank.log[rank.names().index("attach")]["arguments"] for rank in ranks]
+    assert [False, False] == [arguments["subProcess"] for arguments in attaches]
 
 
 def test_threads_are_named_after_their_ranks() -> None:
