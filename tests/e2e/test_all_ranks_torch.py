@@ -14,10 +14,20 @@ from relay_client.dap.client import DapClient, RequestFailed
 from relay_client.ports.local_port import LocalPort, debugger_ports
 from tests.support.many_ranks import AllRanksEditor, all_ranks_editor, ports_in_a_row
 from tests.support.relay import LocalRelay
-from tests.support.torch_job import TorchJob, line_of, needs_torch, torch_job
+from tests.support.torch_job import SCRIPT, TorchJob, line_of, needs_torch, torch_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400), needs_torch]
 REDUCE = line_of("dist.all_reduce(total)")
+SPLIT = SCRIPT.replace(
+    "        mean = ",
+    """\
+        if rank >= 6:
+            half = "second"
+        else:
+            half = "first"
+        mean = """,
+)
+assert SPLIT != SCRIPT
 ALONE = """\
 import argparse
 import os
@@ -46,9 +56,9 @@ async def stopped_together(editor: AllRanksEditor, job: TorchJob) -> int:
     """Attach while all ranks stand between two steps, and let them run to the `all_reduce`; return a thread."""
     async with job.standing():
         await editor.dap.attach({str(job.script): [{"line": REDUCE}]}, within=PATIENCE)
-        await editor.until_listed(4)
-    stops = await editor.stops(4)
-    await editor.line(f"ranks 0-3 at train.py:{REDUCE}")
+        await editor.until_listed(job.ranks)
+    stops = await editor.stops(job.ranks)
+    await editor.line(f"ranks 0-{job.ranks - 1} at train.py:{REDUCE}")
     return stops["rank 0"]["threadId"]
 
 
@@ -75,6 +85,34 @@ async def test_one_step_passes_an_all_reduce(relay: LocalRelay, tmp_path: Path) 
         await editor.dap.request("disconnect", {"terminateDebuggee": True}, within=PATIENCE)
         job.stop()
         assert [0, 0] == await job.finish()
+
+
+async def test_eight_ranks_part_and_one_is_killed(relay: LocalRelay, tmp_path: Path) -> None:
+    """One `next` moves eight ranks past an `all_reduce`, an `if` parts them, and the others step on after a SIGKILL."""
+    port = ports_in_a_row(8)
+    async with (
+        torch_job(relay, tmp_path, port, "--debug-ranks", "none", forked=True, ranks=8, source=SPLIT) as job,
+        all_ranks_editor(relay) as editor,
+    ):
+        thread = await stopped_together(editor, job)
+        condition, second, first, mean = (REDUCE + lines for lines in (1, 2, 4, 5))
+        for places in (
+            f"ranks 0-7 at train.py:{condition}",
+            f"ranks 0-5 at train.py:{first}; ranks 6-7 at train.py:{second}",
+            f"ranks 0-7 at train.py:{mean}",
+        ):
+            await editor.move("next", thread)
+            assert places == await editor.line("ranks 0-")
+        assert "28.0" == await editor.evaluate("total[0].item()", thread)
+        fifth = next(number for number, name in (await editor.threads()).items() if name == "rank 5 · MainThread")
+        os.kill(int(await editor.evaluate("os.getpid()", fifth)), signal.SIGKILL)
+        assert "was killed (signal 9" in await editor.line("rank 5")
+        assert fifth not in await editor.until_listed(7)
+        await editor.move("next", thread)
+        assert f"ranks 0-4, 6-7 at train.py:{mean + 1}" == await editor.line("ranks 0-")
+        await editor.move("continue", thread)
+        assert f"ranks 0-4, 6-7 at train.py:{REDUCE}" == await editor.line("ranks 0-")
+        await editor.dap.request("disconnect", within=PATIENCE)
 
 
 async def test_the_same_step_of_one_rank_does_not_come_back(relay: LocalRelay, tmp_path: Path) -> None:

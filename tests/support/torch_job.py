@@ -78,19 +78,21 @@ class TorchJob:
     Args:
         directory: Where the script and the nodes' directories are.
         launchers: The process of each node that has started its ranks.
+        ranks: How many it has.
     """
 
-    def __init__(self, directory: Path, launchers: list[asyncio.subprocess.Process]) -> None:
+    def __init__(self, directory: Path, launchers: list[asyncio.subprocess.Process], ranks: int) -> None:
         self.directory = directory
         self.script = directory / "train.py"
         self.launchers = launchers
+        self.ranks = ranks
 
     @contextlib.asynccontextmanager
     async def standing(self) -> AsyncIterator[None]:
         """Have all ranks stand between the same two steps for a block."""
         (self.directory / "stand").touch()
         async with timeout(150):
-            while len(list(self.directory.glob("standing-*"))) < 4:
+            while len(list(self.directory.glob("standing-*"))) < self.ranks:
                 await asyncio.sleep(0.02)
         yield
         (self.directory / "stand").unlink()
@@ -141,18 +143,18 @@ def show_logs(directory: Path) -> None:
         print(log.name, log.read_text(errors="replace"), sep="\n")
 
 
-def _torchrun(node: int, nodes: int, meeting: int, restarts: int) -> list[str]:
+def _torchrun(node: int, nodes: int, ranks: int, meeting: int, restarts: int) -> list[str]:
     """Return the command that starts a script on a node."""
     return [
         *(sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes), "--node-rank", str(node)),
-        *("--nproc-per-node", str(4 // nodes), "--rdzv-backend", "c10d", "--rdzv-id", "tests"),
+        *("--nproc-per-node", str(ranks // nodes), "--rdzv-backend", "c10d", "--rdzv-id", "tests"),
         *("--rdzv-endpoint", f"127.0.0.1:{meeting}", "--max-restarts", str(restarts)),
     ]
 
 
-def _forked(node: int, nodes: int) -> list[str]:
+def _forked(node: int, nodes: int, ranks: int) -> list[str]:
     """Return the same without torchrun."""
-    return forked_ranks(node * 4 // nodes, 4 // nodes)
+    return forked_ranks(node * ranks // nodes, ranks // nodes)
 
 
 def forked_ranks(first: int, ranks: int) -> list[str]:
@@ -179,6 +181,7 @@ async def torch_job(
     *arguments: str,
     restarts: int = 0,
     nodes: int = 2,
+    ranks: int = 4,
     source: str = SCRIPT,
     forked: bool = False,
 ) -> AsyncIterator[TorchJob]:
@@ -191,6 +194,7 @@ async def torch_job(
         arguments: More arguments of the script.
         restarts: How often torchrun starts it again.
         nodes: How many.
+        ranks: How many, on all nodes together.
         source: Of the script.
         forked: Run the ranks without torchrun; they import torch once for each node.
     """
@@ -203,7 +207,7 @@ async def torch_job(
             log = (directory / f"log-{node}").open("wb")
             launchers.append(
                 await asyncio.create_subprocess_exec(
-                    *(_forked(node, nodes) if forked else _torchrun(node, nodes, meeting, restarts)),
+                    *(_forked(node, nodes, ranks) if forked else _torchrun(node, nodes, ranks, meeting, restarts)),
                     *(str(script), "--is-debug", "true", "--debug-relay-connection-name", HC),
                     *("--debug-port", str(port), *arguments),
                     cwd=directory,
@@ -214,7 +218,7 @@ async def torch_job(
                     env=environment(
                         PYTHONPATH=str(ROOT),
                         OMP_NUM_THREADS="1",
-                        **(rendezvous(meeting, 4) if forked else {}),
+                        **(rendezvous(meeting, ranks) if forked else {}),
                         RELAY_NODE_DIR=str(directory / f"n{node}"),
                         RELAY_CONNECTION_STRING_FILE=str(relay.connection_file(directory, "listen")),
                         RELAY_CA_FILE=str(relay.ca_file),
@@ -222,7 +226,7 @@ async def torch_job(
                 )
             )
             log.close()
-        yield TorchJob(directory, launchers)
+        yield TorchJob(directory, launchers, ranks)
     finally:
         await end_families(launchers)
         show_logs(directory)
