@@ -99,7 +99,7 @@ class Attaching:
         if request is not None and response["request_seq"] == request["seq"] and _is_refusal(response):
             self._outbox.fail(request, f"{view.name} is {view.holder or 'held by another debugger'}")
             return True
-        if line := self._breakpoints.answered(response, view):
+        if line := self._breakpoints.answered(response, view, self._sources):
             self._outbox.show(line, IMPORTANT)
         return False
 

@@ -40,14 +40,20 @@ class UnsetBreakpoints:
         self._files[request["seq"]] = path
         return path
 
-    def answered(self, response: Response, view: JobView) -> str:
-        """Return a line about the breakpoints of a file that were not set, once for each file; otherwise ""."""
+    def answered(self, response: Response, view: JobView, mapped: Mapping[str, str]) -> str:
+        """Return a line about the breakpoints of a file that were not set, once for each file; otherwise "".
+
+        Args:
+            response: To `setBreakpoints`.
+            view: What is known about the job.
+            mapped: The file on the node to which each local file is mapped, as `remote_path` returns it.
+        """
         path = self._files.pop(response["request_seq"], None)
         if path is None or path in self._shown:
             return ""
         found = (response.get("body") or {}).get("breakpoints")
         messages = [_message(each) for each in found] if isinstance(found, list) else []
-        line = next((line for message in messages if (line := _line(message, path, view))), "")
+        line = next((line for message in messages if (line := _line(message, path, mapped.get(path, ""), view))), "")
         if line:
             self._shown.add(path)
         return line
@@ -60,18 +66,20 @@ def _message(breakpoint_: object) -> str:
     return message if isinstance(message, str) else ""
 
 
-def _line(message: str, path: str, view: JobView) -> str:
+def _line(message: str, path: str, remote: str, view: JobView) -> str:
     folder, name = ntpath.split(path) if "\\" in path else posixpath.split(path)
-    begin = f"breakpoints in {name} are not set: {path}"  # a notification shows only the first words of a line
+    begin = f"breakpoints in {name} are not set"  # a notification shows only the first words of a line
     if EXCLUDED in message:
-        return f'{begin} is excluded by justMyCode. hint: set "justMyCode": false'
+        return f'{begin}: {path} is excluded by justMyCode. hint: set "justMyCode": false'
     if MISSING not in message:
         return ""
-    node = f" on {view.host}" if view.host else ""
+    # Without a mapping, the debugger looks for the file at the path that it has on the laptop.
+    begin += f": {view.host or 'the node'} has no file {posixpath.join(view.cwd, remote) if remote else path}"
     if not view.cwd:
-        return f"{begin} is not found{node}. hint: check pathMappings in launch.json"
-    local = folder if name == view.script else "${workspaceFolder}"
-    return (
-        f"{begin} is not found{node}. The job was started in {view.cwd}. "
-        f"hint: in launch.json, {mapping_text(local, view.cwd)}"
-    )
+        return f"{begin}. hint: check pathMappings in launch.json"
+    begin += f". The job was started in {view.cwd}. hint: "
+    if name == view.script:
+        return f"{begin}in launch.json, {mapping_text(folder, '.')}"
+    if remote and not posixpath.isabs(remote):  # in the job's directory: another remoteRoot would not help
+        return f"{begin}check that the job's code contains this file, and localRoot in launch.json"
+    return f"{begin}in launch.json, {mapping_text('${workspaceFolder}', '.')}"

@@ -45,7 +45,7 @@ def interrupted_text(view: JobView) -> str:
     """Return the sentence for a tunnel that has lost its connection."""
     return (
         f"the connection to {view.name} is interrupted: {view.away_reason}; it is restored automatically, and steps "
-        "that you request before that run later"
+        "that you request meanwhile run after that"
     )
 
 

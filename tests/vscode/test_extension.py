@@ -252,7 +252,7 @@ async def test_the_relay_is_away_for_twenty_seconds(editor: Editor, relay: Local
         await status_bar(window).locator(".codicon-warning").wait_for()
         await window.until_shown(ranks(window), f"stopped at {SCRIPT}:{BREAKPOINT}")  # the step has not reached the job
         await window.until_shown(
-            window.console, "it is restored automatically, and steps that you request before that run later"
+            window.console, "it is restored automatically, and steps that you request meanwhile run after that"
         )
         await asyncio.sleep(back - time.monotonic())
         await window.until_shown(ranks(window), f"stopped at {SCRIPT}:{BREAKPOINT}")

@@ -14,36 +14,59 @@ EXCLUDED = {"verified": False, "message": 'Breakpoint in file excluded by filter
 LAZY = {"verified": False, "message": "Waiting for code to be loaded to verify breakpoint."}
 
 
-def line(path: str, *found: dict[str, Any], view: JobView = JOB, breakpoints: UnsetBreakpoints | None = None) -> str:
-    """Return the line for one file."""
+def line(
+    path: str,
+    *found: dict[str, Any],
+    view: JobView = JOB,
+    breakpoints: UnsetBreakpoints | None = None,
+    remote: str = "",
+) -> str:
+    """Return the line for one file, which is mapped to `remote`."""
     breakpoints = breakpoints or UnsetBreakpoints()
     arguments = {"source": {"path": path}, "breakpoints": [{"line": 1} for _ in found]}
     breakpoints.requested({"seq": 7, "type": "request", "command": "setBreakpoints", "arguments": arguments})
-    return breakpoints.answered({"type": "response", "request_seq": 7, "body": {"breakpoints": list(found)}}, view)
+    response = {"type": "response", "request_seq": 7, "body": {"breakpoints": list(found)}}
+    return breakpoints.answered(response, view, {path: remote})
 
 
 def test_a_file_that_the_node_does_not_have() -> None:
-    """The directory of the job's script is known on both sides: the line has the mapping to write."""
+    """The line has the file that is missing on the node, and the mapping to write, which suits the next job, too."""
     assert (
-        "breakpoints in train.py are not set: /home/me/job/train.py is not found on node. The job was started in "
-        '/mnt/job. hint: in launch.json, "pathMappings": [{"localRoot": "/home/me/job", "remoteRoot": "/mnt/job"}]'
-    ) == line("/home/me/job/train.py", MISSING)
+        "breakpoints in train.py are not set: node has no file /wrong/train.py. The job was started in /mnt/job. "
+        'hint: in launch.json, "pathMappings": [{"localRoot": "/home/me/job", "remoteRoot": "."}]'
+    ) == line("/home/me/job/train.py", MISSING, remote="/wrong/train.py")
+
+
+def test_a_script_that_is_mapped_to_a_subdirectory() -> None:
+    """If the job was started in the script's directory, the line has another localRoot."""
+    assert (
+        "breakpoints in train.py are not set: node has no file /mnt/job/src/train.py. The job was started in /mnt/job. "
+        'hint: in launch.json, "pathMappings": [{"localRoot": "/home/me/src", "remoteRoot": "."}]'
+    ) == line("/home/me/src/train.py", MISSING, remote="src/train.py")
+
+
+def test_a_file_that_the_job_does_not_contain() -> None:
+    """The line does not suggest the mapping that the editor has already."""
+    assert (
+        "breakpoints in net.py are not set: node has no file /mnt/job/models/net.py. The job was started in /mnt/job. "
+        "hint: check that the job's code contains this file, and localRoot in launch.json"
+    ) == line("/home/me/models/net.py", MISSING, remote="models/net.py")
 
 
 def test_another_file() -> None:
-    """Of another file only the directory on the node is known."""
-    assert '"localRoot": "${workspaceFolder}", "remoteRoot": "/mnt/job"' in line("/home/me/job/models/net.py", MISSING)
+    """Of another file that is not mapped, only the directory on the node is known."""
+    assert '"localRoot": "${workspaceFolder}", "remoteRoot": "."' in line("/home/me/job/models/net.py", MISSING)
 
 
 def test_a_path_of_windows() -> None:
     """The folder of a path with backslashes is found, too."""
-    assert '"localRoot": "C:\\\\job", "remoteRoot": "/mnt/job"' in line("C:\\job\\train.py", MISSING)
+    assert '"localRoot": "C:\\\\job", "remoteRoot": "."' in line("C:\\job\\train.py", MISSING)
 
 
 def test_a_job_whose_directory_is_unknown() -> None:
     """The line names the setting."""
     assert (
-        "breakpoints in train.py are not set: /home/me/job/train.py is not found. "
+        "breakpoints in train.py are not set: the node has no file /home/me/job/train.py. "
         "hint: check pathMappings in launch.json"
     ) == line("/home/me/job/train.py", MISSING, view=JobView(5678))
 
@@ -70,5 +93,5 @@ def test_each_file_is_named_once() -> None:
 
 
 def test_the_view_may_lack_a_host() -> None:
-    """An unknown host is left out."""
-    assert "is not found. The job" in line("/a.py", MISSING, view=replace(JOB, host=""))
+    """An unknown host is "the node"."""
+    assert "are not set: the node has no file /a.py. The job" in line("/a.py", MISSING, view=replace(JOB, host=""))
