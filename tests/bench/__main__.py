@@ -20,6 +20,7 @@ import psutil
 from tests.bench.figures.all_ranks import all_ranks
 from tests.bench.figures.attach import attach
 from tests.bench.figures.capacity import capacity
+from tests.bench.figures.comparing import comparing
 from tests.bench.figures.death import death
 from tests.bench.figures.discovery import discovery
 from tests.bench.figures.ending import ending
@@ -51,7 +52,21 @@ class Figure(Protocol):
 
 LOOPBACK: list[Figure] = [
     *(opening, stepping, interactive, throughput, resuming),
-    *(all_ranks, outage, death, ending, ownership, footprint, capacity, families, overhead, values, verdict, push),
+    *(
+        all_ranks,
+        comparing,
+        outage,
+        death,
+        ending,
+        ownership,
+        footprint,
+        capacity,
+        families,
+        overhead,
+        values,
+        verdict,
+        push,
+    ),
 ]
 WITH_DELAYS: list[Figure] = [
     *(opening, attach, stepping, throughput, resuming),

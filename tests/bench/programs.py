@@ -91,6 +91,11 @@ class Conversation:
         self._process = process
         self._errors = errors
 
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
     async def ask(self, line: object) -> Any:
         """Tell it a line and return what it answers."""
         self._process.stdin.write(f"{line}\n".encode())

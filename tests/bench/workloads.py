@@ -11,6 +11,7 @@ Nothing of this project and no debugger is imported unless the preparation does 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,6 +108,16 @@ def on_demand() -> None:
     assert process.node_client.listening.wait(30)
 
 
+def debug_run() -> None:
+    """Its command line asks for debugging, and no rank waits: all can be attached to."""
+    import relay_agent
+
+    port, file, ca_file = sys.argv[3:6]
+    where = ["--debug-relay-connection-name", HC, "--debug-port", port]
+    os.environ |= {"RELAY_CONNECTION_STRING_FILE": file, "RELAY_CA_FILE": ca_file}
+    relay_agent.start_remote_debugging_from_args(["--is-debug", "true", "--debug-ranks", "none", *where])
+
+
 def arm() -> None:
     """Its debugger is started, as it is when somebody attaches."""
     from relay_agent.debuggee.debugger import debugger
@@ -121,7 +132,7 @@ def debugpy_listen() -> None:
     debugpy.listen(("127.0.0.1", 0))
 
 
-PREPARATIONS = {each.__name__: each for each in (nothing, no_debug_run, on_demand, arm, debugpy_listen)}
+PREPARATIONS = {each.__name__: each for each in (nothing, no_debug_run, debug_run, on_demand, arm, debugpy_listen)}
 
 
 # Orders and answers:

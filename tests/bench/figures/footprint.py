@@ -1,11 +1,14 @@
-"""What the programs need: time from their start until they say that they are ready, and memory of their own (USS)."""
+"""What the programs need: time from their start until they say that they are ready, and memory of their own (USS).
+
+The same for a job that nobody debugs, beside a process that knows nothing of debugging.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import statistics
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import psutil
 
@@ -20,6 +23,13 @@ __all__ = ["footprint"]
 MIB = 1024 * 1024
 CONNECTIONS = 50
 """Below the 64 that a session takes."""
+JOBS = {
+    "plain python": "nothing",
+    "not a debug run": "no_debug_run",
+    "--debug-ranks none": "debug_run",
+    "attach on demand": "on_demand",
+}
+"""How each job is prepared (`tests.bench.workloads`)."""
 IMPORT = "import time; t = time.perf_counter(); import relay_agent; print(time.perf_counter() - t)"
 
 
@@ -51,7 +61,32 @@ async def footprint(stage: Stage, *, quick: bool) -> list[Row]:
     ]
     for child in (client, agent):
         await stage.programs.end(child)
-    return rows
+    return [*rows, *await _jobs(stage, 3 if quick else 7)]
+
+
+async def _jobs(stage: Stage, count: int) -> list[Row]:
+    """Start each kind of job several times, in turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in JOBS}
+    sizes: dict[str, list[float]] = {name: [] for name in JOBS}
+    relay = [stage.relay.connection_file("agent"), stage.relay.ca_file]
+    for _ in range(count):
+        for name, preparation in JOBS.items():
+            started = time.monotonic()
+            talking = stage.programs.talking("tests.bench.workloads", "tight_loop", preparation, free_port(), *relay)
+            async with talking as job:
+                while await job.hear() != "ready":
+                    pass
+                seconds[name].append(time.monotonic() - started)
+                await job.ask(1000)
+                sizes[name].append(psutil.Process(job.pid).memory_full_info().uss)
+    return [
+        Row("job that nobody debugs", "from its start until it works, median", "ms", _medians(seconds, 1000)),
+        Row("job that nobody debugs", "memory, median", "MiB", _medians(sizes, 1 / MIB)),
+    ]
+
+
+def _medians(found: Mapping[str, Sequence[float]], factor: float) -> dict[str, float | str]:
+    return {name: factor * statistics.median(each) for name, each in found.items()}
 
 
 def memory(child: Child) -> int:
