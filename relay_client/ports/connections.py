@@ -32,7 +32,7 @@ class ConnectionRecord:
         self.port = port
         self._remote_port = remote_port
         self.traffic = Traffic()
-        self.why_cancelled = "relay-client was stopped"
+        self.why_cancelled = "this client was stopped"
         """The reason shown to the editor if the task of the connection is cancelled."""
         self._state = Connection.WAITING
         self._since = time.time()

@@ -87,7 +87,7 @@ async def test_an_interruption(session: Session, relay: LocalRelay) -> None:
 async def test_a_client_that_stops(session: Session) -> None:
     """The console shows that relay-client was stopped and that the job continues, before the session ends."""
     session.client.process.send_signal(signal.SIGTERM)
-    await shown(session.editor.client, "relay-client was stopped; the job continues without a debugger")
+    await shown(session.editor.client, "this client was stopped; the job continues without a debugger")
     await event(session.editor.client, "terminated")
 
 

@@ -166,8 +166,8 @@ async def test_a_client_that_stops_says_goodbye_to_its_editors(relay: LocalRelay
             await editor.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=60)
             await editor.wait_for_event("stopped", within=60)
             await forwarder.close()
-            line = await output(editor, "relay-client was stopped")
-            assert "relay-client was stopped; the job continues without a debugger" == line
+            line = await output(editor, "this client was stopped")
+            assert "this client was stopped; the job continues without a debugger" == line
             assert "restart" not in (await editor.wait_for_event("terminated"))["body"]
         assert (0, ["1000000"]) == (await job.finish())[:2]
 

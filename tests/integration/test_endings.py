@@ -120,7 +120,7 @@ async def test_relay_client_is_stopped(relay: LocalRelay, tmp_path: Path, number
     """The editor receives the reason and `terminated` before relay-client ends, and the job runs to its own end."""
     async with before_its_end(relay, tmp_path, "pass") as scene:
         scene.client.process.send_signal(number)
-        text = "relay-client: relay-client was stopped; the job continues without a debugger"
+        text = "relay-client: this client was stopped; the job continues without a debugger"
         await scene.editor.wait_for_event("output", matching=contains(text), within=60)
         await scene.editor.wait_for_event("terminated", within=60)
         assert 0 == (await scene.client.finish()).status

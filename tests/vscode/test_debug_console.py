@@ -61,7 +61,7 @@ async def test_relay_client_is_stopped(editor: Editor, relay: LocalRelay, tmp_pa
     """When relay-client is ended at a breakpoint, the Debug Console shows it, and the job continues."""
     async with stopped_at_a_breakpoint(editor, relay, tmp_path) as (window, job, client, _):
         client.process.send_signal(signal.SIGTERM)
-        await window.until_shown(window.console, "relay-client was stopped; the job continues without a debugger")
+        await window.until_shown(window.console, "this client was stopped; the job continues without a debugger")
         await window.until_ended()
         assert job.process.returncode is None
 

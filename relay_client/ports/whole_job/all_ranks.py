@@ -56,7 +56,7 @@ RELEASE_TIMEOUT = 3.0
 """Seconds for the debuggers to take the end of the session."""
 PLACES_TIMEOUT = 1.2
 """Seconds for an agent to read the stacks of its processes; the summary is shown without them then."""
-STOPPED = "relay-client was stopped; the job continues without a debugger"
+STOPPED = "this client was stopped; the job continues without a debugger"
 
 ProcessKey = tuple[AgentId, int, int | None]
 """Agent, logical port and process id: a restarted rank has a new key."""
