@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from relay_client.job_session.members import Member, Members, Place, Stop, numbers_of
 from relay_client.job_session.translation import GONE, Translation
-from relay_client.job_session.view.summary import summary
+from relay_client.job_session.view.summary import UNKNOWN, summary
 from relay_client.job_session.wire import FindPlaces, OnResponse, Wire, reason_of
 from relay_core.dap.messages import Arguments, Body, Request, Response
 
@@ -52,6 +52,8 @@ class Stops:
         self._places_until: float | None = None
         """When the summary is shown without the places of running ranks."""
         self._last_summary = ""
+        self._running_in: Mapping[int, str] = {}
+        """What running ranks were doing at the last summary."""
 
     def __repr__(self) -> str:
         return f"<Stops awaited={sorted(self._awaited)}>"
@@ -167,12 +169,20 @@ class Stops:
                     self._wire.answer(request, self._translation.to_editor("stackTrace", member.number, stop.stack))
             if is_current:
                 self._awaited.discard(member.number)
+                self._show_found_places()
 
         return located
 
     # The summary:
 
+    def _show_found_places(self) -> None:
+        """Show the summary again if a place was still unknown in it: a busy node responds late."""
+        is_shown = self._due_at is None and self._places_until is None and UNKNOWN in self._last_summary
+        if is_shown and all(member.stop is None or member.stop.is_located for member in self._members):
+            self._show(self._running_in)
+
     def _show(self, places: Mapping[int, str]) -> None:
+        self._running_in = places
         if len(self._members) < 2:
             return
         text = summary(self._members, places)

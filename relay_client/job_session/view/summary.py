@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from relay_client.job_session.members import Member
 from relay_core.ranges import format_ranges
 
-__all__ = ["names_of", "summary"]
+__all__ = ["UNKNOWN", "names_of", "summary"]
 
 UNKNOWN = "an unknown place"
 

@@ -349,3 +349,17 @@ def test_a_rank_that_sends_an_invalid_message_is_left_out(message: dict[str, Any
     other.stop()
     stage.settle()
     assert "breakpoint" == stage.events("stopped")[0]["reason"]
+
+
+def test_a_place_that_is_found_late_is_shown() -> None:
+    """If a stack arrives after the summary was due, the summary is shown again with the place, once."""
+    stage, _ = attached(0, 1)
+    for number, rank in stage.ranks.items():
+        rank.stop()
+        stage.deliver(number)
+    stage.session.tick(stage.now + 1)
+    stage.flush()
+    assert ["ranks 0-1 at an unknown place"] == stage.lines()
+    stage.settle()
+    stage.wait(3)
+    assert ["ranks 0-1 at an unknown place", "ranks 0-1 at train.py:10"] == stage.lines()
