@@ -22,7 +22,7 @@ from relay_client.ports.connection import carry
 from relay_client.ports.connections import Connections
 from relay_client.ports.listening_editors.forwarder import Editor, ReverseForwarder, editor_on
 from relay_client.ports.local_port import LocalPort, debugger_ports
-from relay_client.ports.port_lock import PortLock, PortLocked
+from relay_client.ports.port_lock import PortLock, PortLocked, PortOwner
 from relay_client.ports.whole_job.all_ranks import JobConnection
 from relay_core.errors import LocalPortInUse, RelayDebugError, UsageError
 from relay_core.net.socket_owner import PeerCheck
@@ -121,8 +121,8 @@ class Forwarder:
         """
         try:
             lock = PortLock(local.port)
-        except PortLocked:
-            raise _in_use(local.port, "another relay-client") from None
+        except PortLocked as error:
+            raise _locked(local.port, error.owner) from None
         port = _OpenPort(local, lock)
         try:
             port.server = await self._listen(port)
@@ -286,6 +286,15 @@ def _listen_error(port: int, error: OSError) -> RelayDebugError:
     if error.errno == errno.EACCES:
         return UsageError(f"port {port} needs administrator rights", hint="use port 1024 or higher")
     return LocalPortInUse(f"cannot listen on {LOCAL_HOST}:{port}: {error.strerror}", hint="use other --ports")
+
+
+def _locked(port: int, owner: PortOwner | None) -> LocalPortInUse:
+    if owner is None:
+        return _in_use(port, "another relay-client")
+    return LocalPortInUse(
+        f"port {port} on this machine is in use by another relay-client ({owner})",
+        hint=f"stop it with relay-client stop --client {owner.pid}, or use other --ports",
+    )
 
 
 def _in_use(port: int, by: str) -> LocalPortInUse:

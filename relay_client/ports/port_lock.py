@@ -4,22 +4,80 @@
         5678.lock                     locked (flock) by a relay-client while it uses port 5678
 
 The lock distinguishes a port that another relay-client uses (an error) from a port on which an editor is listening (the
-job connects to it). The kernel releases the lock when its process exits for any reason.
+job connects to it). The kernel releases the lock when its process exits for any reason. The file names the process that
+holds the lock: {"pid": 4711, "user": "alice", "since": 1770000000.0}. Without the lock, its content means nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import getpass
+import json
 import os
+import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from relay_client.ui.text import clock, printable
 from relay_client.user_directory import make_private, shared_directory, user_directory
 
-__all__ = ["PortLock", "PortLocked"]
+__all__ = ["PortLock", "PortLocked", "PortOwner"]
+
+MAX_OWNER = 4096
+"""Maximum bytes of a lock file."""
+
+
+@dataclass(frozen=True)
+class PortOwner:
+    """The relay-client that uses a port.
+
+    >>> import time
+    >>> str(PortOwner(4711, "alice", time.mktime((2026, 1, 5, 12, 3, 0, 0, 0, -1))))
+    'pid 4711, user alice, since 12:03'
+    """
+
+    pid: int
+    user: str
+    since: float
+    """Unix time."""
+
+    def __str__(self) -> str:
+        user = f"user {self.user}, " if self.user else ""
+        return f"pid {self.pid}, {user}since {clock(self.since)}"
+
+    @classmethod
+    def this_process(cls) -> PortOwner:
+        """Return the owner of a lock that this process takes now."""
+        try:
+            user = getpass.getuser()
+        except (KeyError, OSError):  # a container's user without a name
+            user = ""
+        return cls(os.getpid(), user, time.time())
+
+    @classmethod
+    def decode(cls, text: bytes) -> PortOwner | None:
+        """Return the owner that a lock file names; None if it names none, as while it is being written."""
+        try:
+            found = json.loads(text)
+        except ValueError:
+            return None
+        match found:
+            case {"pid": int(pid), "user": str(user), "since": float(since)}:
+                return cls(pid, printable(user), since)
+        return None
+
+    def encode(self) -> bytes:
+        """Return the content of the lock file."""
+        return json.dumps(asdict(self)).encode("ascii")
 
 
 class PortLocked(Exception):
     """Another relay-client of this user uses the port."""
+
+    def __init__(self, owner: PortOwner | None = None) -> None:
+        super().__init__(owner)
+        self.owner = owner
+        """None if the lock file does not name it."""
 
 
 class PortLock:
@@ -82,14 +140,23 @@ def _lock(path: Path) -> int | None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            owner = PortOwner.decode(os.pread(descriptor, MAX_OWNER, 0))
             os.close(descriptor)
             if isinstance(error, BlockingIOError):
-                raise PortLocked from None
+                raise PortLocked(owner) from None
             return None
         with contextlib.suppress(FileNotFoundError):  # another process has just removed the file
             if os.path.samestat(os.fstat(descriptor), path.stat()):
+                _write_owner(descriptor)
                 return descriptor
         os.close(descriptor)
+
+
+def _write_owner(descriptor: int) -> None:
+    """Write to the lock file who holds it; a full disk leaves it empty."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)  # of a relay-client that was killed
+        os.pwrite(descriptor, PortOwner.this_process().encode(), 0)
 
 
 def _open(path: Path) -> int:

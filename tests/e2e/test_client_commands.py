@@ -316,14 +316,18 @@ async def test_a_listening_editor_is_dialled(relay: LocalRelay, env: dict[str, s
 
 
 async def test_two_clients_cannot_have_one_port(relay: LocalRelay, env: dict[str, str], tmp_path: Path) -> None:
-    """A second relay-client is an error, not an editor, also if it has a directory of its own."""
+    """A second relay-client, also with a directory of its own, is told who has the port and how to stop it."""
     port = free_port()
+    env = {**env, "USER": "alice", "LOGNAME": "alice"}
     async with program("relay_client", "--ports", str(port), env=env) as client:
         await client.line("ready on")
         other = {**env, "RELAY_CLIENT_DIR": str(tmp_path / "other")}
         finished = await run("relay_client", "--listen", "--ports", str(port), env=other)
         assert 8 == finished.status
-        assert f"port {port} on this machine is in use by another relay-client" in finished.stderr
+        pid = client.process.pid
+        assert f"in use by another relay-client (pid {pid}, user alice, since " in finished.stderr
+        assert f" hint: stop it with relay-client stop --client {pid}, or use other --ports" in finished.stderr
+        assert 0 == (await run("relay_client", "stop", "--client", str(pid), env=env)).status
 
 
 async def test_a_crash_rings_the_bell_of_a_terminal(relay: LocalRelay, env: dict[str, str]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.ports.port_lock import PortLock, PortLocked
+from relay_client.ports.port_lock import PortLock, PortLocked, PortOwner
 from tests.support.jobs import job
 from tests.support.ports import free_port
 
@@ -63,8 +63,9 @@ async def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     """
     async with job(code, str(tmp_path / "locks")) as running:
         assert "True" == await running.line()
-        with pytest.raises(PortLocked):
+        with pytest.raises(PortLocked) as refused:
             PortLock(5678, tmp_path / "locks")
+        assert running.process.pid == refused.value.owner.pid
         running.process.kill()
         await running.process.wait()
         lock = PortLock(5678, tmp_path / "locks")
@@ -81,3 +82,26 @@ def test_a_directory_of_others_is_not_used(tmp_path: Path) -> None:
     assert not lock.is_held
     lock.release()
     assert "<PortLock 5678 unknown>" == repr(lock)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"4711", b"{", b'{"pid": 4711}', b"\xff", b'{"pid": "4711", "user": "", "since": 1.0}']
+)
+def test_a_lock_without_an_owner(content: bytes, tmp_path: Path) -> None:
+    """A lock file whose content names no process is refused all the same, without an owner."""
+    lock = PortLock(5678, tmp_path / "locks")
+    (tmp_path / "locks" / "5678.lock").write_bytes(content)
+    with pytest.raises(PortLocked) as refused:
+        PortLock(5678, tmp_path / "locks")
+    lock.release()
+    assert refused.value.owner is None
+
+
+def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system does not know the user's name, the process and the time remain."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 4242424)
+    owner = PortOwner.this_process()
+    assert owner == PortOwner.decode(owner.encode())
+    assert ("", f"pid {owner.pid}, since ") == (owner.user, str(owner)[:-5])
