@@ -16,6 +16,7 @@ from relay_client.cli.common import (
     Commands,
     add_allow_terminate_option,
     add_command,
+    add_idle_exit_option,
     add_json,
     add_prefetch_option,
     run_controlled,
@@ -62,6 +63,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_json(parser)
     add_prefetch_option(parser, default=argparse.SUPPRESS)
     add_allow_terminate_option(parser, default=argparse.SUPPRESS)
+    add_idle_exit_option(parser, default=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -183,7 +185,7 @@ async def _attach_all(
     Args:
         tunnels: The client's tunnels, not yet entered.
         ranks: Global ranks.
-        arguments: The parsed command line: `port` and `allow_terminate`.
+        arguments: The parsed command line: `port`, `allow_terminate` and `idle_exit`.
         show: Called with each open port.
 
     Raises:
@@ -203,7 +205,7 @@ async def _attach_all(
             async with live_table(tunnels.roster):
                 await run_together(*(_attach(tunnels, forwarder, rank, arguments.port, show) for rank in ranks))
 
-    await run_controlled("attach", tunnels, forwarder, attach_all())
+    await run_controlled("attach", tunnels, forwarder, attach_all(), idle_exit=arguments.idle_exit)
 
 
 async def _attach(

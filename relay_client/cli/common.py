@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from relay_core.program.options import access_settings, add_access_options
-from relay_core.values import named
+from relay_core.errors import UsageError
+from relay_core.program.options import access_settings, add_access_options, argument_type
+from relay_core.values import named, parse_duration
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -21,12 +23,14 @@ __all__ = [
     "Commands",
     "add_allow_terminate_option",
     "add_command",
+    "add_idle_exit_option",
     "add_json",
     "add_prefetch_option",
     "add_ranks",
     "add_verbose",
     "chosen_ranks",
     "make_tunnels",
+    "parse_positive_duration",
     "quiet_logging",
     "run_controlled",
     "run_with_tunnels",
@@ -110,6 +114,29 @@ def add_allow_terminate_option(parser: argparse.ArgumentParser, *, default: obje
     )
 
 
+def add_idle_exit_option(parser: argparse.ArgumentParser, *, default: object) -> None:
+    """Add `--idle-exit`."""
+    parser.add_argument(
+        "--idle-exit",
+        type=argument_type(parse_positive_duration),
+        default=default,
+        metavar="TIME",
+        help="exit with status 0 once no editor has been connected for this long, such as 30m or 2h (default: never)",
+    )
+
+
+def parse_positive_duration(text: str) -> float:
+    """Return a duration above 0, in seconds.
+
+    Raises:
+        UsageError: the text is not such a duration.
+    """
+    seconds = parse_duration(text)
+    if not seconds:
+        raise UsageError(f"invalid duration: '{text}'", hint="use a duration above 0, such as 10m")
+    return seconds
+
+
 def quiet_logging(arguments: argparse.Namespace) -> None:
     """Log only warnings, for commands that print a result and exit."""
     logging.getLogger("relay_client").setLevel(logging.DEBUG if arguments.verbose else logging.WARNING)
@@ -125,14 +152,22 @@ def run_with_tunnels(arguments: argparse.Namespace, command: Callable[[Tunnels],
     return run_until_stopped(run())
 
 
-async def run_controlled(command: str, tunnels: Tunnels, forwarder: Forwarder, body: Coroutine[Any, Any, None]) -> None:
+async def run_controlled(
+    command: str,
+    tunnels: Tunnels,
+    forwarder: Forwarder,
+    body: Coroutine[Any, Any, None],
+    *,
+    idle_exit: float | None = None,
+) -> None:
     """Run the body of a command that forwards ports; meanwhile other programs of this user can control it.
 
     Args:
         command: The command's name, as `relay-client status` shows it.
         tunnels: The tunnels that the body uses.
         forwarder: The ports that the body opens.
-        body: Cancelled when another program requests a stop.
+        body: Cancelled when another program requests a stop, or when the ports are idle.
+        idle_exit: Seconds without a connection to the ports, after which the command exits; None for no limit.
     """
     from relay_client.control.log_history import LogHistory
     from relay_client.control.server import ControlServer, client_id
@@ -142,7 +177,16 @@ async def run_controlled(command: str, tunnels: Tunnels, forwarder: Forwarder, b
     with LogHistory() as logs:
         service = ControlService(client_id(command, tunnels.endpoint), tunnels, forwarder, logs)
         async with ControlServer(service):
-            await first_completed(body, service.stopping.wait())
+            await first_completed(body, service.stopping.wait(), _exit_when_idle(forwarder, idle_exit))
+
+
+async def _exit_when_idle(forwarder: Forwarder, seconds: float | None) -> None:
+    """Complete once no editor has been connected for this long; never, if it is None."""
+    if seconds is None:
+        await asyncio.Event().wait()
+        return
+    await forwarder.connections.until_idle(seconds)
+    logger.info("exiting: no editor has been connected for %g s (--idle-exit)", seconds)
 
 
 async def make_tunnels(arguments: argparse.Namespace) -> Tunnels:

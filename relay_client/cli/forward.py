@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from relay_client.cli.common import (
     PROGRAM,
     add_allow_terminate_option,
+    add_idle_exit_option,
     add_prefetch_option,
     run_controlled,
     run_with_tunnels,
@@ -66,6 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_prefetch_option(parser, default=True)
     add_allow_terminate_option(parser, default=False)
+    add_idle_exit_option(parser, default=None)
     parser.set_defaults(command=run)
 
 
@@ -107,6 +109,7 @@ def _forward(arguments: argparse.Namespace) -> int:
             may_reverse=not arguments.no_listen,
             trust_unknown=arguments.listen,
             allow_terminate=arguments.allow_terminate,
+            idle_exit=arguments.idle_exit,
         )
 
     return run_with_tunnels(arguments, run)
@@ -156,6 +159,7 @@ async def forward(
     may_reverse: bool = True,
     trust_unknown: bool = False,
     allow_terminate: bool = False,
+    idle_exit: float | None = None,
 ) -> None:
     """Forward until cancelled; raise permanent errors before any port is opened.
 
@@ -165,6 +169,7 @@ async def forward(
         may_reverse: Whether the job may connect to an editor of this user that is already listening on a port.
         trust_unknown: Whether it may also connect to a program if this system does not show which user owns it.
         allow_terminate: Whether an editor may end the job.
+        idle_exit: Seconds without a connection to the ports, after which this returns; None for no limit.
 
     Raises:
         RelayDebugError: the relay, the credentials or the ports are unusable.
@@ -174,7 +179,8 @@ async def forward(
     forwarder = Forwarder(
         tunnels, ports, may_reverse=may_reverse, trust_unknown=trust_unknown, allow_terminate=allow_terminate
     )
-    await run_controlled("forward", tunnels, forwarder, _run_until_cancelled(tunnels, forwarder))
+    body = _run_until_cancelled(tunnels, forwarder)
+    await run_controlled("forward", tunnels, forwarder, body, idle_exit=idle_exit)
 
 
 async def _run_until_cancelled(tunnels: Tunnels, forwarder: Forwarder) -> None:

@@ -7,14 +7,14 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import INTERRUPTED, Commands, add_command, run_with_tunnels
+from relay_client.cli.common import INTERRUPTED, Commands, add_command, parse_positive_duration, run_with_tunnels
 from relay_client.number_lists import parse_ranks
 from relay_client.ui.text import format_ranks
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.errors import RelayDebugError, TimedOut, UsageError
+from relay_core.errors import RelayDebugError, TimedOut
 from relay_core.program.options import argument_type
-from relay_core.values import named, parse_duration
+from relay_core.values import named
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -47,7 +47,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=argument_type(_parse_timeout),
+        type=argument_type(parse_positive_duration),
         default="10m",
         metavar="TIME",
         help="time to wait, such as 90, 90s, 10m or 2h (default: %(default)s)",
@@ -67,13 +67,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     run_with_tunnels(arguments, wait)
     return 0 if done else INTERRUPTED
-
-
-def _parse_timeout(text: str) -> float:
-    seconds = parse_duration(text)
-    if not seconds:
-        raise UsageError(f"invalid duration: '{text}'", hint="use a duration above 0, such as 10m")
-    return seconds
 
 
 def missing_ranks(ranks: Sequence[int], targets: Sequence[TargetInfo], state: str) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -117,6 +119,8 @@ class Connections:
         self._on_change = on_change
         self._records: dict[int, ConnectionRecord] = {}
         self._numbers = itertools.count(1)
+        self._uses = 0
+        self._idle_since = time.monotonic()
 
     def __len__(self) -> int:
         return len(self._records)
@@ -129,6 +133,7 @@ class Connections:
 
     def add(self, port: int, remote_port: int | None = None) -> ConnectionRecord:
         """Return a new record; `remove` it after its end. `remote_port` is as in `ConnectionRecord`."""
+        self._uses += 1
         record = ConnectionRecord(next(self._numbers), port, self._on_change, remote_port)
         self._records[record.number] = record
         self._on_change()
@@ -138,4 +143,26 @@ class Connections:
         """Remove a record, and record the end of its connection if that has not happened yet."""
         record.closed()
         del self._records[record.number]
+        self._end_use()
         self._on_change()
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Mark the ports as used during a `with` block, as by an editor that is not connected to any rank yet."""
+        self._uses += 1
+        try:
+            yield
+        finally:
+            self._end_use()
+
+    async def until_idle(self, seconds: float) -> None:
+        """Wait until no program has been connected for this long."""
+        while True:
+            remaining = seconds if self._uses else self._idle_since + seconds - time.monotonic()
+            if remaining <= 0:
+                return
+            await asyncio.sleep(remaining)
+
+    def _end_use(self) -> None:
+        self._uses -= 1
+        self._idle_since = time.monotonic()

@@ -245,7 +245,8 @@ class Forwarder:
         )
         self.job_sessions.append(connection)
         try:
-            await connection.run()
+            with self.connections.in_use():
+                await connection.run()
         finally:
             self.job_sessions.remove(connection)
 

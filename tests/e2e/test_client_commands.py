@@ -315,6 +315,20 @@ async def test_a_listening_editor_is_dialled(relay: LocalRelay, env: dict[str, s
         await stop(client)
 
 
+@pytest.mark.parametrize("command", [["--ports"], ["attach", "3", "--port"]])
+async def test_idle_exit(command: list[str], env: dict[str, str]) -> None:
+    """Without an editor for the given time, relay-client exits with status 0, and the last line states the reason."""
+    finished = await run("relay_client", "--idle-exit", "0.5", *command, str(free_port()), env=env)
+    assert 0 == finished.status, finished.stderr
+    assert finished.stderr.endswith("exiting: no editor has been connected for 0.5 s (--idle-exit)\n")
+
+
+async def test_idle_exit_needs_a_time() -> None:
+    """A time of 0 would end the relay-client before an editor can connect."""
+    finished = await run("relay_client", "--ports", "5678", "--idle-exit", "0")
+    assert (2, True) == (finished.status, "--idle-exit: invalid duration: '0'" in finished.stderr)
+
+
 async def test_two_clients_cannot_have_one_port(relay: LocalRelay, env: dict[str, str], tmp_path: Path) -> None:
     """A second relay-client, also with a directory of its own, is told who has the port and how to stop it."""
     port = free_port()

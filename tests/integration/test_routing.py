@@ -12,7 +12,7 @@ import pytest
 
 from relay_client.agents.roster import Destination
 from relay_client.ports.forwarder import Forwarder
-from relay_client.ports.local_port import parse_forwards
+from relay_client.ports.local_port import all_ranks_port, parse_forwards
 from relay_core.agent_api.announcement import State
 from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.metadata import ClientStatus, PortConflict
@@ -344,3 +344,16 @@ async def test_what_changes_while_a_client_is_away_reaches_it(relay: LocalRelay)
         node.put(late)
         await relay.server.start()
         await until(lambda: client.agent_for(Destination(port + 1)) is not None)
+
+
+async def test_an_editor_of_all_ranks_keeps_the_ports_in_use(relay: LocalRelay) -> None:
+    """An editor on the port of all ranks counts for --idle-exit, although no rank exists."""
+    port = free_port()
+    async with tunnels(relay) as client, Forwarder(client, [all_ranks_port(port)]) as forwarder:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        await until(lambda: forwarder.job_sessions)
+        waiting = asyncio.ensure_future(forwarder.connections.until_idle(0.05))
+        await asyncio.wait([waiting], timeout=0.12)
+        assert not waiting.done()
+        writer.close()
+        await waiting

@@ -1,6 +1,9 @@
-"""Facts about the state of a connection whose tunnel is interrupted; the rest is tested in test_control.py."""
+"""Facts about connections: interrupted tunnels, and ports that nobody uses; the rest is tested in test_control.py."""
 
-from relay_client.ports.connections import ConnectionRecord
+import asyncio
+import time
+
+from relay_client.ports.connections import ConnectionRecord, Connections
 from relay_core.layers.layer import ToLocal, ToPeer
 from relay_core.layers.stop_observer import StopObserver
 
@@ -43,3 +46,34 @@ def test_a_step_without_an_interruption() -> None:
     record.interrupted(is_interrupted=False)
     observer.receive_local(ToPeer.of(NEXT), 0)
     assert record.describe().stop is None
+
+
+async def test_ports_that_nobody_uses() -> None:
+    """They are idle once the time since the start has passed."""
+    started = time.monotonic()
+    await Connections(lambda: None).until_idle(0.05)
+    assert time.monotonic() >= started + 0.05
+
+
+async def test_a_connection_keeps_the_ports_in_use() -> None:
+    """The time starts again when the last of several connections ends."""
+    connections = Connections(lambda: None)
+    records = [connections.add(5678), connections.add(5679)]
+    waiting = asyncio.ensure_future(connections.until_idle(0.05))
+    for record in records:
+        await asyncio.wait([waiting], timeout=0.12)
+        assert not waiting.done()
+        ended = time.monotonic()
+        connections.remove(record)
+    await waiting
+    assert time.monotonic() >= ended + 0.05
+
+
+async def test_an_editor_without_a_rank_keeps_the_ports_in_use() -> None:
+    """An editor on the port of all ranks counts before it is connected to a rank."""
+    connections = Connections(lambda: None)
+    waiting = asyncio.ensure_future(connections.until_idle(0.05))
+    with connections.in_use():
+        await asyncio.wait([waiting], timeout=0.12)
+        assert not waiting.done()
+    await waiting
