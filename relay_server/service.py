@@ -88,7 +88,10 @@ async def _serve(config_file: Path, adjust: Callable[[RelayConfig], RelayConfig]
             async with TaskSet() as tasks:
                 tasks.spawn(reloader.run(), name="reload")
                 await stop.wait()
-            logger.info("stopping; a second signal stops immediately")
+            logger.info(
+                "stopping: waiting up to %g s for %d connections to close; a second Ctrl-C exits immediately",
+                *(server.config.limits.drain_timeout, server.metrics().connections),
+            )
             return await _stop(server, force)
     finally:
         await server.kill()

@@ -61,4 +61,4 @@ def run(arguments: argparse.Namespace) -> int:
         agent = Agent(access.endpoint, access.credential, targets, tunnel_key=access.tunnel_key, tls=tls)
         await agent.run()
 
-    return run_until_stopped(serve())
+    return run_until_stopped(serve(), closing="closing the connections of clients")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import (
+    CLOSING_PORTS,
     Commands,
     add_allow_terminate_option,
     add_command,
@@ -86,15 +87,17 @@ def run(arguments: argparse.Namespace) -> int:
         nonlocal has_attached
         has_attached = await _attach_through_running(arguments, ranks)
 
-    run_until_stopped(attach())
+    status = run_until_stopped(attach())
     if has_attached is not False:
-        return 0
+        return status
 
     def show(attached: Attached) -> None:
         if arguments.json:
             _print_json(attached)
 
-    return run_with_tunnels(arguments, lambda tunnels: _attach_all(tunnels, ranks, arguments, show))
+    return run_with_tunnels(
+        arguments, lambda tunnels: _attach_all(tunnels, ranks, arguments, show), closing=CLOSING_PORTS
+    )
 
 
 # Through a relay-client that is running:

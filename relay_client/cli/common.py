@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from relay_client.ports.forwarder import Forwarder
 
 __all__ = [
+    "CLOSING_PORTS",
     "INTERRUPTED",
     "PROGRAM",
     "Commands",
@@ -37,6 +38,8 @@ __all__ = [
 ]
 
 PROGRAM = "relay-client"
+CLOSING_PORTS = "closing the local ports and the tunnels"
+"""What a command that forwards ports does when it is interrupted."""
 INTERRUPTED = 130
 """Exit status of a command that Ctrl-C interrupted."""
 
@@ -142,14 +145,22 @@ def quiet_logging(arguments: argparse.Namespace) -> None:
     logging.getLogger("relay_client").setLevel(logging.DEBUG if arguments.verbose else logging.WARNING)
 
 
-def run_with_tunnels(arguments: argparse.Namespace, command: Callable[[Tunnels], Awaitable[None]]) -> int:
-    """Run a command with the tunnels that the command line describes, until it finishes or is interrupted."""
+def run_with_tunnels(
+    arguments: argparse.Namespace, command: Callable[[Tunnels], Awaitable[None]], *, closing: str = ""
+) -> int:
+    """Run a command with the tunnels that the command line describes, until it finishes or is interrupted.
+
+    Args:
+        arguments: The parsed command line.
+        command: The command.
+        closing: What it does when it is interrupted, for the log.
+    """
     from relay_core.program.run import run_until_stopped
 
     async def run() -> None:
         await command(await make_tunnels(arguments))
 
-    return run_until_stopped(run())
+    return run_until_stopped(run(), closing=closing)
 
 
 async def run_controlled(

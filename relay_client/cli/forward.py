@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import (
+    CLOSING_PORTS,
     PROGRAM,
     add_allow_terminate_option,
     add_idle_exit_option,
@@ -112,7 +113,7 @@ def _forward(arguments: argparse.Namespace) -> int:
             idle_exit=arguments.idle_exit,
         )
 
-    return run_with_tunnels(arguments, run)
+    return run_with_tunnels(arguments, run, closing=CLOSING_PORTS)
 
 
 def _check_unique(given: Mapping[str, Sequence[LocalPort]]) -> None:

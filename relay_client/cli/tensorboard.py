@@ -7,7 +7,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import Commands, add_command, run_controlled, run_with_tunnels
+from relay_client.cli.common import CLOSING_PORTS, Commands, add_command, run_controlled, run_with_tunnels
 from relay_core.values import named
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     with named("--port"):
         (local,) = parse_forwards([arguments.port])
-    return run_with_tunnels(arguments, lambda tunnels: _forward_and_print_url(tunnels, local))
+    return run_with_tunnels(arguments, lambda tunnels: _forward_and_print_url(tunnels, local), closing=CLOSING_PORTS)
 
 
 async def _forward_and_print_url(tunnels: Tunnels, local: LocalPort) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import os
 import signal
-from collections.abc import Coroutine
+import threading
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from relay_core.net.descriptors import log_exhaustion, raise_descriptor_limit
@@ -14,25 +17,44 @@ __all__ = ["FORCED_EXIT_STATUS", "run_until_stopped"]
 
 FORCED_EXIT_STATUS = 130
 """128 + SIGINT: a second signal arrived while the program was stopping."""
+FORCED_EXIT_AFTER = 1.0
+"""Seconds between the second signal and the end of the process: time to remove files and to restore the terminal."""
+
+logger = logging.getLogger(__name__)
 
 
-def run_until_stopped(coroutine: Coroutine[Any, Any, Any]) -> int:
+def run_until_stopped(coroutine: Coroutine[Any, Any, Any], *, closing: str = "") -> int:
     """Run `coroutine` until it completes, or until SIGINT or SIGTERM cancels it.
 
-    A second signal ends the process at once.
+    A second signal ends the process within `FORCED_EXIT_AFTER`, even if the coroutine or a thread does not end.
+
+    Args:
+        coroutine: The program.
+        closing: What the coroutine does when it is cancelled, for the log; "" for a program that ends immediately.
 
     Returns:
         0: The coroutine has completed or was stopped by a signal.
+        130: A second signal has ended it.
 
     Raises:
         Exception: Any exception of the coroutine.
     """
+    status = 0
+
+    def force() -> None:
+        nonlocal status
+        status = FORCED_EXIT_STATUS
+        # asyncio.run waits for all tasks and for the threads of its executor, for any time.
+        timer = threading.Timer(FORCED_EXIT_AFTER, os._exit, [FORCED_EXIT_STATUS])
+        timer.daemon = True
+        timer.start()
+
     with contextlib.suppress(KeyboardInterrupt):  # on Windows, where event loops have no signal handlers
-        asyncio.run(_run(coroutine))
-    return 0
+        asyncio.run(_run(coroutine, closing, force))
+    return status
 
 
-async def _run(coroutine: Coroutine[Any, Any, Any]) -> None:
+async def _run(coroutine: Coroutine[Any, Any, Any], closing: str, force: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     raise_descriptor_limit()
     log_exhaustion(loop)
@@ -42,11 +64,14 @@ async def _run(coroutine: Coroutine[Any, Any, Any]) -> None:
     def stop() -> None:
         nonlocal stopped
         if stopped:
+            force()
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.raise_signal(signal.SIGINT)
         stopped = True
+        if closing:
+            logger.info("stopping: %s; a second Ctrl-C exits immediately", closing)
         task.cancel()
 
     with contextlib.suppress(NotImplementedError):  # Windows

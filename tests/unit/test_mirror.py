@@ -73,7 +73,7 @@ COVERED_BY = {
     ),
     "tests/unit/relay_agent/debugpy_internals/test_feature.py": "relay_agent/debugpy_internals/ table",
     "tests/unit/relay_agent/test_api.py": "relay_agent/debuggee/ process",
-    "tests/e2e/test_command_lines.py": "relay_core/program/ run relay_agent/cli/ common serve",
+    "tests/e2e/test_command_lines.py": "relay_agent/cli/ common serve",
     "tests/integration/test_mpi_launchers.py": "relay_agent/ranks/ launchers",
     "tests/unit/relay_agent/node/in_job/test_client.py": (
         "relay_agent/node/in_agent/ server relay_agent/cli/ node_agent"

@@ -1,0 +1,60 @@
+"""Facts about signals: a first one cancels the program, a second one ends its process whatever the program does."""
+
+import signal
+
+import pytest
+
+from tests.support.jobs import job
+
+STUBBORN = """
+import asyncio, logging, time
+from relay_core.program.run import run_until_stopped
+
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+
+async def body():
+    asyncio.get_running_loop().run_in_executor(None, time.sleep, 3600)
+    print("ready", flush=True)
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            print("cancelled", flush=True)
+
+sys.exit(run_until_stopped(body(), closing="closing nothing"))
+"""
+ORDERLY = """
+import asyncio, logging
+from relay_core.program.run import run_until_stopped
+
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+
+async def body():
+    try:
+        print("ready", flush=True)
+        await asyncio.sleep(3600)
+    finally:
+        print("cancelled", flush=True)
+
+sys.exit(run_until_stopped(body()))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_second_signal_forces_the_end(number: signal.Signals) -> None:
+    """A program that ignores its cancellation, and a thread that does not end, end with status 130."""
+    async with job(STUBBORN) as running:
+        for line in ("ready", "cancelled"):
+            assert line == await running.line()
+            running.process.send_signal(number)
+        status, _, stderr = await running.finish()
+        assert 130 == status
+        assert ["stopping: closing nothing; a second Ctrl-C exits immediately"] == stderr.splitlines()
+
+
+async def test_one_signal_stops() -> None:
+    """A program that ends when it is cancelled has status 0; without something to close, nothing is logged."""
+    async with job(ORDERLY) as running:
+        assert "ready" == await running.line()
+        running.process.send_signal(signal.SIGINT)
+        assert (0, ["cancelled"], "") == await running.finish()
