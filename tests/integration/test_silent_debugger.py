@@ -131,9 +131,12 @@ def is_reason(body: Message) -> bool:
 
 async def attach(port: int, script: Path) -> tuple[DapClient, dict[str, int]]:
     """Attach, and wait until the job stands at the breakpoint."""
-    client = await DapClient.connect("127.0.0.1", port)
-    await client.attach({str(script): [{"line": BREAKPOINT}]}, within=60)
-    return client, {"threadId": (await client.wait_for_event("stopped", within=60))["body"]["threadId"]}
+    async with contextlib.AsyncExitStack() as on_failure:
+        client = await on_failure.enter_async_context(await DapClient.connect("127.0.0.1", port))
+        await client.attach({str(script): [{"line": BREAKPOINT}]}, within=60)
+        stopped = await client.wait_for_event("stopped", within=60)
+        on_failure.pop_all()  # the caller closes it
+    return client, {"threadId": stopped["body"]["threadId"]}
 
 
 async def attach_when_free(port: int, script: Path) -> tuple[DapClient, dict[str, int]]:
