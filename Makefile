@@ -39,7 +39,7 @@ test-unit: $(READY)
 # stop.
 LOWEST := .venv-lowest-$(VERSION)
 LOWEST_TESTS ?= tests/unit tests/integration/test_hybrid_connection.py tests/integration/test_credentials.py \
-	tests/integration/test_new_role.py \
+	tests/integration/test_role_retry.py \
 	tests/integration/relay_server tests/integration/test_pdb.py tests/integration/test_debugpy_versions.py
 LOWEST_FLAGS := -W 'ignore:Use list:DeprecationWarning' \
 	--deselect tests/integration/test_credentials.py::test_an_az_that_is_of_no_help

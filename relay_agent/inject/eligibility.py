@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from relay_agent.inject._relay_debug_programs import helper_reason, is_off, what_runs
-from relay_agent.ranks.identity import SINGLE, identify
+from relay_agent.ranks.identity import SINGLE, ProcessIdentity, identify
 from relay_agent.settings.environment import MODE
 
 __all__ = ["REGISTERED", "register_environment", "should_register"]
@@ -38,7 +38,7 @@ def should_register(environ: Mapping[str, str], orig_argv: list[str], pid: int) 
     identity = identify(environ)
     has_rank = identity.launcher != SINGLE and not identity.node_level
     parent, _, parent_name = environ.get(REGISTERED, "").partition(" ")
-    if parent and parent != str(pid) and not (has_rank and _name(environ) != parent_name):
+    if parent and parent != str(pid) and not (has_rank and _name(identity) != parent_name):
         return f"it was started by process {parent}, which is registered for {identity.label}"
     kind, name = what_runs(orig_argv)
     if kind == "script" and not has_rank and _LIBRARY.search(name):
@@ -48,10 +48,9 @@ def should_register(environ: Mapping[str, str], orig_argv: list[str], pid: int) 
 
 def register_environment(environ: Mapping[str, str], pid: int) -> dict[str, str]:
     """Return the environment variable that a process sets when it registers."""
-    return {REGISTERED: f"{pid} {_name(environ)}"}
+    return {REGISTERED: f"{pid} {_name(identify(environ))}"}
 
 
-def _name(environ: Mapping[str, str]) -> str:
+def _name(identity: ProcessIdentity) -> str:
     """Return a name that is different for each rank and each restart of a rank."""
-    identity = identify(environ)
     return f"{identity.launcher}, {identity.label}, restart {identity.restart} of {identity.run_id}"

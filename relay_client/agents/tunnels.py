@@ -21,7 +21,7 @@ from relay_client.agents.discovery import Begun
 from relay_client.agents.event_log import EventLog
 from relay_client.agents.events import describe_agent
 from relay_client.agents.family_discovery import FamilyDiscovery
-from relay_client.agents.new_role import retry_while_role_is_new
+from relay_client.agents.role_retry import retry_while_role_is_new
 from relay_client.agents.roster import Claim, Destination, Roster
 from relay_client.agents.search import AgentSearch
 from relay_client.prefetch.response_cache import ResponseCache

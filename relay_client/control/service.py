@@ -41,7 +41,7 @@ from relay_client.control.messages import (
 )
 from relay_client.control.snapshot import take_snapshot
 from relay_client.control.state import ClientId, Status
-from relay_client.hang.look import look
+from relay_client.hang.examine import examine
 from relay_client.hang.output import verdict_as_object, verdict_as_text
 from relay_client.job_session.groups import Group
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
@@ -344,7 +344,7 @@ class ControlService:
     async def _hang(self) -> HangVerdict:
         if not len(self._tunnels.roster):
             raise NoListener(f"no agent is connected on '{self.client.hc}'")
-        verdicts = await look(self._tunnels, None)
+        verdicts = await examine(self._tunnels, None)
         is_hanging = any(verdict.groups for verdict in verdicts)
         return HangVerdict(verdict_as_text(verdicts), verdict_as_object(verdicts), is_hanging)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from relay_client.editor.lines import Line
 from relay_client.editor.messages import CONSOLE, make_event, make_failure, make_output, make_success
+from relay_client.editor.notices import Notice
 from relay_core.dap.messages import Message, Request
 from relay_core.layers.layer import Output, ToLocal
 
@@ -33,9 +33,9 @@ class Outbox:
         """Add a line of output."""
         self._messages.append(make_output(text, category, self._last_seq))
 
-    def show_all(self, lines: Iterable[Line]) -> None:
+    def show_all(self, notices: Iterable[Notice]) -> None:
         """Add lines of output."""
-        for text, category in lines:
+        for text, category in notices:
             self.show(text, category)
 
     def report(self, name: str, body: Mapping[str, object]) -> None:

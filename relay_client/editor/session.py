@@ -23,9 +23,9 @@ from relay_client.editor.attaching import Attaching, OnSource
 from relay_client.editor.ending import SessionEnd
 from relay_client.editor.job_view import JobView
 from relay_client.editor.leaving import Leaving
-from relay_client.editor.lines import InterruptionLines, WaitingLines
 from relay_client.editor.mappings import FindRoot
 from relay_client.editor.messages import IMPORTANT
+from relay_client.editor.notices import InterruptionNotices, WaitingNotices
 from relay_client.editor.outbox import Outbox
 from relay_core.dap.messages import Request
 from relay_core.dap.prefetch import arguments_of
@@ -89,8 +89,8 @@ class EditorSession(Layer):
         self._attach = Attaching(self._outbox, find_root, on_source)
         self._leaving = Leaving(self._outbox, allow_terminate=allow_terminate)
         self._end = SessionEnd(self._outbox)
-        self._waiting = WaitingLines(now)
-        self._interruption = InterruptionLines()
+        self._waiting = WaitingNotices(now)
+        self._interruption = InterruptionNotices()
 
     def __repr__(self) -> str:
         return f"<EditorSession {self._state.value}{'' if self.has_stream else ', no stream'}>"
@@ -193,13 +193,13 @@ class EditorSession(Layer):
 
     def next_deadline(self) -> float | None:
         """Return when to show that the connection is waiting or interrupted, or when to stop delaying its end."""
-        deadlines = (self._end.deadline, self._lines.next_deadline if self._lines else None)
+        deadlines = (self._end.deadline, self._notices.next_deadline if self._notices else None)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def tick(self, now: float) -> list[Output]:
         """Show the lines that are due."""
-        if lines := self._lines:
-            self._outbox.show_all(lines.due(self._view, now))
+        if notices := self._notices:
+            self._outbox.show_all(notices.due(self._view, now))
         return [*self._outbox.take(), *self._due_end(now)]
 
     def _received(self, request: Request, piece: ToPeer) -> list[Output]:
@@ -235,8 +235,8 @@ class EditorSession(Layer):
         return [piece]
 
     @property
-    def _lines(self) -> WaitingLines | InterruptionLines | None:
-        """The lines for the current state: why the first response is missing, or why the session is interrupted."""
+    def _notices(self) -> WaitingNotices | InterruptionNotices | None:
+        """The notices for the current state: why the first response is missing, or why the session is interrupted."""
         if self._state is State.WAITING:
             return self._waiting if self._initialize is not None else None
         return self._interruption if self._is_open else None

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.hang.look import look_once
+from relay_client.hang.examine import examine_once
 from relay_client.hang.verdict import JobVerdict, positions
 
 __all__ = ["Progress", "watch"]
@@ -69,7 +69,7 @@ async def watch(
     """
     progress = Progress(patience)
     while True:
-        verdicts = await look_once(tunnels, ports)
+        verdicts = await examine_once(tunnels, ports)
         if due := progress.verdicts_due(verdicts, time.monotonic()):
             report(due)
         await asyncio.sleep(max(MIN_INTERVAL, min(MAX_INTERVAL, patience / CHECKS)))

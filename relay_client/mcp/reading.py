@@ -11,7 +11,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.collect import collect_values, find_differences
 from relay_client.compare.groups import odd_ones_first
 from relay_client.compare.render import as_objects
-from relay_client.hang.look import look, look_once
+from relay_client.hang.examine import examine, examine_once
 from relay_client.hang.output import verdict_as_object
 from relay_client.hang.reports import RankReport
 from relay_client.mcp.paths import as_static_read
@@ -98,7 +98,7 @@ class Reading:
 
     async def verdict(self) -> Items:
         """Return the verdict on each job."""
-        jobs: Any = verdict_as_object(await look(self._tunnels, None))["jobs"]
+        jobs: Any = verdict_as_object(await examine(self._tunnels, None))["jobs"]
         return _required(jobs, None)
 
     async def variables(self, rank: int) -> Items:
@@ -140,7 +140,7 @@ class Reading:
             await asyncio.sleep(POLL_INTERVAL)
 
     async def _places(self, chosen: Collection[int] | None) -> Items:
-        verdicts = await look_once(self._tunnels, None)
+        verdicts = await examine_once(self._tunnels, None)
         reports = (report for verdict in verdicts for report in verdict.job.ranks.values())
         return [_place(report) for report in reports if chosen is None or report.rank in chosen]
 

@@ -16,7 +16,7 @@ from relay_core.auth.identity import Identity, choose_identities
 from relay_core.errors import ConfigurationError, RelayDebugError, RelayUnreachable, Unauthorized
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Token
-from relay_core.hyco.new_role import ROLE_PROPAGATION
+from relay_core.hyco.role_grace import ROLE_PROPAGATION
 
 __all__ = ["CLIENT_REUSE", "DEADLINE", "RELAY_SCOPE", "EntraCredential", "TokenSource"]
 

@@ -11,7 +11,7 @@ Rules:
   * retry delays follow `relay_core.hyco.backoff`, and are prompt while the owner needs the connection;
   * `Unauthorized` (401, 403, close code 1008) is retried once with a new token; a second one without a healthy
     connection in between is permanent;
-  * as an exception, an identity whose role may be new is retried for as long as `relay_core.hyco.new_role` allows;
+  * as an exception, an identity whose role may be new is retried for as long as `relay_core.hyco.role_grace` allows;
   * `HybridConnectionNotFound` is retried for `NOT_FOUND_GRACE` seconds after the start and permanent later, because
     Azure takes some time to propagate a new entity (roles: up to 5 minutes);
   * once the relay has answered 101, to this listener or to a predecessor with the same settings, only a repeated
@@ -31,7 +31,7 @@ from collections.abc import Callable
 
 from relay_core.errors import HybridConnectionNotFound, RelayDebugError, Unauthorized
 from relay_core.hyco.backoff import Backoff
-from relay_core.hyco.new_role import NewRoleGrace, refused_for_good
+from relay_core.hyco.role_grace import NewRoleGrace, refused_for_good
 
 __all__ = ["ListenerState", "ListenerStateMachine"]
 
@@ -77,7 +77,7 @@ class ListenerStateMachine:
         self._opened_at: float | None = None
         self._backoff = Backoff(random)
         self._refusals = 0
-        self._new_role = NewRoleGrace(role_grace)
+        self._role_grace = NewRoleGrace(role_grace)
 
     def __repr__(self) -> str:
         return f"<ListenerStateMachine {self.state.value} failures={self._backoff.failures}>"
@@ -117,7 +117,7 @@ class ListenerStateMachine:
         lived = 0.0 if self._opened_at is None else now - self._opened_at
         if self._backoff.is_healthy(lived):
             self._refusals = 0  # the credential has worked, so the most likely cause is an expired token
-            self._new_role.worked()
+            self._role_grace.worked()
         self.error = error
         self.renew_at = self._opened_at = None
         if self._is_permanent(error, now):
@@ -136,11 +136,11 @@ class ListenerStateMachine:
     @property
     def refused_until(self) -> float | None:
         """Time at which retries with a refused identity end; None if the last failure was another one."""
-        refused = self.error is not None and self._new_role.concerns(self.error)
-        return self._new_role.until if refused else None
+        refused = self.error is not None and self._role_grace.concerns(self.error)
+        return self._role_grace.until if refused else None
 
     def _is_permanent(self, error: RelayDebugError, now: float) -> bool:
-        if self._new_role.concerns(error):
+        if self._role_grace.concerns(error):
             return self._is_refused_for_good(error, now)
         if isinstance(error, Unauthorized):
             self._refusals += 1
@@ -153,7 +153,7 @@ class ListenerStateMachine:
         return not error.retryable
 
     def _is_refused_for_good(self, error: RelayDebugError, now: float) -> bool:
-        if self._new_role.allows_retry(now=now):
+        if self._role_grace.allows_retry(now=now):
             return False
         self.error = refused_for_good(error)
         return True

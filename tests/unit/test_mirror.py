@@ -50,7 +50,7 @@ COVERED_BY = {
     "tests/integration/test_editor_session.py": "relay_client/ports/ editor_link job_views no_stream",
     "tests/unit/relay_client/editor/test_session.py": "relay_client/editor/ job_view",
     "tests/integration/test_routing.py": "relay_client/agents/ event_log tunnels",
-    "tests/integration/test_new_role.py": "relay_client/agents/ new_role",
+    "tests/integration/test_role_retry.py": "relay_client/agents/ role_retry",
     "tests/unit/relay_client/stacks/test_render.py": "relay_client/stacks/ groups",
     "tests/unit/relay_client/job_session/test_session.py": (
         "relay_client/job_session/ breakpoints capabilities ids members stepping stops translation wire "
@@ -79,7 +79,7 @@ COVERED_BY = {
         "relay_agent/node/in_agent/ server relay_agent/cli/ node_agent"
     ),
     "tests/unit/relay_agent/stacks/test_in_process.py": "relay_agent/stacks/ local_values",
-    "tests/e2e/test_hang.py": "relay_client/cli/inspection/ hang relay_client/hang/ collect look output",
+    "tests/e2e/test_hang.py": "relay_client/cli/inspection/ hang relay_client/hang/ collect examine output",
     "tests/e2e/test_mcp.py": "relay_client/mcp/ control reading server",
     "tests/e2e/test_gevent.py": "relay_agent/debuggee/ gevent_support",
     "tests/e2e/test_live_table.py": "relay_client/ui/ live_table",

@@ -8,7 +8,7 @@
 Once the agent, or one that it replaces, has listened, an outage does not change the state, because it is likely to end
 while a process waits. What would otherwise be an error in the settings, such as an untrusted certificate, then counts
 as an outage too. A refused identity does not change the state either: the relay was reached, and a new role takes some
-minutes to take effect (`relay_core.hyco.new_role`).
+minutes to take effect (`relay_core.hyco.role_grace`).
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     async def show(tunnels: Tunnels) -> None:
         nonlocal status
-        from relay_client.hang.look import look
+        from relay_client.hang.examine import examine
         from relay_client.hang.watch import watch
 
         async with tunnels:
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.watch is not None:
                 await watch(tunnels, ports, arguments.watch, lambda found: _show(found, as_json=arguments.json))
                 return
-            verdicts = await look(tunnels, ports)
+            verdicts = await examine(tunnels, ports)
         if not verdicts:
             wanted = f" with port {format_ranges(ports)}" if ports else ""
             raise NoListener(f"no process found{wanted}", hint="relay-client targets lists the registered processes")

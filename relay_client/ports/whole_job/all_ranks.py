@@ -18,7 +18,7 @@ from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.collect import compare_as_text
 from relay_client.editor.job_view import JobView
-from relay_client.editor.lines import WaitingLines
+from relay_client.editor.notices import WaitingNotices
 from relay_client.job_session.groups import Group
 from relay_client.job_session.members import RankName
 from relay_client.job_session.session import JobSession
@@ -115,7 +115,7 @@ class JobConnection:
         self._released: set[ProcessKey] = set()
         """Processes that somebody has released from this session."""
         self._empty_since: float | None = None
-        self._waiting: WaitingLines | None = None
+        self._waiting: WaitingNotices | None = None
         """The lines that are shown until the first rank attaches."""
 
     def __repr__(self) -> str:
@@ -257,7 +257,7 @@ class JobConnection:
                 roster_changed = self._tunnels.search.changed
                 if self.session.wants_ranks:
                     if self._waiting is None:
-                        self._waiting = WaitingLines(self._loop.time())
+                        self._waiting = WaitingNotices(self._loop.time())
                         searching.spawn(self._search(), name="look for the ranks of the job")
                     self._look()
                 await first_completed(self._changed.wait(), roster_changed.wait(), timeout=CHECK_INTERVAL)

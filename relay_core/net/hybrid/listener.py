@@ -28,8 +28,8 @@ from relay_core.hyco.family import SiblingOrder, no_sibling_left
 from relay_core.hyco.http.messages import Request
 from relay_core.hyco.listener import ListenerState, ListenerStateMachine
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept, RenewToken, parse_server_message
-from relay_core.hyco.new_role import refused_for_now
 from relay_core.hyco.outcome import closed_error, refused_listen
+from relay_core.hyco.role_grace import refused_for_now
 from relay_core.net.hybrid.http import HttpHandler
 from relay_core.net.hybrid.http_service import ControlSender, HttpService
 from relay_core.net.hybrid.offer import Offer

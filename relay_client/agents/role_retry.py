@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from relay_core.errors import RelayDebugError
 from relay_core.hyco.backoff import Backoff
-from relay_core.hyco.new_role import NewRoleGrace, refused_for_good, refused_for_now
+from relay_core.hyco.role_grace import NewRoleGrace, refused_for_good, refused_for_now
 
 __all__ = ["retry_while_role_is_new"]
 

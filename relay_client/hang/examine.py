@@ -10,10 +10,10 @@ from relay_client.hang.collect import collect_replies
 from relay_client.hang.reports import read_jobs
 from relay_client.hang.verdict import MIN_AGE, JobVerdict
 
-__all__ = ["look", "look_once"]
+__all__ = ["examine", "examine_once"]
 
 
-async def look_once(tunnels: Tunnels, ports: Collection[int] | None) -> list[JobVerdict]:
+async def examine_once(tunnels: Tunnels, ports: Collection[int] | None) -> list[JobVerdict]:
     """Return the verdict on each job as it is now.
 
     Args:
@@ -23,14 +23,14 @@ async def look_once(tunnels: Tunnels, ports: Collection[int] | None) -> list[Job
     return [JobVerdict.of(job) for job in read_jobs(await collect_replies(tunnels), ports)]
 
 
-async def look(tunnels: Tunnels, ports: Collection[int] | None) -> list[JobVerdict]:
+async def examine(tunnels: Tunnels, ports: Collection[int] | None) -> list[JobVerdict]:
     """Return the verdict on each job, without the groups that wait only for a moment in a job that makes progress."""
-    first = await look_once(tunnels, ports)
+    first = await examine_once(tunnels, ports)
     if not any(verdict.is_young for verdict in first):
         return first
     await asyncio.sleep(MIN_AGE)
     before = {verdict.job.base_port: verdict for verdict in first}
     return [
         verdict.that_still_wait(earlier) if (earlier := before.get(verdict.job.base_port)) is not None else verdict
-        for verdict in await look_once(tunnels, ports)
+        for verdict in await examine_once(tunnels, ports)
     ]

@@ -6,7 +6,7 @@ from relay_client.editor.job_view import JobView
 from relay_client.editor.messages import CONSOLE, IMPORTANT
 from relay_client.editor.sentences import back_text, interrupted_text, waiting_text
 
-__all__ = ["InterruptionLines", "Line", "WaitingLines"]
+__all__ = ["InterruptionNotices", "Notice", "WaitingNotices"]
 
 FIRST_LINE = 1.0
 """Seconds of waiting before the first line; an agent that is already running answers sooner."""
@@ -17,11 +17,11 @@ MAX_PAUSE = 600.0
 INTERRUPTION = 1.0
 """Seconds without a connection before a line is shown; replacing a transport takes less."""
 
-Line = tuple[str, str]
+Notice = tuple[str, str]
 """Text and category of an output event."""
 
 
-class WaitingLines:
+class WaitingNotices:
     """The lines for a waiting connection: at increasing intervals, and one for each new reason.
 
     Args:
@@ -36,7 +36,7 @@ class WaitingLines:
         """When the next line is due."""
 
     def __repr__(self) -> str:
-        return f"<WaitingLines {self._reason!r}>"
+        return f"<WaitingNotices {self._reason!r}>"
 
     def set_reason(self, reason: str, now: float, *, must_act: bool) -> None:
         """Record why the debugger has not answered yet."""
@@ -44,7 +44,7 @@ class WaitingLines:
             self._reason, self._must_act = reason, must_act
             self.next_deadline = min(self.next_deadline, max(now, self._accepted_at + FIRST_LINE))
 
-    def due(self, view: JobView, now: float) -> list[Line]:
+    def due(self, view: JobView, now: float) -> list[Notice]:
         """Return the line that is due now."""
         if now < self.next_deadline:
             return []
@@ -59,7 +59,7 @@ class WaitingLines:
         return [(waiting_text(view, view.away_reason or self._reason, waited), category)]
 
 
-class InterruptionLines:
+class InterruptionNotices:
     """One line when the tunnel has no connection, and one when it has a connection again."""
 
     def __init__(self) -> None:
@@ -67,14 +67,14 @@ class InterruptionLines:
         self._is_shown = False
 
     def __repr__(self) -> str:
-        return f"<InterruptionLines since {self._since}>"
+        return f"<InterruptionNotices since {self._since}>"
 
     @property
     def next_deadline(self) -> float | None:
         """When the first line is due."""
         return None if self._since is None or self._is_shown else self._since + INTERRUPTION
 
-    def update(self, view: JobView, now: float) -> list[Line]:
+    def update(self, view: JobView, now: float) -> list[Notice]:
         """Handle a change; return the second line if it is due."""
         if view.away_reason:
             self._since = now if self._since is None else self._since
@@ -83,7 +83,7 @@ class InterruptionLines:
         self._since, self._is_shown = None, False
         return lines
 
-    def due(self, view: JobView, now: float) -> list[Line]:
+    def due(self, view: JobView, now: float) -> list[Notice]:
         """Return the first line if it is due now."""
         if self.next_deadline is None or now < self.next_deadline:
             return []

@@ -3,7 +3,7 @@
 import pytest
 
 from relay_core.errors import RelayDebugError, RelayUnreachable, Unauthorized
-from relay_core.hyco.new_role import ROLE_PROPAGATION, NewRoleGrace, refused_for_good, refused_for_now
+from relay_core.hyco.role_grace import ROLE_PROPAGATION, NewRoleGrace, refused_for_good, refused_for_now
 
 REFUSED = Unauthorized("the relay refused the credentials (401)", hint="assign the role", status=401)
 
