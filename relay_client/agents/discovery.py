@@ -211,7 +211,7 @@ class Discovery:
         search.unusable = error
         search.misses += 1
         if not self._is_repeated(str(error)):
-            logger.warning("searching '%s' for other agents: one cannot be used: %s", self._path, error)
+            logger.warning("searching for other agents, because one on '%s' cannot be used: %s", self._path, error)
 
     def _was_last_logged(self, text: str) -> bool:
         was_last, self._last_logged = text == self._last_logged, text
