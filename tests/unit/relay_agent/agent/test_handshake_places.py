@@ -32,6 +32,12 @@ async def taken(places: Admission) -> AsyncIterator[AsyncExitStack]:
         yield stack
 
 
+async def test_number_of_handshakes(places: Admission, taken: AsyncExitStack) -> None:
+    """An agent serves 32 senders at a time: 13 MiB and 32 descriptors, a small part of the 1024 of a usual limit."""
+    assert 32 == MAX_HANDSHAKES
+    assert "<Admission free=0 waiting=0>" == repr(places)
+
+
 def wait_for(places: Admission, name: str, served: list[str]) -> asyncio.Task[None]:
     async def wait() -> None:
         async with places.place():
