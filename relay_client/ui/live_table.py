@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
-from relay_client.ui.target_table import by_node, rich_table, rows
+from relay_client.ui.target_table import by_node, most_important, rich_table, rows, summary
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.compat import timeout
 from relay_core.net.tasks import TaskSet
@@ -122,12 +122,13 @@ class _Table:
     def _drawing(self) -> str:
         """Return what draws the table from the cursor on, and moves the cursor back to its first line."""
         self._size = width, height = self._console.size
+        fits = len(self._rows) + 2 <= height  # the heading, and a line for the next log line
+        shown, hidden = (self._rows, []) if fits else most_important(self._rows, max(0, height - 3))
         with self._console.capture() as captured:
-            self._console.print(rich_table(self._rows, width))
+            self._console.print(rich_table(shown, width))
         lines = captured.get().splitlines()
-        hidden = len(lines) - (height - 1)
-        if hidden > 0:
-            lines = [*lines[: height - 2], f"... and {hidden + 1} more"[:width]]
+        if hidden:
+            lines.append(summary(hidden)[:width])
         back = _UP.format(len(lines) - 1) if len(lines) > 1 else "\r"
         return _WRAP_OFF + "\n".join(lines) + _WRAP_ON + back
 

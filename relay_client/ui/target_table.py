@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from relay_client.ui.column_widths import column_widths
 from relay_client.ui.text import duration
 from relay_core.agent_api.announcement import AgentInfo, State, TargetInfo
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["COLUMNS", "as_json", "by_node", "plain_table", "rich_table", "rows"]
+__all__ = ["COLUMNS", "as_json", "by_node", "most_important", "plain_table", "rich_table", "rows", "summary"]
 
 COLUMNS = ("node", "rank", "port", "pid", "script", "state", "since", "held by")
-LEAST_IMPORTANT = ("pid", "script", "since", "port")
-"""Columns that are omitted on a narrow terminal, in this order."""
+STATE = COLUMNS.index("state")
 ATTACHED = "attached"
 """Shown instead of the state of a process with a debugger if its agent does not announce whether it is stopped."""
 
@@ -35,6 +36,36 @@ def rows(agents: Sequence[AgentInfo], now: float) -> list[tuple[str, ...]]:
             forwards = ", ".join(map(str, agent.forwards))
             found.append((_node(agent), "", "", "", "", f"forwards {forwards}" if forwards else "no targets", "", ""))
     return found
+
+
+def most_important(
+    lines: Sequence[tuple[str, ...]], limit: int
+) -> tuple[list[tuple[str, ...]], Sequence[tuple[str, ...]]]:
+    """Split rows into those that a terminal has room for, and the others; both remain in their order.
+
+    A process that has crashed or is stopped comes before one that waits, and that before one that runs.
+    """
+    if len(lines) <= limit:
+        return list(lines), []
+    order = sorted(range(len(lines)), key=lambda number: (_urgency(lines[number]), number))
+    return [lines[number] for number in sorted(order[:limit])], [lines[number] for number in sorted(order[limit:])]
+
+
+def summary(hidden: Sequence[tuple[str, ...]]) -> str:
+    """Return a line in place of rows: `... and 42 more: 40 running, 2 waiting`."""
+    states = Counter(line[STATE].partition(" ")[0].rstrip(":") for line in hidden)
+    counts = ", ".join(f"{count} {state}" for state, count in states.most_common() if state)
+    return f"... and {len(hidden)} more{f': {counts}' if counts else ''}"
+
+
+def _urgency(line: tuple[str, ...]) -> int:
+    """Return a smaller number for a row that concerns the user more."""
+    state, held_by = line[STATE], line[-1]
+    if state.startswith(("crashed", "stopped")):
+        return 0
+    if state != State.RUNNING.value:
+        return 1
+    return 2 if held_by else 3
 
 
 def _row(agent: AgentInfo, target: TargetInfo, now: float) -> tuple[str, ...]:
@@ -80,7 +111,7 @@ def rich_table(lines: Sequence[Sequence[str]], width: int) -> RenderableType:
 
     Args:
         lines: Rows of `COLUMNS`.
-        width: Width of the terminal. If it is too small, the least important columns are left out, then cells are cut.
+        width: Width of the terminal; `column_widths` decides what a narrow one shows.
     """
     from rich.console import Group  # noqa: PLC0415 - on a terminal only
     from rich.table import Table  # noqa: PLC0415 - as above
@@ -88,24 +119,13 @@ def rich_table(lines: Sequence[Sequence[str]], width: int) -> RenderableType:
 
     if not lines:
         return Group()
-    shown = _columns(lines, width)
+    shown = column_widths(COLUMNS, lines, width)
     table = Table(box=None, pad_edge=False)
-    for column in shown:
-        table.add_column(COLUMNS[column], no_wrap=True, overflow="ellipsis")
+    for column, column_width in shown.items():
+        table.add_column(COLUMNS[column], width=column_width, no_wrap=True, overflow="ellipsis")
     for line in lines:
         table.add_row(*(Text(line[column]) for column in shown))
     return table
-
-
-def _columns(lines: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return the columns to show on a terminal of this width."""
-    shown = list(range(len(COLUMNS)))
-    widths = [max(len(line[column]) for line in (COLUMNS, *lines)) for column in shown]
-    for name in LEAST_IMPORTANT:
-        if sum(widths[column] + 1 for column in shown) <= width:  # rich pads the last one, too
-            break
-        shown.remove(COLUMNS.index(name))
-    return shown
 
 
 def as_json(agents: Sequence[AgentInfo]) -> dict[str, object]:

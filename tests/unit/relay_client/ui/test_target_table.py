@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from relay_client.ui.target_table import as_json, plain_table, rich_table, rows
+from relay_client.ui.target_table import as_json, most_important, plain_table, rich_table, rows, summary
 from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo
 
 NOW = 1000.0
@@ -70,6 +70,40 @@ def test_columns_that_a_narrow_terminal_keeps() -> None:
     with console.capture() as captured:
         console.print(rich_table(rows([NODE, SERVE], NOW), 60))
     assert ["node", "rank", "state", "held", "by"] == captured.get().splitlines()[0].split()
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (200, ["node", "rank", "port", "pid", "script", "state", "since", "held", "by"]),
+        (85, ["node", "rank", "port", "script", "state", "since", "held", "by"]),
+        (80, ["node", "rank", "port", "state", "since", "held", "by"]),
+        (60, ["node", "rank", "state", "held", "by"]),
+        (40, ["node", "rank", "state"]),
+    ],
+)
+def test_a_long_text_does_not_displace_its_rank(width: int, columns: list[str]) -> None:
+    """The text of a crash is cut before a column is omitted; the rank and the start of the text are always shown."""
+    detail = "ValueError: tensors of the shapes (32, 512) and (32, 768) cannot be added in block 7 of the encoder"
+    crashed = TargetInfo(5680, 2, 4, 123456, "train.py", state=State.CRASHED, detail=detail, since=400.0)
+    agent = AgentInfo("1a", host="node-1", targets=(crashed, *NODE.targets[:1]))
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(rich_table(rows([agent], NOW), width))
+    heading, first, _second = captured.get().splitlines()
+    assert columns == heading.split()
+    assert ["node-1", "2"] == first.split()[:2]
+    assert "crashed: ValueErr" in first
+
+
+def test_the_most_important_rows() -> None:
+    """If a terminal has too few lines, processes that run are left out first, and counted."""
+    states = ["running"] * 5 + ["waiting", "crashed: ValueError", "running", "stopped at train.py:7"]
+    lines = [("node", str(rank), "", "", "", state, "", "bob" * (rank == 7)) for rank, state in enumerate(states)]
+    shown, hidden = most_important(lines, 4)
+    assert ["5", "6", "7", "8"] == [line[1] for line in shown]
+    assert "... and 5 more: 5 running" == summary(hidden)
+    assert (lines, []) == most_important(lines, 9)
 
 
 def test_json_has_everything() -> None:

@@ -1,0 +1,51 @@
+"""Decides which columns a terminal of a given width shows, and how wide they are. No I/O.
+
+everything fits        each column is as wide as its longest cell
+it does not            long columns are cut to `CUT_TO`; then the least important columns are omitted until the rest
+                       fits, and the remaining space goes to the columns that were cut
+still too wide         the first columns of `SHRINKING` are cut further
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["GAP", "column_widths"]
+
+CUT_TO = {"state": 24, "node": 16, "held by": 18, "script": 16}
+"""Widths of columns with long cells on a narrow terminal, the most important column first. `stopped at train.py:41`
+and `crashed: ValueError: ...` are recognizable in 24 characters."""
+LEAST_IMPORTANT = ("pid", "script", "since", "port", "held by")
+"""Columns that are omitted on a narrow terminal, in this order."""
+SHRINKING = (("node", 4), ("state", 8), ("node", 1), ("state", 1))
+"""Columns that are cut further, and the smallest width in that step."""
+GAP = 2
+"""Space between columns, as `rich` draws it."""
+
+
+def column_widths(names: Sequence[str], lines: Sequence[Sequence[str]], width: int) -> dict[int, int]:
+    """Return the width of each column to show, in their order.
+
+    Args:
+        names: The headings.
+        lines: The cells of each row.
+        width: Width of the terminal.
+    """
+    natural = {column: max(len(line[column]) for line in (names, *lines)) for column in range(len(names))}
+    if _total(natural) <= width:
+        return natural
+    shown = {column: min(natural[column], CUT_TO.get(names[column], natural[column])) for column in natural}
+    for name in LEAST_IMPORTANT:
+        if _total(shown) > width:
+            del shown[names.index(name)]
+    for name in CUT_TO:
+        if (column := names.index(name)) in shown:
+            shown[column] += max(0, min(natural[column] - shown[column], width - _total(shown)))
+    for name, least in SHRINKING:
+        column = names.index(name)
+        shown[column] -= max(0, min(shown[column] - least, _total(shown) - width))
+    return shown
+
+
+def _total(widths: dict[int, int]) -> int:
+    return sum(widths.values()) + GAP * (len(widths) - 1)
