@@ -1,5 +1,7 @@
 """Facts about `relay-client mcp`, used by the official client of the MCP SDK over stdio against real jobs."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import json
@@ -7,10 +9,9 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import Client, StdioServerParameters
 
 from relay_client.dap.client import DapClient
 from relay_core.compat import timeout
@@ -20,6 +21,9 @@ from tests.support.programs import REPOSITORY, environment, program
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access, running_client, running_job, until_registered
 from tests.support.torch_job import needs_torch
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -91,6 +95,8 @@ async def job(relay: LocalRelay, directory: Path) -> AsyncIterator[int]:
 @contextlib.asynccontextmanager
 async def agent(relay: LocalRelay, directory: Path, *options: str) -> AsyncIterator[Client]:
     """Yield a coding agent's client of a server that it has started."""
+    from mcp import Client, StdioServerParameters  # takes a second, which every worker would spend
+
     command = ("-m", "relay_client", "--hc", HC, "mcp", "--audit-file", str(directory / "audit.jsonl"), *options)
     variables = environment(**access(relay, directory, "send"), PYTHONPATH=str(REPOSITORY))
     parameters = StdioServerParameters(command=sys.executable, args=list(command), env=variables)
