@@ -6,7 +6,6 @@ Errors never end the job: they are printed to stderr, and the functions return F
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -151,17 +150,12 @@ def breakpoint(  # noqa: A001 - intended: a remote version of Python's breakpoin
         process = _process_if_debugged()
         if process is None:
             return
-        from relay_agent.debuggee.debugger import debugger  # noqa: PLC0415 - in debug runs only
-        from relay_agent.settings.rank_selection import parse_ranks  # noqa: PLC0415
+        from relay_agent.settings.rank_selection import parse_ranks  # noqa: PLC0415 - in debug runs only
 
         if rank is not None and not parse_ranks(str(rank)).includes(process.identity):
             return
         frame: FrameType = sys._getframe(1)  # noqa: SLF001 - the frame to stop in is the caller's
-        place = f"breakpoint() at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"  # noqa: PTH119
-        if not debugger.is_attached() and not process.node_client.futile.is_set():
-            process.log(f"{place}: waiting up to {hold:g} s for a debugger on {process.where}")
-        if process.wait(hold, detail=place):
-            debugger.break_at(frame)
+        process.hold_at(frame, "breakpoint()", hold)
     except RelayDebugError as error:
         _continue_without_debugger(error)
     except Exception as error:  # noqa: BLE001 - as above

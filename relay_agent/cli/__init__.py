@@ -27,10 +27,19 @@ def run() -> None:
 
 def main(argv: list[str]) -> int:
     """Run one command and return its exit status; see `relay_core.errors` for the codes."""
-    arguments = make_parser().parse_args(argv)
+    arguments = make_parser().parse_args(_as_command(argv))
     configure_logging(PROGRAM, verbose=arguments.verbose)
     status: int = arguments.command(arguments)
     return status
+
+
+def _as_command(argv: list[str]) -> list[str]:
+    """Return the command for `python -m relay_agent train.py`, OpenPAI's `python -m paipdb train.py`: `run`."""
+    if argv[:1] != ["-m"] and not (argv and argv[0].endswith(".py")):
+        return argv
+    before = sys.orig_argv[1 : len(sys.orig_argv) - len(argv)]  # such as -u -m relay_agent
+    options = before[: before.index("-m")] if "-m" in before else []
+    return ["run", "--", sys.executable, *options, *argv]
 
 
 def make_parser() -> argparse.ArgumentParser:

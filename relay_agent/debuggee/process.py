@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import os
 import sys
+from types import FrameType
 from typing import TYPE_CHECKING, ClassVar
 
-from relay_agent.debuggee import pydevd_patches
+from relay_agent.debuggee import pydevd_patches, trap
 from relay_agent.debuggee.debugger import debugger
 from relay_agent.debuggee.pydevd_patches import waking
 from relay_agent.ranks.identity import ProcessIdentity, identify
 from relay_agent.ranks.logical_port import logical_port
 from relay_agent.settings.model import DebugSettings
 from relay_agent.start_directory import start_directory
-from relay_agent.stderr import write_line
+from relay_agent.stderr import report_failure, write_line
 from relay_core.access_settings import KEY_VAULT_VARIABLE, AccessSettings
 from relay_core.errors import ConfigurationError, RelayDebugError
 from relay_core.values import escape_controls
@@ -74,6 +75,7 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
             from relay_agent.debuggee.post_mortem import install  # noqa: PLC0415 - with --debug-on-crash only
 
             install(found.hold_crash, found.end_hold, found.is_agent_lost)
+        trap.install(_hold_at_signal)
     return found
 
 
@@ -151,6 +153,14 @@ class DebuggedProcess:
             return False
         finally:
             announce_running()
+
+    def hold_at(self, frame: FrameType, cause: str, seconds: float) -> None:
+        """Wait for a debugger and stop at the next line of `frame`; continue if none attaches within `seconds`."""
+        place = f"{cause} at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"  # noqa: PTH119 - 10 ms
+        if not debugger.is_attached() and not self.node_client.futile.is_set():
+            self.log(f"{place}: waiting up to {seconds:g} s for a debugger on {self.where}")
+        if self.wait(seconds, detail=place):
+            debugger.break_at(frame)
 
     def wait_and_log(self, seconds: float) -> bool:
         """Wait as `wait` does (0 seconds do not wait), and log the start and the outcome to stderr."""
@@ -303,6 +313,18 @@ class DebuggedProcess:
     def _connect(self, ask: Ask) -> AnswerFields:
         debugger.connect(ask["port"], follow_children=self.settings.follow_children)
         return {}
+
+
+def _hold_at_signal(frame: FrameType) -> None:
+    """Wait for a debugger because of SIGTRAP; errors are reported, because the job's code must not see them."""
+    try:
+        process = current()
+        if process is None:
+            write_line(f"SIGTRAP: process {os.getpid()} is not registered; send the signal to its parent")
+        else:
+            process.hold_at(frame, "SIGTRAP", process.settings.hold)
+    except Exception as error:  # noqa: BLE001 - an exception of a signal handler would be raised in the job's code
+        report_failure(f"{type(error).__name__}: {error}")
 
 
 def _leave_values_to_debugpy() -> None:

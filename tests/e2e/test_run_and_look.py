@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -113,6 +114,32 @@ async def test_breakpoint_waits_for_its_rank(relay: LocalRelay, tmp_path: Path) 
             await dap.request("disconnect", {"terminateDebuggee": False}, within=60)
         finished = await asyncio.wait_for(job.finish(), 60)
         assert (finished.status, finished.stdout) == (0, "81\n")
+
+
+async def test_sigtrap(relay: LocalRelay, tmp_path: Path) -> None:
+    """`kill -TRAP` makes a running process wait for a debugger, which stops in the program, as often as it is sent."""
+    script = tmp_path / "train.py"
+    script.write_text(CRASHES.replace('"crash"', repr(str(tmp_path / "crash"))))
+    port = free_port()
+    environ = access(relay, tmp_path, "listen", RELAY_DEBUG_HC=HC, RELAY_DEBUG_PORT=str(port), RELAY_DEBUG="on-demand")
+    async with (
+        program("relay_agent", str(script), env=environ) as job,
+        Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
+        Forwarder(tunnels, [port]),
+    ):
+        await job.line("a debugger can attach")
+        for _ in range(2):
+            job.process.send_signal(signal.SIGTRAP)
+            await job.line("SIGTRAP at train.py:")
+            async with await DapClient.connect("127.0.0.1", port) as dap:
+                await dap.attach({}, within=60)
+                thread = (await dap.wait_for_event("stopped", within=60))["body"]["threadId"]
+                top = (await dap.request("stackTrace", {"threadId": thread}, within=60))["stackFrames"][0]
+                assert ("train", str(script)) == (top["name"], top["source"]["path"])
+                job.process.send_signal(signal.SIGTRAP)  # while stopped: has no effect
+                await dap.request("disconnect", {"terminateDebuggee": False}, within=60)
+        (tmp_path / "crash").touch()
+        assert (1, 2) == ((finished := await job.finish()).status, finished.stderr.count("SIGTRAP"))
 
 
 @pytest.mark.parametrize("command", [("{script}",), ("-m", "train")], ids=["script", "module"])

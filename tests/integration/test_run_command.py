@@ -33,6 +33,18 @@ async def test_the_exit_status_is_the_command_s(stage: Stage, status: int):
     assert (status, b"", "") == await stage.run("sh", "-c", f"exit {status}")
 
 
+@pytest.mark.parametrize("program", [("{0}/train.py",), ("-m", "train")])
+async def test_a_script_needs_no_command(stage: Stage, program: tuple[str, ...]):
+    """`python -m relay_agent train.py 3` runs it as `python -m paipdb` did, with the options of this Python."""
+    stage.write("train.py", "import sys; print(sys.argv[1:], sys.flags.dont_write_bytecode); sys.exit(5)")
+    words = [word.format(stage.directory) for word in program]
+    command = (sys.executable, "-B", "-m", "relay_agent", *words, "3", "--hc")
+    environ = {"RELAY_DEBUG_HC": "myhc", "PYTHONPATH": os.pathsep.join([str(ROOT), str(stage.directory / "site")])}
+    status, out, err = await stage.run(*command, under_run=False, **environ)
+    assert (5, b"['3', '--hc'] 1\n", "") == (status, out, err)
+    assert ["-B", *words, "3", "--hc"] in [entry["program"] for entry in stage.record()]
+
+
 async def test_bytes_pass_through(stage: Stage):
     """Standard input and output are the command's own, whatever is in them."""
     data = bytes(range(256)) * 1000
