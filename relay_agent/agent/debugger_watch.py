@@ -6,7 +6,8 @@ but a few always complete quickly. If one of those is the oldest pending request
 checks whether the process runs Python code at all. A process that is stopped by a signal, or whose GIL is held by C
 code, is only busy. If the process cannot be checked, because the debugger was started by another program
 (`relay-agent serve`), the session ends without a check: the user can attach again, but could not end it otherwise.
-The session of a followed child process is checked at its parent, the only process that the agent knows.
+The session of a followed child process is checked at its parent, the only process that the agent knows. The agent
+cannot reach the child itself, so a child that is stopped stays stopped, and the reason states how to end it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from relay_core.dap.messages import Request
 from relay_core.layers.layer import Abort, Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
 
@@ -49,6 +51,8 @@ class DebuggerWatch(Layer):
         self._deadline = 0.0
         """Time at which the oldest of them is overdue, or the answer of the process is checked."""
         self._checking: asyncio.Future[bool | None] | None = None
+        self._child: int | None = None
+        """Process id of the child that this connection debugs; None for the process itself."""
 
     def __repr__(self) -> str:
         return f"<DebuggerWatch pending={list(self._pending.values())}>"
@@ -59,6 +63,8 @@ class DebuggerWatch(Layer):
             if not self._pending:
                 self._deadline = now + PATIENCE
             self._pending[request["seq"]] = request["command"]
+            if request["command"] == "attach":
+                self._child = _child_of(request)
         if len(self._pending) > MAX_PENDING:
             self.is_finished = True
         return super().receive_peer(piece, now)
@@ -91,7 +97,13 @@ class DebuggerWatch(Layer):
 
     def _abort(self, effect: str) -> Abort:
         command = next(iter(self._pending.values()))
-        return Abort(f"debugpy has not answered '{command}' for {PATIENCE:g} s; {effect}, and you can attach again")
+        consequence = f"{effect}, and you can attach again"
+        if self._child is not None:
+            consequence = (
+                f"the session of child process {self._child} was ended; if that process is stopped, it stays "
+                f"stopped, and 'kill {self._child}' on its node ends it"
+            )
+        return Abort(f"debugpy has not answered '{command}' for {PATIENCE:g} s; {consequence}")
 
     def _forget(self, number: int, now: float) -> None:
         """Remove an answered request and those before it, whose responses were too long to be parsed."""
@@ -103,3 +115,10 @@ class DebuggerWatch(Layer):
             if earlier == number:
                 break
         self._checking, self._deadline = None, now + PATIENCE
+
+
+def _child_of(attach: Request) -> int | None:
+    """Return the process id in an `attach` that answers debugpy's announcement of a child; else None."""
+    arguments = attach.get("arguments")
+    child = arguments.get("subProcessId") if isinstance(arguments, dict) else None
+    return child if isinstance(child, int) else None

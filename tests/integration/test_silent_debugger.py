@@ -1,12 +1,15 @@
 """Facts about a debugger that stops responding during a session through a relay."""
 
 import contextlib
+import os
+import signal
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
+from relay_agent.agent import debugger_watch
 from relay_agent.agent.debugger_watch import PATIENCE
 from relay_agent.agent.port_targets import PortTarget
 from relay_client.agents.tunnels import Tunnels
@@ -15,6 +18,7 @@ from relay_client.ports.forwarder import Forwarder
 from relay_core.dap.framing import Message
 from relay_core.errors import RelayDebugError
 from tests.support.debuggee import debuggee
+from tests.support.jobs import gone
 from tests.support.listening import listening_editor
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
@@ -113,6 +117,47 @@ async def test_session_of_a_foreign_debugger_ends(relay: LocalRelay, tmp_path: P
         client, thread = await attach_when_free(port, script)
         assert int(await value(client, thread, "number")) > int(before)
         await client.close()
+
+
+PARENT = f"""\
+import subprocess
+import sys
+import time
+
+subprocess.Popen([sys.executable, "-c", {PROGRAM.replace("number = 0", "number = 0; breakpoint()")!r}])
+while True:
+    time.sleep(0.01)
+"""
+
+
+async def test_session_of_a_silent_child_ends(
+    relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The editor gets the reason, and how to end the child, which stays stopped; its parent's session goes on."""
+    port = free_port()
+    async with (
+        debuggee(tmp_path, PARENT) as (_, debugger, _),
+        running_agent(relay, {port: PortTarget(port, debugger, dap_only=True)}, tunnel_key=None),
+        Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
+        Forwarder(tunnels, [port]),
+        await DapClient.connect("127.0.0.1", port) as parent,
+    ):
+        await parent.attach({}, within=60)
+        child = (await parent.wait_for_event("debugpyAttach", within=60))["body"]["subProcessId"]
+        async with await DapClient.connect("127.0.0.1", port) as editor:
+            await editor.attach({}, within=60, subProcessId=child)
+            stopped = await editor.wait_for_event("stopped", within=60)
+            await value(editor, {"threadId": stopped["body"]["threadId"]}, "hang()")
+            monkeypatch.setattr(debugger_watch, "PATIENCE", 0.5)
+            with pytest.raises(RelayDebugError):
+                await editor.request("threads", within=60)
+            reason = await editor.wait_for_event("output", matching=is_reason, within=60)
+            expected = f"if that process is stopped, it stays stopped, and 'kill {child}' on its node ends it"
+            assert expected in reason["body"]["output"]
+        monkeypatch.undo()
+        await parent.request("threads", within=60)
+        os.kill(child, signal.SIGTERM)
+        assert await gone(child)
 
 
 def adapter_on(port: int) -> psutil.Process:

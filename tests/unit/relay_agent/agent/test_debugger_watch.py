@@ -23,10 +23,10 @@ class Wire:
         self.answers.append(asyncio.get_running_loop().create_future())
         return self.answers[-1]
 
-    def request(self, command: str) -> int:
+    def request(self, command: str, **arguments: object) -> int:
         """Send a request of the editor, and return its number."""
         self.seq += 1
-        message = encode({"seq": self.seq, "type": "request", "command": command, "arguments": {}})
+        message = encode({"seq": self.seq, "type": "request", "command": command, "arguments": arguments})
         (onward,) = self.watch.receive_peer(message, self.now)
         assert message == onward.data
         return self.seq
@@ -65,6 +65,21 @@ async def test_debugger_of_another_program():
     wire.answers[0].set_result(None)
     (abort,) = wire.wait(CHECK_INTERVAL)
     assert abort == Abort("debugpy has not answered 'next' for 30 s; its session was ended, and you can attach again")
+
+
+@pytest.mark.parametrize("is_running", [True, None])
+async def test_debugger_of_a_child(is_running: bool | None):
+    """The reason for the end of a child's session does not claim that the child continues or can be debugged again."""
+    wire = Wire()
+    wire.respond(wire.request("attach", subProcessId=4711))
+    wire.request("next")
+    wire.wait(PATIENCE)
+    wire.answers[0].set_result(is_running)
+    (abort,) = wire.wait(CHECK_INTERVAL)
+    assert abort == Abort(
+        "debugpy has not answered 'next' for 30 s; the session of child process 4711 was ended; if that process is "
+        "stopped, it stays stopped, and 'kill 4711' on its node ends it"
+    )
 
 
 async def test_busy_process():
