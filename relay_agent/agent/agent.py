@@ -274,7 +274,10 @@ class Agent:
         self, target: Target, stream: SessionStream, driver: SessionDriver, user: str, *, prefetch: bool
     ) -> None:
         traffic = Traffic()
-        logger.info("port %s: connected", target)
+        # A browser opens many connections to a forwarded port; they do not belong in the job's log.
+        level = logging.INFO if target.dap_only else logging.DEBUG
+        if target.dap_only:
+            logger.info("port %s: connected", target)
         try:
             async with self._holders.holding(target, driver, user) as reports:
                 serving = serve_stream(
@@ -288,11 +291,11 @@ class Agent:
             logger.info("port %s: %s", target, gone.sentence)
         except ConnectionLost as lost:
             stream.abort(lost.sentence)
-            logger.info("port %s: connection lost: %s", target, lost.sentence)
+            logger.log(level, "port %s: connection lost: %s", target, lost.sentence)
         except RelayDebugError as error:
             logger.warning("port %s: %s", target, error)
         else:
-            logger.info("port %s: closed (%d bytes in, %d out)", target, traffic.received, traffic.sent)
+            logger.log(level, "port %s: closed (%d bytes in, %d out)", target, traffic.received, traffic.sent)
 
     async def _respond(
         self, request: Request, stream: SessionStream, driver: SessionDriver, user: str, *, prefetch: bool

@@ -46,7 +46,7 @@ from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.limits import PROBE_TIMEOUT, Settings
 from relay_core.tunnel.outcomes import ResetCode, Role
 
-__all__ = ["CLIENT_GRACE", "StreamHandler", "Tunnels"]
+__all__ = ["CLIENT_GRACE", "NotForwarded", "StreamHandler", "Tunnels"]
 
 CLIENT_GRACE = 3 * 3600.0
 """Seconds that a session is kept while its agent is unreachable; it should survive a meeting or a flight."""
@@ -56,6 +56,12 @@ logger = logging.getLogger(__name__)
 
 StreamHandler = Callable[[SessionDriver, SessionStream, StreamOpened], None]
 """Called with a stream that an agent has opened; accepts or refuses it."""
+
+
+class NotForwarded(NoListener):
+    """Agents are connected, and none of them forwards the port; the job must be started with it."""
+
+    retryable = False
 
 
 class Tunnels:
@@ -267,10 +273,13 @@ class Tunnels:
             )
         if not self._tunnels:
             return error
-        hint = "check --ports against the job's --debug-port"
-        if wanted.is_forward:
-            hint = "list the port in the job's or relay-agent's forwarded ports"
-        return NoListener(f"no agent on '{self._endpoint.path}' serves {wanted}; {self.describe()}", hint=hint)
+        sentence = f"no agent on '{self._endpoint.path}' serves {wanted}; {self.describe()}"
+        if not wanted.is_forward:
+            return NoListener(sentence, hint="check --ports against the job's --debug-port")
+        nodes = {agent.node_rank for agent in self.roster}
+        known = wanted.node_rank is None or wanted.node_rank in nodes
+        error_class = NotForwarded if known else NoListener
+        return error_class(sentence, hint="list the port in the job's or relay-agent's forwarded ports")
 
     # Tunnels:
 

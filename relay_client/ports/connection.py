@@ -33,12 +33,12 @@ from relay_core.layers.layer import Layer, ToPeer
 from relay_core.layers.splitter import MessageSplitter
 from relay_core.layers.stack import LayerStack
 from relay_core.net.session.stream import SessionStream, StreamBroken
-from relay_core.net.streams.bridge import Bridge
+from relay_core.net.streams.bridge import Bridge, Traffic
 from relay_core.net.streams.endpoint import LocalSide
 from relay_core.net.tasks import first_completed
 from relay_core.tunnel.outcomes import ResetCode
 
-__all__ = ["carry"]
+__all__ = ["PortLog", "carry"]
 
 GONE = frozenset({ResetCode.GONE, ResetCode.UNKNOWN_TARGET, ResetCode.NOT_ALLOWED, ResetCode.LIMIT})
 """Refusals after which another attempt may succeed. Streams are opened only to announced ports, so a port that the
@@ -52,6 +52,7 @@ async def carry(
     local: LocalPort,
     record: ConnectionRecord,
     endpoint: LocalSide,
+    log: PortLog,
     *,
     allow_terminate: bool = False,
 ) -> None:
@@ -62,39 +63,26 @@ async def carry(
         local: The local port that accepted the connection.
         record: Receives the state of the connection.
         endpoint: The connection; closed at the end.
+        log: The log of the port.
         allow_terminate: Whether an editor may end the job.
     """
-    connection = _LocalConnection(tunnels, local, record, endpoint, allow_terminate=allow_terminate)
-    name, traffic = record.name, record.traffic
+    connection = _LocalConnection(tunnels, local, record, endpoint, log, allow_terminate=allow_terminate)
     try:
-        logger.info("%s: accepted", name)
+        log.accepted(record.name)
         if not await connection.carry():
-            logger.info("%s: disconnected before an agent was available", name)
+            log.left_early(record.name)
             return
         await endpoint.close()
-        logger.info("%s: closed (%d bytes sent, %d received)", name, traffic.sent, traffic.received)
+        log.closed(record.name, record.traffic)
     except RelayDebugError as error:
         record.closed(end_reason(error))
-        _log_end(name, local, error)
+        log.failed(record.name, error)
         await connection.conclude(error)
     except asyncio.CancelledError:
         connection.conclude_now(f"{record.why_cancelled}; the job continues without a debugger")
         raise
     finally:
         endpoint.abort()
-
-
-def _log_end(name: str, local: LocalPort, error: RelayDebugError) -> None:
-    if isinstance(error, StreamBroken) and error.reset is ResetCode.HELD:
-        logger.error(
-            "%s is %s. hint: wait until they disconnect, or debug another rank",
-            local,
-            error.reason,
-        )
-    elif isinstance(error, ConnectionLost):
-        logger.warning("%s: lost: %s", name, error.reason or error.sentence)
-    else:
-        logger.error("%s: %s", name, error)
 
 
 class _LocalConnection:
@@ -106,9 +94,11 @@ class _LocalConnection:
         local: LocalPort,
         record: ConnectionRecord,
         endpoint: LocalSide,
+        log: PortLog,
         *,
         allow_terminate: bool,
     ) -> None:
+        self._log = log
         self._tunnels = tunnels
         self._local = local
         self._record = record
@@ -209,7 +199,7 @@ class _LocalConnection:
         return [self._session] if self._answers.is_finished else [self._answers, self._session]
 
     def _connected(self) -> None:
-        logger.info("%s: connected to the agent", self._name)
+        self._log.connected(self._name)
         self._record.connected()
 
     def _guard(self) -> ReverseRequestGuard:
@@ -219,7 +209,7 @@ class _LocalConnection:
         reason = waiting_reason(why)
         self._session.wait_for(reason, self._loop.time())
         if reason != self._last_logged:
-            logger.warning("%s: waiting: %s", self._name, why.reason if isinstance(why, StreamBroken) else why)
+            self._log.waiting(self._name, why)
             self._record.waiting(reason)
             self._last_logged = reason
 
@@ -239,3 +229,67 @@ class _LocalConnection:
         elif error.retryable and (not self._early or self._session.is_editor):  # `initialize` can be repeated
             return error
         raise error
+
+
+class PortLog:
+    """Logs the connections to one port, each state of a debugger's connection in one line.
+
+    A browser opens many connections to a forwarded port. Each of them is one line at level DEBUG, and a problem that
+    they have in common is logged once until a connection succeeds.
+
+    Args:
+        local: The port.
+    """
+
+    def __init__(self, local: LocalPort) -> None:
+        self._local = local
+        self._is_forward = local.destination.is_forward
+        self._last_problem = ""
+        """The problem of a forward that was logged since its last connection succeeded."""
+
+    def __repr__(self) -> str:
+        return f"<PortLog {self._local}>"
+
+    def accepted(self, name: str) -> None:
+        """Log that a program has connected."""
+        self._event("%s: accepted", name)
+
+    def connected(self, name: str) -> None:
+        """Log that the target has answered."""
+        self._last_problem = ""
+        self._event("%s: connected to the agent", name)
+
+    def left_early(self, name: str) -> None:
+        """Log that the program disconnected before there was a stream."""
+        self._event("%s: disconnected before an agent was available", name)
+
+    def closed(self, name: str, traffic: Traffic) -> None:
+        """Log the end of a connection and its byte counts."""
+        level = logging.DEBUG if self._is_forward else logging.INFO
+        logger.log(level, "%s: closed (%d bytes sent, %d received)", name, traffic.sent, traffic.received)
+
+    def waiting(self, name: str, why: RelayDebugError) -> None:
+        """Log why a connection waits."""
+        self._problem(logging.WARNING, name, f"waiting: {why.reason if isinstance(why, StreamBroken) else why}")
+
+    def failed(self, name: str, error: RelayDebugError) -> None:
+        """Log the error that has ended a connection."""
+        if isinstance(error, StreamBroken) and error.reset is ResetCode.HELD:
+            logger.error("%s is %s. hint: wait until they disconnect, or debug another rank", self._local, error.reason)
+        elif isinstance(error, ConnectionLost):
+            self._problem(logging.WARNING, name, f"lost: {error.reason or error.sentence}")
+        else:
+            self._problem(logging.ERROR, name, str(error))
+
+    def _event(self, text: str, name: str) -> None:
+        if not self._is_forward:
+            logger.info(text, name)
+
+    def _problem(self, level: int, name: str, text: str) -> None:
+        if not self._is_forward:
+            logger.log(level, "%s: %s", name, text)
+        elif text != self._last_problem:
+            self._last_problem = text
+            logger.log(level, "%s: %s", self._local, text)
+        else:
+            logger.debug("%s: %s", name, text)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
-from relay_client.ports.connection import carry
+from relay_client.ports.connection import PortLog, carry
 from relay_client.ports.connections import Connections
 from relay_client.ports.listening_editors.forwarder import Editor, ReverseForwarder, editor_on
 from relay_client.ports.local_port import LocalPort, debugger_ports
@@ -123,7 +123,7 @@ class Forwarder:
             lock = PortLock(local.port)
         except PortLocked as error:
             raise _locked(local.port, error.owner) from None
-        port = _OpenPort(local, lock)
+        port = _OpenPort(local, lock, PortLog(local))
         try:
             port.server = await self._listen(port)
         except OSError as error:
@@ -225,17 +225,18 @@ class Forwarder:
 
         def accepted(endpoint: LocalEndpoint) -> None:
             if peers.allows(endpoint):
-                port.tasks.spawn(self._carry(local, endpoint), name=f"connection to port {local.port}")
+                port.tasks.spawn(self._carry(port, endpoint), name=f"connection to port {local.port}")
 
         return await listen_local(accepted, LOCAL_HOST, local.port)
 
-    async def _carry(self, local: LocalPort, endpoint: LocalEndpoint) -> None:
+    async def _carry(self, port: _OpenPort, endpoint: LocalEndpoint) -> None:
+        local = port.local
         if local.destination.is_all_ranks:
             await self._carry_job(local, endpoint)
             return
         record = self.connections.add(local.port)
         try:
-            await carry(self._tunnels, local, record, endpoint, allow_terminate=self._allow_terminate)
+            await carry(self._tunnels, local, record, endpoint, port.log, allow_terminate=self._allow_terminate)
         finally:
             self.connections.remove(record)
 
@@ -269,6 +270,7 @@ class _OpenPort:
 
     local: LocalPort
     lock: PortLock
+    log: PortLog
     server: asyncio.Server | None = None
     """None if an editor is listening on the port and the job connects to it."""
     tasks: TaskSet = field(default_factory=TaskSet)

@@ -249,6 +249,17 @@ async def test_tensorboard_shows_its_url_when_it_is_there(relay: LocalRelay, env
             await stop(client)
 
 
+async def test_tensorboard_does_not_wait_forever(relay: LocalRelay, env: dict[str, str]) -> None:
+    """If no agent forwards the port within --timeout, the error states why, and what to do."""
+    async with agent(relay, Node()):
+        port = free_port()
+        finished = await run("relay_client", "tensorboard", "--port", str(port), "--timeout", "0.5", env=env)
+    assert 14 == finished.status
+    error = finished.stderr.splitlines()[-1]
+    assert f"error: port {port} was not available within 0.5 s: no agent on 'myhc' serves" in error
+    assert "hint: list the port in the job's or relay-agent's forwarded ports" in error
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [

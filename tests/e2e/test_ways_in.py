@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 import sys
 from pathlib import Path
 
@@ -102,7 +103,7 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Page).serve_forever()
 
 
 async def test_web_server_of_the_job(relay: LocalRelay, tmp_path: Path) -> None:
-    """A port that `relay-agent run --forward` names is answered by the job's own server; another port is explained."""
+    """A port that `relay-agent run --forward` names is answered by the job's server; another is refused at once."""
     script, remote, local, other = tmp_path / "web.py", free_port(), free_port(), free_port()
     script.write_text(WEB)
     options = ("--port", str(free_port()), "--debug-ranks", "none", "--forward", str(remote))
@@ -112,13 +113,19 @@ async def test_web_server_of_the_job(relay: LocalRelay, tmp_path: Path) -> None:
         running_client(relay, tmp_path, "--forward", f"{remote}:{local}", "--forward", f"{secret}:{other}") as client,
     ):
         assert b"losses" in await page(local)
-        asking = asyncio.create_task(page(other))
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", other)
+            with contextlib.suppress(ConnectionResetError):
+                assert b"" == await asyncio.wait_for(reader.read(), DEADLINE)
+            writer.close()
         line = await client.line(f"no agent on '{HC}' serves port {secret}; ")
+        assert line.startswith(f"relay-client: error: port {other} (to port {secret}): no agent on")
         assert "hint: list the port in the job's or relay-agent's forwarded ports" in line
-        asking.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asking
+        client.process.send_signal(signal.SIGINT)
+        ended = await client.finish()
     assert [] == connections
+    assert 1 == ended.stderr.count("serves port"), "the same refusal is logged once"
+    assert "connection 1" not in ended.stderr, "a forward's connections are not logged"
 
 
 async def test_tensorboard_of_the_job(relay: LocalRelay, tmp_path: Path) -> None:

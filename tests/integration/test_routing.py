@@ -21,6 +21,7 @@ from tests.support.fleet import (
     DAP_START,
     KEY,
     Node,
+    Process,
     agent,
     node_of,
     process,
@@ -292,6 +293,42 @@ async def test_forwards_go_to_the_node_that_is_named(relay: LocalRelay) -> None:
             await client.discover_all()
             assert "one" == await who_serves(any_node)
             assert "two" == await who_serves(second_node)
+
+
+@pytest.mark.parametrize(("level", "client_lines"), [(logging.INFO, 0), (logging.DEBUG, 1)])
+async def test_a_forward_is_quiet(
+    relay: LocalRelay, caplog: pytest.LogCaptureFixture, level: int, client_lines: int
+) -> None:
+    """A connection to a forwarded port is at most one line of relay-client's verbose log, and none of the job's."""
+    remote, local = free_port(), free_port()
+    async with process(remote, "web") as web, tunnels(relay) as client:
+        node = Node()
+        node.forwards[remote] = web
+        async with agent(relay, node), Forwarder(client, parse_forwards([f"{remote}:{local}"])) as forwarder:
+            await client.discover_all()
+            caplog.clear()
+            for name in ("relay_agent", "relay_client"):
+                caplog.set_level(level if name == "relay_client" else logging.INFO, name)
+            for _ in range(3):
+                assert "web" == await who_serves(local)
+            await until(lambda: not len(forwarder.connections))
+    ours = [record for record in caplog.records if record.name.startswith("relay_client")]
+    assert 3 * client_lines == sum(f"port {local} " in record.getMessage() for record in ours)
+    assert [] == [record for record in caplog.records if f"port {remote}: " in record.getMessage()]
+
+
+async def test_a_forward_that_nobody_serves_is_one_line(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+    """Several connections to a port of the node on which nothing listens are closed, and the reason is logged once."""
+    remote, local = free_port(), free_port()
+    caplog.set_level(logging.INFO, "relay_client")
+    async with tunnels(relay) as client:
+        node = Node()
+        node.forwards[remote] = Process(remote, free_port())
+        async with agent(relay, node), Forwarder(client, parse_forwards([f"{remote}:{local}"])):
+            await client.discover_all()
+            for _ in range(3):
+                assert "" == await who_serves(local)
+    assert 1 == caplog.text.count("nothing is listening on 127.0.0.1:")
 
 
 async def test_what_no_agent_forwards_is_not_reached(relay: LocalRelay) -> None:

@@ -23,7 +23,7 @@ from relay_client.job_session.groups import Group
 from relay_client.job_session.members import RankName
 from relay_client.job_session.session import JobSession
 from relay_client.job_session.wire import CloseRank, CompareRanks, EndSession, FindPlaces, ToEditor, ToRank
-from relay_client.ports.connection import carry
+from relay_client.ports.connection import PortLog, carry
 from relay_client.ports.connections import Connections
 from relay_client.ports.local_port import LocalPort
 from relay_client.ports.whole_job.rank_link import RankLink
@@ -316,7 +316,7 @@ class JobConnection:
         record = self._connections.add(self._local.port, port)
         try:
             local = LocalPort(self._local.port, Destination(port))
-            await carry(self._tunnels, local, record, end, allow_terminate=self._allow_terminate)
+            await carry(self._tunnels, local, record, end, PortLog(local), allow_terminate=self._allow_terminate)
         finally:
             self._connections.remove(record)
             end.deliver()
