@@ -18,14 +18,12 @@ from relay_agent.settings.environment import ACCESS_VARIABLES
 from relay_agent.settings.table import SETTINGS
 from relay_client.cli import make_parser as client_parser
 from relay_core.access_settings import ACCESS_OPTIONS
+from relay_core.program.options import CREDENTIALS, access_options
 from relay_server.cli import make_parser as server_parser
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 NOTE = "<!-- Generated from the code by .ci/reference.py: change the code and run the script. -->\n"
-CREDENTIALS = "credentials"
-"""Title of the group of options that many commands share."""
-
 OTHER_VARIABLES = (
     ("RELAY_TUNNEL_KEY", "agent, client", "the tunnel key: 32 bytes encoded as base64"),
     ("AZRELAY_CONNECTION_STRING", "agent, client", "connection string, for users of the azure-debug-relay package"),
@@ -76,11 +74,12 @@ def commands_page() -> str:
     sections = [
         "# Commands\n",
         NOTE,
-        "`COMMAND --help` prints the same. An error ends the command with one of the [exit codes](exit-codes.md).\n",
+        "`COMMAND --help` prints the same, and `relay-client help credentials` the credential options.\n",
+        "An error ends the command with one of the [exit codes](exit-codes.md).\n",
     ]
     for parser in (agent_parser(), client_parser(), server_parser()):
         sections += _sections(parser)
-    credentials = next(group for group in client_parser()._action_groups if group.title == CREDENTIALS)
+    credentials = next(group for group in access_options("")._action_groups if group.title == CREDENTIALS)
     sections += ["## Credential options\n", "See [Credentials](credentials.md) for their order.\n"]
     sections += [_options_table(credentials._group_actions)]
     sections += ["## Arguments of a job\n", "Read by `relay_agent.start_remote_debugging_from_args()`.\n"]

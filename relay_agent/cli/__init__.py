@@ -13,6 +13,7 @@ from relay_agent.cli import doctor, env, node_agent, serve
 from relay_agent.cli import run as run_command
 from relay_agent.cli.common import PROGRAM
 from relay_core.program.console import configure_logging, run_program
+from relay_core.program.help import add_help_command
 
 __all__ = ["main", "make_parser", "run"]
 
@@ -51,4 +52,5 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add_parser(commands)
+    add_help_command(parser, commands)
     return parser

@@ -10,19 +10,48 @@ from typing import TypeVar
 from relay_core.access_settings import ACCESS_OPTIONS, AccessOption, AccessSettings
 from relay_core.errors import UsageError
 
-__all__ = ["access_settings", "add_access_options", "argument_type"]
+__all__ = ["CREDENTIALS", "access_options", "access_settings", "add_access_options", "argument_type"]
 
 T = TypeVar("T")
+
+CREDENTIALS = "credentials"
+"""Title of the group of these options, and the topic of `help` that lists them."""
+_ALWAYS_LISTED = frozenset({"hc"})
 
 logger = logging.getLogger(__name__)
 
 
-def add_access_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for credentials to a parser; `access_settings` reads the result."""
-    group = parser.add_argument_group("credentials", "--explain-auth shows which ones are found and which one is used.")
+def add_access_options(parser: argparse.ArgumentParser, *, lists_all: bool = False) -> None:
+    """Add the options for credentials to a parser; `access_settings` reads the result.
+
+    Args:
+        parser: The parser of a command.
+        lists_all: Whether its help lists all of them. They would fill the screen of each command, so that the help of
+            a command refers to `PROGRAM help credentials`.
+    """
+    program = parser.prog.partition(" ")[0]
+    group = parser.add_argument_group(
+        CREDENTIALS, None if lists_all else f"'{program} help {CREDENTIALS}' lists the other options for credentials."
+    )
     for option in ACCESS_OPTIONS:
-        group.add_argument(option.option, metavar=option.metavar, help=_help(option))
+        is_listed = lists_all or option.field in _ALWAYS_LISTED
+        group.add_argument(
+            option.option, metavar=option.metavar, help=_help(option) if is_listed else argparse.SUPPRESS
+        )
     group.add_argument("--explain-auth", action="store_true", help="show where credentials come from, and exit")
+
+
+def access_options(program: str) -> argparse.ArgumentParser:
+    """Return a parser whose help lists all options for credentials."""
+    parser = argparse.ArgumentParser(
+        prog=f"{program} COMMAND",
+        usage="%(prog)s [options]",
+        description="Options of the commands that connect to a relay. If an option is absent, its environment variable "
+        "applies. --explain-auth shows which credentials are found, and which are used.",
+        add_help=False,
+    )
+    add_access_options(parser, lists_all=True)
+    return parser
 
 
 def _help(option: AccessOption) -> str:
