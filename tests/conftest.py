@@ -15,6 +15,7 @@ import pytest_asyncio
 
 from tests.support import secrets
 from tests.support.azure.cli import RealAz, is_installed, loaded_az
+from tests.support.loaded_torch import loaded_torch
 from tests.support.relay import LocalRelay, local_relay
 
 RUN_VARIABLE = "TESTS_RUN_ID"
@@ -138,6 +139,13 @@ def az(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAz | None]:
         return
     with loaded_az(tmp_path_factory.mktemp("az")) as az:
         yield az
+
+
+@pytest.fixture(scope="session")
+def torch_import(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Torch, imported once for all ranks that are forked: an import takes two seconds."""
+    with loaded_torch(tmp_path_factory.mktemp("torch")):
+        yield
 
 
 @pytest_asyncio.fixture

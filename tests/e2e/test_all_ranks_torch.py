@@ -16,7 +16,7 @@ from tests.support.many_ranks import AllRanksEditor, all_ranks_editor, ports_in_
 from tests.support.relay import LocalRelay
 from tests.support.torch_job import SCRIPT, TorchJob, line_of, needs_torch, torch_job
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400), needs_torch]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400), needs_torch, pytest.mark.usefixtures("torch_import")]
 REDUCE = line_of("dist.all_reduce(total)")
 SPLIT = SCRIPT.replace(
     "        mean = ",

@@ -1,4 +1,4 @@
-"""Facts about debugging a real torchrun job: two nodes with two ranks each on one hybrid connection."""
+"""Facts about debugging a real torch job, of torchrun where it matters: two nodes with two ranks each on one relay."""
 
 import asyncio
 import contextlib
@@ -77,10 +77,11 @@ class Session:
         await self._dap.request("continue", {"threadId": self.thread}, within=PATIENCE)
 
 
+@pytest.mark.usefixtures("torch_import")
 async def test_one_rank_and_then_all(relay, tmp_path):
     """Rank 3 of a running job is stopped and steps over an all_reduce; then all four ranks are, at once."""
     port = four_ports()
-    async with client(relay, port), torch_job(relay, tmp_path, port, "--debug-ranks", "none") as job:
+    async with client(relay, port), torch_job(relay, tmp_path, port, "--debug-ranks", "none", forked=True) as job:
         async with Session.attached(port + 3, job) as session:
             await session.until_stopped()
             assert await session.value("rank") == "3"
@@ -103,22 +104,25 @@ async def test_one_rank_and_then_all(relay, tmp_path):
         assert job.left_over() == []
 
 
+@pytest.mark.usefixtures("torch_import")
 async def test_killed_rank_and_the_next_job(relay, tmp_path):
-    """SIGKILL of a rank ends the job, nothing is left behind, and the same client reaches that rank of the next job."""
+    """SIGKILL of a torchrun rank ends the job, with nothing left; the same client reaches that rank of the next job."""
     port = four_ports()
     async with client(relay, port):
         for attempt in ("first", "second"):
-            async with torch_job(relay, tmp_path, port, "--debug-ranks", "none") as job:
+            options = ("--debug-ranks", "none")
+            async with torch_job(relay, tmp_path, port, *options, forked=attempt == "second") as job:
                 async with Session.attached(port + 3, job) as session:
                     await session.until_stopped()
                     assert await session.value("rank") == "3"
-                    pids = job.rank_pids()
-                    assert await session.value("os.getpid()") == str(pids[3])
+                    assert await session.step() == REDUCE + 1
+                    pid = int(await session.value("os.getpid()"))
                     if attempt == "second":
                         await session.clear_and_continue(job)
                         job.stop()
                 if attempt == "first":
-                    os.kill(pids[3], signal.SIGKILL)
+                    assert pid == job.rank_pids()[3]
+                    os.kill(pid, signal.SIGKILL)
                 statuses = await job.finish()
                 assert (statuses == [0, 0]) == (attempt == "second")
                 assert job.left_over() == []

@@ -16,7 +16,7 @@ from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access, until_registered
 from tests.support.torch_job import needs_torch
 
-pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.usefixtures("torch_import"), pytest.mark.timeout(300)]
 
 DEFAULT = "group 'default' (4 ranks): collective #6"
 

@@ -176,6 +176,7 @@ async def test_planted_bug_is_found_by_reading(relay: LocalRelay, tmp_path: Path
 
 
 @needs_torch
+@pytest.mark.usefixtures("torch_import")
 async def test_hang_is_explained_by_reading(relay: LocalRelay, tmp_path: Path):
     """A coding agent that only reads finds which rank of a torch job has skipped an all_reduce, and where it is."""
     async with hang_job(relay, tmp_path, "skip") as torch_job, agent(relay, tmp_path) as client:

@@ -14,7 +14,7 @@ from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access
 from tests.support.torch_job import needs_torch, torch_job
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400), needs_torch]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400), needs_torch, pytest.mark.usefixtures("torch_import")]
 
 SOURCE = """\
 import argparse

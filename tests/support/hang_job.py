@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from relay_core.compat import timeout
-from tests.support.jobs import ROOT
+from tests.support.loaded_torch import start_node
 from tests.support.ports import consecutive_ports, free_port
 from tests.support.programs import environment, run
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access
-from tests.support.torch_job import end_families, forked_ranks, rendezvous, show_logs
+from tests.support.torch_job import NODE, end_families, rendezvous, show_logs
 
 __all__ = ["HangJob", "hang_job", "line_of"]
 
@@ -181,22 +181,15 @@ async def hang_job(
     script = directory / "train.py"
     script.write_text(SCRIPT)
     port = consecutive_ports(ranks)[0]
-    with (directory / "log-0").open("wb") as log:
-        launcher = await asyncio.create_subprocess_exec(
-            *(*forked_ranks(0, ranks), str(script), scenario, "--is-debug", "true", "--debug-ranks", "none"),
-            *("--debug-relay-connection-name", HC, "--debug-port", str(port), *arguments),
-            cwd=directory,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=environment(
-                PYTHONPATH=str(ROOT),
-                OMP_NUM_THREADS="1",
-                **rendezvous(free_port(), ranks),
-                **access(relay, directory, "listen"),
-                **variables,
-            ),
-        )
+    options = ["--is-debug", "true", "--debug-relay-connection-name", HC, "--debug-port", str(port), *arguments]
+    launcher = await start_node(
+        0,
+        ranks,
+        [str(script), scenario, "--debug-ranks", "none", *options],
+        cwd=directory,
+        log=directory / "log-0",
+        env=environment(**NODE, **rendezvous(free_port(), ranks), **access(relay, directory, "listen"), **variables),
+    )
     try:
         yield HangJob(relay, directory, port, ranks)
     finally:

@@ -11,7 +11,7 @@ import importlib.util
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -19,10 +19,12 @@ import pytest
 
 from relay_core.compat import timeout
 from tests.support.jobs import ROOT, gone
+from tests.support.loaded_torch import Node, start_node
 from tests.support.ports import free_port
 from tests.support.programs import environment
 from tests.support.relay import HC, LocalRelay
 
+Launcher = asyncio.subprocess.Process | Node
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 SCRIPT = """\
@@ -81,7 +83,7 @@ class TorchJob:
         ranks: How many it has.
     """
 
-    def __init__(self, directory: Path, launchers: list[asyncio.subprocess.Process], ranks: int) -> None:
+    def __init__(self, directory: Path, launchers: Sequence[Launcher], ranks: int) -> None:
         self.directory = directory
         self.script = directory / "train.py"
         self.launchers = launchers
@@ -123,7 +125,7 @@ class TorchJob:
         return list(self.directory.glob("n[01]"))
 
 
-async def end_families(launchers: list[asyncio.subprocess.Process]) -> None:
+async def end_families(launchers: Sequence[Launcher]) -> None:
     """Kill processes and all that they have started, and wait until they are gone."""
     for launcher in launchers:
         family = [launcher.pid]
@@ -152,14 +154,8 @@ def _torchrun(node: int, nodes: int, ranks: int, meeting: int, restarts: int) ->
     ]
 
 
-def _forked(node: int, nodes: int, ranks: int) -> list[str]:
-    """Return the same without torchrun."""
-    return forked_ranks(node * ranks // nodes, ranks // nodes)
-
-
-def forked_ranks(first: int, ranks: int) -> list[str]:
-    """Return the command that starts a script as ranks that share one import of torch."""
-    return [sys.executable, str(ROOT / "tests" / "support" / "forked_ranks.py"), str(first), str(ranks)]
+NODE = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+"""In the environment of all ranks."""
 
 
 def rendezvous(port: int, ranks: int) -> dict[str, str]:
@@ -171,6 +167,19 @@ def rendezvous(port: int, ranks: int) -> dict[str, str]:
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_RUN_ID": "tests",
     }
+
+
+async def _start(command: Sequence[str], directory: Path, log: Path, env: dict[str, str]) -> asyncio.subprocess.Process:
+    with log.open("wb") as output:
+        return await asyncio.create_subprocess_exec(
+            *command,
+            cwd=directory,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env=env,
+        )
 
 
 @contextlib.asynccontextmanager
@@ -196,36 +205,30 @@ async def torch_job(
         nodes: How many.
         ranks: How many, on all nodes together.
         source: Of the script.
-        forked: Run the ranks without torchrun; they import torch once for each node.
+        forked: Run the ranks without torchrun; they share one import of torch (fixture `torch_import`).
     """
     script = directory / "train.py"
     script.write_text(source)
     meeting = free_port()
-    launchers = []
+    options = ["--is-debug", "true", "--debug-relay-connection-name", HC, "--debug-port", str(port), *arguments]
+    access = {
+        "RELAY_CONNECTION_STRING_FILE": str(relay.connection_file(directory, "listen")),
+        "RELAY_CA_FILE": str(relay.ca_file),
+    }
+    launchers: list[Launcher] = []
     try:
         for node in range(nodes):
-            log = (directory / f"log-{node}").open("wb")
-            launchers.append(
-                await asyncio.create_subprocess_exec(
-                    *(_forked(node, nodes, ranks) if forked else _torchrun(node, nodes, ranks, meeting, restarts)),
-                    *(str(script), "--is-debug", "true", "--debug-relay-connection-name", HC),
-                    *("--debug-port", str(port), *arguments),
-                    cwd=directory,
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                    env=environment(
-                        PYTHONPATH=str(ROOT),
-                        OMP_NUM_THREADS="1",
-                        **(rendezvous(meeting, ranks) if forked else {}),
-                        RELAY_NODE_DIR=str(directory / f"n{node}"),
-                        RELAY_CONNECTION_STRING_FILE=str(relay.connection_file(directory, "listen")),
-                        RELAY_CA_FILE=str(relay.ca_file),
-                    ),
+            log = directory / f"log-{node}"
+            variables = {**access, "RELAY_NODE_DIR": str(directory / f"n{node}")}
+            if forked:
+                first, count = node * ranks // nodes, ranks // nodes
+                env = environment(**NODE, **rendezvous(meeting, ranks), **variables)
+                launchers.append(
+                    await start_node(first, count, [str(script), *options], cwd=directory, log=log, env=env)
                 )
-            )
-            log.close()
+            else:
+                command = [*_torchrun(node, nodes, ranks, meeting, restarts), str(script), *options]
+                launchers.append(await _start(command, directory, log, environment(**NODE, **variables)))
         yield TorchJob(directory, launchers, ranks)
     finally:
         await end_families(launchers)
