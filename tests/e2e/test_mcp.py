@@ -96,11 +96,13 @@ async def job(relay: LocalRelay, directory: Path) -> AsyncIterator[int]:
 async def agent(relay: LocalRelay, directory: Path, *options: str) -> AsyncIterator[Client]:
     """Yield a coding agent's client of a server that it has started."""
     from mcp import Client, StdioServerParameters  # takes a second, which every worker would spend
+    from mcp.client.stdio import stdio_client
 
     command = ("-m", "relay_client", "--hc", HC, "mcp", "--audit-file", str(directory / "audit.jsonl"), *options)
     variables = environment(**access(relay, directory, "send"), PYTHONPATH=str(REPOSITORY))
     parameters = StdioServerParameters(command=sys.executable, args=list(command), env=variables)
-    async with Client(parameters, read_timeout_seconds=150) as client:
+    transport = stdio_client(parameters, errlog=sys.stderr)  # the default is where the importing test wrote
+    async with Client(transport, read_timeout_seconds=150) as client:
         yield client
 
 
