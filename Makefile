@@ -98,8 +98,8 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench $(BENCH)
 
 # What some tests and samples need and nobody should have to download for the rest: torch, data frames, gevent, Azure ML's SDK,
-# MPI, Azure ML's inference server, the Azure CLI, a real VS Code in a browser, and what editors read and debug with.
-extras: $(READY) mpi .inference-server/.ready .azure-cli/.ready $(EDITORS_READY) $(VENV)/.vscode neovim tmux vsix
+# MPI, Azure ML's inference server, MLflow, TensorBoard, the Azure CLI, a real VS Code in a browser, and what editors read and debug with.
+extras: $(READY) mpi .inference-server/.ready .azure-cli/.ready .mlflow/.ready $(EDITORS_READY) $(VENV)/.vscode neovim tmux vsix
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' -e '.[ml,values,gevent]'
 
 # Three real MPI launchers for the tests of ranks, each in a separate environment because all of them are called
@@ -119,6 +119,13 @@ mpi: $(MPI_READY)
 	@$(PYTHON) -m venv --clear .inference-server
 	@if .inference-server/bin/python -m pip install --quiet --disable-pip-version-check azureml-inference-server-http==1.5.1 \
 	-e .; then touch $@; else echo "azmlinfsrv cannot be installed: its test will be skipped"; fi
+
+# MLflow and TensorBoard bring 60 packages with them, so they have an environment of their own, with the agent and the
+# client: the tests of runs start both there.
+.mlflow/.ready: pyproject.toml
+	@$(PYTHON) -m venv --clear .mlflow
+	@if .mlflow/bin/python -m pip install --quiet --disable-pip-version-check mlflow==3.17.2 tensorboard==2.21.0 \
+	-e '.[client]'; then touch $@; else echo "mlflow cannot be installed: its tests will be skipped"; fi
 
 # The tests of infra/ run the Azure CLI against a simulated Azure on this machine. It takes 730 MB and pins hundreds of
 # packages.
@@ -177,4 +184,4 @@ $(EXTENSION_READY): vscode/package.json vscode/package-lock.json
 	else echo "npm is missing: the types of the extension are not checked"; fi
 
 clean:
-	rm -rf .venv-* .debugpy-lowest-* .mpi .inference-server .azure-cli .code-server build dist tests/*/node_modules vscode/node_modules vscode/dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv-* .debugpy-lowest-* .mpi .inference-server .mlflow .azure-cli .code-server build dist tests/*/node_modules vscode/node_modules vscode/dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -41,9 +41,7 @@ def agent_events(before: AgentInfo | None, after: AgentInfo, now: float) -> Iter
     """
     if before is None:
         yield AgentEvent(f"found {describe_agent(after, now)}")
-        for target in after.targets:
-            if _needs_attention(target):
-                yield _crashed(target, after, now)
+        yield from _found(after, now)
         return
     old = {target.port: target for target in before.targets}
     new = {target.port: target for target in after.targets}
@@ -59,6 +57,14 @@ def agent_events(before: AgentInfo | None, after: AgentInfo, now: float) -> Iter
             yield _crashed(target, after, now)
     if after.forwards != before.forwards:
         yield AgentEvent(f"{after.host} forwards {format_ranges(after.forwards) or 'nothing'}")
+
+
+def _found(agent: AgentInfo, now: float) -> Iterator[AgentEvent]:
+    for target in agent.targets:
+        if _needs_attention(target):
+            yield _crashed(target, agent, now)
+    if agent.run_url and not agent.node_rank:  # once for the nodes of a job
+        yield AgentEvent(f"run {agent.run}: {agent.run_url}")
 
 
 def _changes(old: TargetInfo, new: TargetInfo, agent: AgentInfo, now: float) -> Iterator[AgentEvent]:

@@ -31,7 +31,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a table, or JSON."""
-    from relay_client.ui.target_table import as_json, by_node, plain_table, rows
+    from relay_client.ui.target_table import as_json, by_node, plain_table, rows, run_lines
 
     async def show(tunnels: Tunnels) -> None:
         async with tunnels:
@@ -39,8 +39,10 @@ def run(arguments: argparse.Namespace) -> int:
             agents = by_node(tunnels.roster)
         if arguments.json:
             print(json.dumps(as_json(agents), indent=2))
-        elif not _print_rich_table(lines := rows(agents, time.time())):
+            return
+        if not _print_rich_table(lines := rows(agents, time.time())):
             print(plain_table(lines))
+        print("".join(f"\n{line}" for line in run_lines(agents)), end="\n" if run_lines(agents) else "")
 
     quiet_logging(arguments)
     return run_with_tunnels(arguments, show)

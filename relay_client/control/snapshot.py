@@ -62,6 +62,7 @@ def _node(
         round_trip=link.round_trip if link else None,
         node_rank=agent.node_rank,
         run=agent.run or None,
+        run_url=agent.run_url or None,
         cwd=agent.cwd or None,
         targets=targets,
         forwards=agent.forwards,

@@ -111,6 +111,8 @@ class Node:
     """Seconds."""
     node_rank: int | None = None
     run: str | None = None
+    run_url: str | None = None
+    """Address of the run's page, such as that in Azure ML studio."""
     cwd: str | None = None
     """Working directory of the job."""
     targets: tuple[Target, ...] = ()

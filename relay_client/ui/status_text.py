@@ -17,6 +17,7 @@ def status_text(status: Status) -> str:
     for node in status.nodes:
         lines.append(f"  {_node(node, status.time)}")
         lines += [f"    {_target(target, status.time)}" for target in node.targets]
+    lines += dict.fromkeys(f"  run {node.run}: {node.run_url}" for node in status.nodes if node.run_url)
     if not status.nodes:
         lines.append("  no agent is connected")
     return "\n".join(lines)

@@ -14,7 +14,17 @@ from relay_core.agent_api.announcement import AgentInfo, State, TargetInfo
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["COLUMNS", "as_json", "by_node", "most_important", "plain_table", "rich_table", "rows", "summary"]
+__all__ = [
+    "COLUMNS",
+    "as_json",
+    "by_node",
+    "most_important",
+    "plain_table",
+    "rich_table",
+    "rows",
+    "run_lines",
+    "summary",
+]
 
 COLUMNS = ("node", "rank", "port", "pid", "script", "state", "since", "held by")
 STATE = COLUMNS.index("state")
@@ -97,6 +107,11 @@ def _ago(since: float | None, now: float, before: str = "") -> str:
     return "" if since is None else f"{before}{duration(now - since)}"
 
 
+def run_lines(agents: Iterable[AgentInfo]) -> list[str]:
+    """Return the name and address of each run whose address is known, once for all of its nodes."""
+    return list(dict.fromkeys(f"run {agent.run}: {agent.run_url}" for agent in agents if agent.run_url))
+
+
 def plain_table(lines: Sequence[Sequence[str]]) -> str:
     """Return headings and rows with aligned columns."""
     table = [COLUMNS, *lines]
@@ -141,6 +156,7 @@ def as_json(agents: Sequence[AgentInfo]) -> dict[str, object]:
                 "host": agent.host,
                 "node_rank": agent.node_rank,
                 "run": agent.run or None,
+                "run_url": agent.run_url or None,
                 "rank": target.rank,
                 "world": target.world,
                 "port": target.port,

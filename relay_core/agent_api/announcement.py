@@ -15,6 +15,7 @@ from relay_core.agent_api.values import (
     count,
     flag,
     items,
+    link,
     mapping,
     path,
     port,
@@ -173,6 +174,8 @@ class AgentInfo:
     node_rank: int | None = None
     run: str = ""
     """The id of the job's run, as set by its launcher."""
+    run_url: str = ""
+    """The address of the run's page, such as that in Azure ML studio."""
     targets: tuple[TargetInfo, ...] = ()
     """Each port occurs once."""
     forwards: tuple[int, ...] = ()
@@ -212,6 +215,7 @@ class AgentInfo:
             "cwd": self.cwd,
             "node_rank": self.node_rank,
             "run": self.run or None,
+            "run_url": self.run_url or None,
             "targets": [target.encode() for target in self.targets],
             "common": {},  # fields common to targets, and targets in compact form; see `relay_core.agent_api.fitting`
             "runs": [],
@@ -248,6 +252,7 @@ class AgentInfo:
             cwd=text(fields.get("cwd"), clean),
             node_rank=count(fields.get("node_rank")),
             run=text(fields.get("run"), clean),
+            run_url=link(fields.get("run_url"), clean),
             targets=tuple(sorted(targets.values(), key=lambda each: each.port) if runs else targets.values()),
             forwards=tuple(sorted({number for number in forwards if number is not None})),
             endings=None if endings is None else tuple(ending for ending in found if ending is not None),

@@ -145,7 +145,8 @@ def _short(fields: Mapping[str, object]) -> Fields:
 
 
 def _short_text(name: str, value: str) -> str:
-    return value if name == "cwd" else value[:MAX_SHORT_TEXT]  # a truncated path would name another directory
+    # A truncated path would name another directory, and a truncated link another page.
+    return value if name in {"cwd", "run_url"} else value[:MAX_SHORT_TEXT]
 
 
 def _size(fields: Mapping[str, object]) -> int:

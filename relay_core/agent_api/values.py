@@ -13,6 +13,7 @@ __all__ = [
     "count",
     "flag",
     "items",
+    "link",
     "mapping",
     "objects",
     "path",
@@ -27,6 +28,8 @@ MAX_NAME = 64
 """Maximum length of a user or owner name; these names appear in announcements, refusals and log lines."""
 MAX_COUNT = 2**63
 """Upper bound of ranks, process ids and thread ids."""
+MAX_LINK = 2048
+"""Characters of an address."""
 MAX_SECONDS = 1e11
 """The year 5138; also excludes infinity, which Python's JSON decoder accepts."""
 
@@ -47,6 +50,12 @@ def text(value: object, clean: Clean = as_is) -> str:
 def path(value: object, clean: Clean = as_is) -> str:
     """Return a path, or "" if it is missing or `clean` would change it: a changed path would name a different file."""
     return value if isinstance(value, str) and clean(value) == value else ""
+
+
+def link(value: object, clean: Clean = as_is) -> str:
+    """Return an address that starts with https://, or "" if it is missing, has blanks or `clean` would change it."""
+    found = path(value, clean)
+    return found if found.startswith("https://") and len(found) <= MAX_LINK and not set(found) & set(" \t<>\"'") else ""
 
 
 def short_name(name: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from relay_agent.agent.port_targets import PortTarget
 from relay_agent.collectives.ras_client import ask_ras
+from relay_agent.node.in_agent.azureml_run import find_run_url
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_agent.node.protocol import (
     Access,
@@ -102,6 +103,7 @@ class ProcessTable:
             endings=tuple(self._endings.values()),
             node_rank=first.node_rank if first else None,
             run=first.run if first else "",
+            run_url=find_run_url(os.environ),
         )
 
     def _forwards(self) -> set[int]:

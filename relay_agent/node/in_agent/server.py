@@ -24,6 +24,7 @@ from relay_agent.node.in_agent.process_exit import ProcessExit, until_exit
 from relay_agent.node.in_agent.processes import ProcessTable
 from relay_agent.node.in_agent.reach import Reach
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
+from relay_agent.node.in_agent.run_tag import RunTag
 from relay_agent.node.in_job.connect import STARTER_VARIABLE
 from relay_agent.node.protocol import MAX_LINE, Message, decode
 from relay_core.auth import AccessSettings, find_access
@@ -123,7 +124,7 @@ async def _serve_clients(
         )
         node_server.agent = agent
         processes.on_change = agent.publish
-        await agent.run()
+        await _run_with_tag(agent, processes, RunTag.of_job(os.environ, access.endpoint.path))
     except RelayDebugError as error:
         failure = error
     except Exception as error:  # noqa: BLE001 - the processes wait for an answer
@@ -133,6 +134,24 @@ async def _serve_clients(
         return None
     reach.failed(failure)
     return failure
+
+
+async def _run_with_tag(agent: Agent, processes: ProcessTable, tag: RunTag | None) -> None:
+    """Run the agent, and keep the tag of the run up to date if there is one."""
+    if tag is None:
+        await agent.run()
+        return
+
+    def publish() -> None:
+        agent.publish()
+        targets = processes.targets()
+        tag.update((each.describe() for each in targets), targets[0].node_rank if targets else None)
+
+    processes.on_change = publish
+    publish()
+    async with TaskSet() as tasks:
+        tasks.spawn(tag.run(), name="tag of the run")
+        await agent.run()
 
 
 class _NodeServer:

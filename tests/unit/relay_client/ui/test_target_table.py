@@ -114,6 +114,7 @@ def test_json_has_everything() -> None:
         "host": "box",
         "node_rank": None,
         "run": None,
+        "run_url": None,
         "rank": None,
         "world": None,
         "port": 5999,

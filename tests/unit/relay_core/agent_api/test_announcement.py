@@ -51,6 +51,7 @@ ANNOUNCEMENT = {
     "cwd": "/job",
     "node_rank": 1,
     "run": "r1",
+    "run_url": "https://ml.azure.com/runs/r1",
     "targets": [TARGET],
     "common": {},
     "runs": [],
@@ -65,6 +66,7 @@ INFO = AgentInfo(
     cwd="/job",
     node_rank=1,
     run="r1",
+    run_url="https://ml.azure.com/runs/r1",
     targets=(
         TargetInfo(
             5681,

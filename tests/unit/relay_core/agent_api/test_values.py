@@ -21,6 +21,15 @@ def test_what_is_not_a_time(value: object) -> None:
     assert values.seconds(value) is None
 
 
+def test_links() -> None:
+    """A link starts with https:// and has no character that would end it or change the display."""
+    page = "https://ml.azure.com/runs/r1?wsid=/subscriptions/s"
+    assert page == values.link(page)
+    for bad in ("http://ml.azure.com", "https://a b", 'https://a"b', "https://" + "a" * 3000, "javascript:x", 3, None):
+        assert "" == values.link(bad)
+    assert "" == values.link(page, clean=str.upper)
+
+
 def test_missing_values_are_empty() -> None:
     """A value of another type reads as an empty text, object or array."""
     assert ("", {}, []) == (values.text(3), values.mapping([]), values.items({}))
