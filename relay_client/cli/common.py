@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
@@ -170,6 +171,7 @@ async def run_controlled(
     body: Coroutine[Any, Any, None],
     *,
     idle_exit: float | None = None,
+    ui_port: int | None = None,
 ) -> None:
     """Run the body of a command that forwards ports; meanwhile other programs of this user can control it.
 
@@ -179,6 +181,7 @@ async def run_controlled(
         forwarder: The ports that the body opens.
         body: Cancelled when another program requests a stop, or when the ports are idle.
         idle_exit: Seconds without a connection to the ports, after which the command exits; None for no limit.
+        ui_port: Local port of the page in a web browser; 0 for a free one, None for no page.
     """
     from relay_client.control.log_history import LogHistory
     from relay_client.control.server import ControlServer, client_id
@@ -187,8 +190,17 @@ async def run_controlled(
 
     with LogHistory() as logs:
         service = ControlService(client_id(command, tunnels.endpoint), tunnels, forwarder, logs)
-        async with ControlServer(service):
+        async with ControlServer(service), contextlib.AsyncExitStack() as page:
+            if ui_port is not None:
+                from relay_client.page.server import PageServer
+
+                await page.enter_async_context(PageServer(service, _print_link, ui_port))
             await first_completed(body, service.stopping.wait(), _exit_when_idle(forwarder, idle_exit))
+
+
+def _print_link(link: str) -> None:
+    """Print the link of the page, which must not reach a log because everybody who has it can open the page."""
+    print(f"page (this link works once): {link}", flush=True)
 
 
 async def _exit_when_idle(forwarder: Forwarder, seconds: float | None) -> None:

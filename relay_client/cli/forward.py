@@ -69,6 +69,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_prefetch_option(parser, default=True)
     add_allow_terminate_option(parser, default=False)
     add_idle_exit_option(parser, default=None)
+    parser.add_argument(
+        "--ui",
+        nargs="?",
+        type=argument_type(parse_port),
+        const=0,
+        metavar="PORT",
+        help="also show the nodes and ranks on a page in a web browser, on this local port (default: a free one)",
+    )
     parser.set_defaults(command=run)
 
 
@@ -91,7 +99,7 @@ def _forward(arguments: argparse.Namespace) -> int:
     from relay_client.number_lists import parse_ports
     from relay_client.ports.local_port import all_ranks_port, debugger_ports, parse_forwards
 
-    if not (arguments.ports or arguments.forward or arguments.all_ranks):
+    if not (arguments.ports or arguments.forward or arguments.all_ranks or arguments.ui is not None):
         raise UsageError("no ports given", hint="add --ports 5678, or see relay-client --help")
     with named("--ports"):
         debuggers = debugger_ports(parse_ports(arguments.ports) if arguments.ports else [])
@@ -111,6 +119,7 @@ def _forward(arguments: argparse.Namespace) -> int:
             trust_unknown=arguments.listen,
             allow_terminate=arguments.allow_terminate,
             idle_exit=arguments.idle_exit,
+            ui_port=arguments.ui,
         )
 
     return run_with_tunnels(arguments, run, closing=CLOSING_PORTS)
@@ -161,6 +170,7 @@ async def forward(
     trust_unknown: bool = False,
     allow_terminate: bool = False,
     idle_exit: float | None = None,
+    ui_port: int | None = None,
 ) -> None:
     """Forward until cancelled; raise permanent errors before any port is opened.
 
@@ -171,6 +181,7 @@ async def forward(
         trust_unknown: Whether it may also connect to a program if this system does not show which user owns it.
         allow_terminate: Whether an editor may end the job.
         idle_exit: Seconds without a connection to the ports, after which this returns; None for no limit.
+        ui_port: Local port of the page in a web browser; 0 for a free one, None for no page.
 
     Raises:
         RelayDebugError: the relay, the credentials or the ports are unusable.
@@ -181,7 +192,7 @@ async def forward(
         tunnels, ports, may_reverse=may_reverse, trust_unknown=trust_unknown, allow_terminate=allow_terminate
     )
     body = _run_until_cancelled(tunnels, forwarder)
-    await run_controlled("forward", tunnels, forwarder, body, idle_exit=idle_exit)
+    await run_controlled("forward", tunnels, forwarder, body, idle_exit=idle_exit, ui_port=ui_port)
 
 
 async def _run_until_cancelled(tunnels: Tunnels, forwarder: Forwarder) -> None:

@@ -340,6 +340,18 @@ async def test_idle_exit_needs_a_time() -> None:
     assert (2, True) == (finished.status, "--idle-exit: invalid duration: '0'" in finished.stderr)
 
 
+async def test_ui(env: dict[str, str]) -> None:
+    """The link of the page is printed for the terminal, and its token does not reach the log."""
+    async with program("relay_client", "--ui", env=env) as client:
+        printed = await stdout_line(client)
+        assert printed.startswith("page (this link works once): http://127.0.0.1:")
+        await client.line("ready on")
+        token = printed.strip().partition("#")[2]
+        assert token
+        assert token not in (await run("relay_client", "logs", env=env)).stdout
+        await stop(client)
+
+
 async def test_two_clients_cannot_have_one_port(relay: LocalRelay, env: dict[str, str], tmp_path: Path) -> None:
     """A second relay-client, also with a directory of its own, is told who has the port and how to stop it."""
     port = free_port()

@@ -211,7 +211,8 @@ async def test_an_agent_with_another_key_is_logged_once(caplog: pytest.LogCaptur
         assert isinstance(await discovery.search(lambda: THOROUGH), NoListener)
     (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warning.startswith(
-        "searching for other agents, because one on 'myhc' cannot be used: client and agent have different tunnel keys. hint: "
+        "searching for other agents, because one on 'myhc' cannot be used: "
+        "client and agent have different tunnel keys. hint: "
     )
 
 

@@ -1,0 +1,253 @@
+// Shows the state of relay-client: nodes and ranks, the selected rank, stopped ranks, stacks and the timeline.
+
+import { Refused, ask, follow, openSession } from './connection.js';
+import { clock, copyButton, duration, make, show } from './elements.js';
+import { showLanes } from './timeline.js';
+
+const STATES = {
+  crashed: ['✕', 'crashed'],
+  stopped: ['‖', 'stopped'],
+  waiting: ['…', 'waiting for a debugger'],
+  debugged: ['◉', 'running, attached'],
+  running: ['▸', 'running'],
+  lost: ['○', 'no connection'],
+};
+const MAX_EVENTS = 1000;
+const MANY_RANKS = 64;
+const at = (id) => document.getElementById(id);
+
+let state;
+let events = [];
+let selected; // port of a rank
+let filter; // a state, or undefined for all
+let isDense = false; // many ranks: smaller tiles
+let started = Date.now() / 1000;
+let ahead = 0; // seconds by which the clock of this browser is ahead of relay-client's
+
+const now = () => Date.now() / 1000 - ahead;
+const nameOf = (node) => (node.node_rank === undefined ? node.host : `node ${node.node_rank} (${node.host})`);
+const labelOf = (target) => (target.rank === undefined ? `port ${target.port}` : `rank ${target.rank}`);
+
+function placeOf(target) {
+  const stop = target.stop;
+  if (stop?.file) return `${stop.file.split(/[\\/]/).pop()}${stop.line ? `:${stop.line}` : ''}`;
+  return /^stopped at (.+)$/.exec(target.activity ?? '')?.[1] ?? '';
+}
+
+function kindOf(node, target) {
+  if (node.link !== 'connected') return 'lost';
+  if (target.stop || target.activity?.startsWith('stopped')) return 'stopped';
+  if (target.state === 'crashed' || target.state === 'waiting') return target.state;
+  return target.holder ? 'debugged' : 'running';
+}
+
+/** Returns what is true of a rank, in words. */
+function describe(node, target) {
+  const kind = kindOf(node, target);
+  const place = placeOf(target);
+  const texts = {
+    crashed: `crashed${target.detail ? `: ${target.detail}` : ''}`,
+    stopped: `stopped${place ? ` at ${place}` : ''}`,
+    waiting: 'waiting for a debugger',
+    debugged: `running, attached by ${target.holder}`,
+    running: 'running',
+    lost: `no connection to its node (${node.link})`,
+  };
+  return texts[kind];
+}
+
+function* ranks() {
+  for (const node of state.nodes) for (const target of node.targets) yield [node, target, kindOf(node, target)];
+}
+
+function showCounts() {
+  const counts = {};
+  for (const [, , kind] of ranks()) counts[kind] = (counts[kind] ?? 0) + 1;
+  show(at('counts'), ...Object.keys(STATES).filter((kind) => counts[kind] || filter === kind).map((kind) => {
+    const [sign, words] = STATES[kind];
+    return make('button', { type: 'button', class: kind, 'data-key': kind, 'data-filter': kind, 'aria-pressed': String(filter === kind) },
+      make('strong', {}, String(counts[kind] ?? 0)), `${sign} ${words}`);
+  }));
+}
+
+function tile(node, target) {
+  const kind = kindOf(node, target);
+  const text = `${labelOf(target)}, ${describe(node, target)}`;
+  return make('button', {
+    type: 'button',
+    class: `tile ${kind}${filter && filter !== kind ? ' faded' : ''}`,
+    'data-key': `tile ${target.port}`,
+    'data-port': String(target.port),
+    'aria-pressed': String(selected === target.port),
+    'aria-label': text,
+    title: text,
+  }, isDense && kind === 'running' ? `${target.rank ?? target.port}` : `${STATES[kind][0]}${isDense ? '' : ' '}${target.rank ?? target.port}`);
+}
+
+/** Returns the name of the run, with a link to its page if the node announces one. */
+function runLink(node) {
+  if (!/^https:\/\//.test(node.run_url ?? '')) return node.run;
+  return make('a', { href: node.run_url, target: '_blank', rel: 'noopener noreferrer', 'data-key': `run ${node.agent}` }, node.run);
+}
+
+function nodeCard(node) {
+  const isAway = node.link !== 'connected';
+  const trip = node.round_trip === undefined ? '' : `${(node.round_trip * 1000).toFixed(node.round_trip < 0.01 ? 1 : 0)} ms`;
+  return make('div', { class: `node${isAway ? ' away' : ''}`, role: 'group', 'aria-label': nameOf(node) },
+    make('h3', {}, make('span', { title: nameOf(node) }, nameOf(node)), make('span', { title: 'round trip' }, isAway ? node.link : trip)),
+    node.run ? make('p', {}, 'run ', runLink(node)) : '',
+    isAway && node.link_reason ? make('p', { class: 'away-text' }, node.link_reason) : '',
+    make('div', { class: 'tiles' }, ...node.targets.map((target) => tile(node, target))),
+    ...(node.ended ?? []).slice(-3).map((ended) => make('p', {}, `port ${ended.port} ${ended.how}`)),
+  );
+}
+
+function link(target) {
+  const which = target.rank === undefined ? `port=${target.port}` : `rank=${target.rank}`;
+  return `vscode://relay-debug.relay-debug/attach?${which}&hc=${encodeURIComponent(state.client.hc)}`;
+}
+
+function showRank() {
+  const [node, target, kind] = [...ranks()].find(([, found]) => found.port === selected) ?? [];
+  if (!target) {
+    show(at('rank'), make('p', { class: 'quiet' }, selected === undefined ? 'Select a rank to see what it does and to attach to it.' : 'This rank has ended.'));
+    return;
+  }
+  const stop = target.stop;
+  const since = stop?.since ?? (kind === 'debugged' ? target.held_since : target.since);
+  const rows = [
+    ['state', describe(node, target)],
+    ['since', since ? `${clock(since)} (${duration(now() - since)})` : undefined],
+    ['reason', stop?.reason],
+    ['in', stop?.function],
+    ['file', stop?.file],
+    ['debugger', target.holder],
+    ['script', target.script],
+    ['process', target.pid],
+    ['node', nameOf(node)],
+    ['directory', node.cwd],
+    ['port', target.local_ports.length ? `${target.local_ports.join(', ')} on 127.0.0.1` : `${target.port}, not opened here`],
+  ].filter(([, value]) => value !== undefined);
+  const command = target.rank === undefined ? `relay-client attach --port ${target.port}` : `relay-client attach ${target.rank}`;
+  show(at('rank'),
+    make('h2', {}, `${labelOf(target)}${target.world ? ` of ${target.world}` : ''}`, make('span', { class: `badge ${kind}` }, STATES[kind][1])),
+    make('dl', {}, ...rows.flatMap(([name, value]) => [make('dt', {}, name), make('dd', {}, String(value))])),
+    make('div', { class: 'actions' },
+      make('a', { class: 'button main', href: link(target), 'data-key': 'attach' }, 'Attach in VS Code'),
+      copyButton('Copy command', command),
+      placeOf(target) ? copyButton('Copy location', `${stop?.file ?? placeOf(target)}${stop?.file && stop.line ? `:${stop.line}` : ''}`) : '',
+    ));
+}
+
+function stoppedRow(node, target, kind) {
+  const place = placeOf(target) || (kind === 'crashed' ? '' : 'place not known yet');
+  const since = target.stop?.since ?? target.since;
+  const why = kind === 'crashed' ? `crashed: ${target.detail ?? 'no reason given'}` : target.stop?.reason ?? '';
+  const who = target.holder ? `debugged by ${target.holder}` : kind === 'crashed' ? 'waiting for a debugger' : '';
+  return make('li', {},
+    make('button', { type: 'button', class: kind, 'data-key': `row ${target.port}`, 'data-port': String(target.port) }, labelOf(target)),
+    make('span', { class: 'code', title: target.stop?.file ?? '' }, place, target.stop?.function ? ` in ${target.stop.function}` : ''),
+    make('span', { class: 'why' }, [why, since ? `since ${clock(since)}` : '', who].filter(Boolean).join(', ')));
+}
+
+function showStopped() {
+  const rows = [...ranks()].filter(([, , kind]) => kind === 'stopped' || kind === 'crashed');
+  show(at('stopped'), ...(rows.length ? rows.map((row) => stoppedRow(...row)) : [make('li', { class: 'quiet' }, 'No rank is stopped.')]));
+}
+
+function showEvents() {
+  show(at('events'), ...events.slice(-200).reverse().map((event) => make('li', {}, make('time', {}, clock(event.time)), make('span', {}, event.text))));
+  showLanes(at('lanes'), state.nodes.map((node) => ({ ...node, name: nameOf(node) })), events, started, now());
+}
+
+function showAll() {
+  document.title = `${state.client.hc} · relay-debug`;
+  at('name').textContent = `${state.client.hc} on ${state.client.namespace}`;
+  const count = [...ranks()].length;
+  at('link').textContent = `${state.nodes.length} node${state.nodes.length === 1 ? '' : 's'}, ${count} rank${count === 1 ? '' : 's'}`;
+  isDense = count > MANY_RANKS;
+  at('nodes').classList.toggle('dense', isDense);
+  at('empty').hidden = state.nodes.length > 0;
+  showCounts();
+  show(at('nodes'), ...state.nodes.map(nodeCard));
+  showRank();
+  showStopped();
+}
+
+async function report(path, render) {
+  at('stacks').setAttribute('aria-busy', 'true');
+  try {
+    const result = await ask(path);
+    if (result.error) show(at('stacks'), make('p', { class: 'quiet' }, `${result.error.sentence}${result.error.hint ? ` (${result.error.hint})` : ''}`));
+    else render(result);
+  } catch (error) {
+    show(at('stacks'), make('p', { class: 'quiet' }, error instanceof Refused ? error.message : 'relay-client did not answer'));
+  }
+  at('stacks').removeAttribute('aria-busy');
+}
+
+function showStacks({ groups }) {
+  show(at('stacks'), ...groups.map((group) => {
+    const names = group.ranks.length ? `rank${group.ranks.length > 1 ? 's' : ''} ${ranges(group.ranks)}` : `port ${group.ports.join(', ')}`;
+    const main = group.threads.find((thread) => thread.main) ?? group.threads[0];
+    const lines = (main?.frames ?? []).map((frame) => `${frame.file}:${frame.line} ${frame.function}`).join('\n');
+    return make('div', { class: 'group' },
+      make('h3', {}, `${names}: ${group.place || group.error || 'no Python code'}`, lines ? copyButton('Copy', lines) : ''),
+      make('pre', { class: 'code' }, lines));
+  }));
+}
+
+/** Returns numbers as ranges: 0-2,5. */
+function ranges(numbers) {
+  const sorted = [...numbers].sort((one, other) => one - other);
+  const parts = [];
+  for (const number of sorted) {
+    const last = parts.at(-1);
+    if (last && last[1] === number - 1) last[1] = number;
+    else parts.push([number, number]);
+  }
+  return parts.map(([first, last]) => (first === last ? first : `${first}-${last}`)).join(',');
+}
+
+/** Moves the focus between the tiles with the arrow keys. */
+function moveFocus(event) {
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!step || !event.target.classList.contains('tile')) return;
+  const tiles = [...document.querySelectorAll('.tile')];
+  tiles[tiles.indexOf(event.target) + step]?.focus();
+  event.preventDefault();
+}
+
+document.addEventListener('click', (event) => {
+  const button = event.target.closest('[data-port],[data-filter]');
+  if (!button || !state) return;
+  if (button.dataset.port) selected = Number(button.dataset.port);
+  else filter = filter === button.dataset.filter ? undefined : button.dataset.filter;
+  showAll();
+});
+at('nodes').addEventListener('keydown', moveFocus);
+at('stacks-button').addEventListener('click', () => report('/stacks', showStacks));
+at('hang-button').addEventListener('click', () => report('/hang', ({ text }) => show(at('stacks'), make('pre', { class: 'code' }, text))));
+addEventListener('resize', () => { if (state) showEvents(); });
+setInterval(() => { if (state) { showRank(); showEvents(); } }, 5000);
+
+function problem(text) {
+  at('problem').textContent = text;
+  at('problem').hidden = !text;
+}
+
+try {
+  await openSession();
+  await follow((update, isFirst) => {
+    problem('');
+    state = update.state;
+    ahead = Date.now() / 1000 - state.time;
+    started = state.client.started;
+    events = (isFirst ? update.events : [...events, ...update.events]).slice(-MAX_EVENTS);
+    showAll();
+    if (isFirst || update.events.length) showEvents();
+  }, () => problem('relay-client is not running any more, or does not answer. This page connects again by itself.'));
+} catch (error) {
+  problem(error instanceof Refused ? error.message : String(error));
+  at('link').textContent = '';
+}

@@ -1,0 +1,186 @@
+"""Facts about the server of the page, with a real relay, agents and HTTP connections."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from relay_client.control.messages import EVENTS
+from relay_client.page import server
+from relay_client.page.server import FILES, PageServer
+from relay_core.errors import LocalPortInUse
+from tests.support.other_user import connecting_stranger, needs_second_user
+from tests.support.page import ServedPage, running_job_of, served_page
+from tests.support.ports import free_port
+from tests.support.relay import LocalRelay
+from tests.support.streams import echo, local_server
+
+DATA = ("/updates", "/stacks", "/hang")
+
+
+@pytest_asyncio.fixture
+async def page(relay: LocalRelay) -> AsyncIterator[ServedPage]:
+    async with served_page(relay) as running:
+        yield running
+
+
+@pytest_asyncio.fixture
+async def http(page: ServedPage) -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(page.address) as session:
+        yield session
+
+
+async def key_of(page: ServedPage, http: aiohttp.ClientSession) -> dict[str, str]:
+    """Use the newest link, and return the header of a tab with a session."""
+    async with http.post("/session", data=page.links[-1].partition("#")[2]) as response:
+        assert 200 == response.status
+        return {"Authorization": f"Bearer {(await response.json())['key']}"}
+
+
+async def updates(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
+    async for line in response.content:
+        if line.startswith(b"data: "):
+            yield json.loads(line.removeprefix(b"data: "))
+
+
+async def test_a_link_works_once(page: ServedPage, http: aiohttp.ClientSession) -> None:
+    """A second use is refused with a sentence; the user was shown another link, which works."""
+    await key_of(page, http)
+    async with http.post("/session", data=page.links[0].partition("#")[2]) as response:
+        assert (403, f"{server.NO_SESSION}\n") == (response.status, await response.text())
+    assert 2 == len(set(page.links))
+    await key_of(page, http)
+
+
+@pytest.mark.parametrize("header", ["", "Bearer ", "Bearer x", "Basic x"])
+@pytest.mark.parametrize("path", DATA)
+async def test_no_data_without_a_session(http: aiohttp.ClientSession, path: str, header: str) -> None:
+    """Every request for data is refused with 403."""
+    async with http.get(path, headers={"Authorization": header}) as response:
+        assert 403 == response.status
+
+
+@pytest.mark.parametrize("path", [*FILES, *DATA, "/session"])
+async def test_a_foreign_host(page: ServedPage, http: aiohttp.ClientSession, path: str) -> None:
+    """A name that leads to 127.0.0.1 gets nothing, not even with a valid key."""
+    headers = {**await key_of(page, http), "Host": f"attacker.example:{urlsplit(page.address).port}"}
+    async with http.get(path, headers=headers) as response:
+        assert (403, f"{server.FOREIGN_HOST}\n") == (response.status, await response.text())
+
+
+@needs_second_user
+async def test_another_user(page: ServedPage, http: aiohttp.ClientSession) -> None:
+    """Another user of this machine gets nothing, not even with a valid key."""
+    port, key = urlsplit(page.address).port or 0, await key_of(page, http)
+    request = f"GET /stacks HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: {key['Authorization']}\r\n"
+    answer = await connecting_stranger(port, f"{request}Connection: close\r\n\r\n")
+    assert " 403 " in answer.partition("\r\n")[0]
+    assert server.OTHER_USER in answer
+
+
+@pytest.mark.parametrize("path", FILES)
+async def test_files(http: aiohttp.ClientSession, path: str) -> None:
+    """The page has a policy that allows no code but its own files."""
+    async with http.get(path) as response:
+        assert (200, FILES[path][1]) == (response.status, response.content_type)
+        assert "script-src 'self';" in response.headers["Content-Security-Policy"]
+
+
+async def test_other_paths_and_methods(page: ServedPage, http: aiohttp.ClientSession) -> None:
+    """They get 404 and 405, and nothing that is larger than a token is read."""
+    headers = await key_of(page, http)
+    async with http.get("/../pyproject.toml", headers=headers) as response:
+        assert 404 == response.status
+    async with http.post("/stacks", headers=headers) as response:
+        assert 405 == response.status
+    async with http.post("/session", data="x" * 2000) as response:
+        assert 413 == response.status
+
+
+async def test_updates(relay: LocalRelay) -> None:
+    """A tab gets the state at once, and another one when a rank changes, with the event."""
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        job, page = await enter(running_job_of(relay, 4, 2)), await enter(served_page(relay))
+        http = await enter(aiohttp.ClientSession(page.address))
+        stream = updates(await enter(http.get("/updates", headers=await key_of(page, http))))
+        async for update in stream:
+            if [2, 2] == [len(node["targets"]) for node in update["state"]["nodes"]]:
+                break
+        job.change(3, state="crashed", detail="ValueError: bad")
+        await until(stream, "rank 3 on node-1 is crashed: ValueError: bad")
+        await page.stop(stack, 0)
+        await until(stream, "rank 0 on node-0 is stopped at train.py:10 (pause)")
+
+
+async def until(stream: AsyncIterator[dict[str, Any]], text: str) -> None:
+    """Read updates until one has an event with this text."""
+    async for update in stream:
+        if text in [event["text"] for event in update["events"]]:
+            return
+    raise AssertionError(text)
+
+
+async def test_a_page_that_is_opened_later(relay: LocalRelay, page: ServedPage, http: aiohttp.ClientSession) -> None:
+    """Its first update has the events since relay-client was started, without log lines."""
+    async with running_job_of(relay, 2, 2):
+        async with http.get("/updates", headers=await key_of(page, http)) as response:
+            async for update in updates(response):
+                if update["events"]:
+                    break
+        async with http.get("/updates", headers=await key_of(page, http)) as response:
+            first = await anext(updates(response))
+        kinds = {event["event"] for event in first["events"]}
+        assert {"connected", "state"} <= kinds <= set(EVENTS) - {"log"}
+
+
+async def test_requests(relay: LocalRelay, page: ServedPage, http: aiohttp.ClientSession) -> None:
+    """Stacks and the verdict on a hang are those of the control socket; an error is a sentence with its hint."""
+    headers = await key_of(page, http)
+    async with http.get("/stacks", headers=headers) as response:
+        error = (await response.json())["error"]
+        assert {"sentence": "no agent is connected on 'myhc'", "hint": ""} == error
+    async with running_job_of(relay, 2, 2):
+        async with http.get("/updates", headers=headers) as response:
+            async for update in updates(response):
+                if update["state"]["nodes"]:
+                    break
+        async with http.get("/hang", headers=headers) as response:
+            assert "text" in await response.json()
+
+
+async def test_a_port_in_use(page: ServedPage) -> None:
+    """The error names the port."""
+    async with local_server(echo) as (port, _):
+        with pytest.raises(LocalPortInUse, match=f"cannot listen on port {port}: "):
+            async with PageServer(page.service, page.links.append, port):
+                pass
+
+
+async def test_a_chosen_port(page: ServedPage) -> None:
+    """The page is served there, and the link names it."""
+    port = free_port()
+    async with PageServer(page.service, page.links.append, port):
+        assert page.links[-1].startswith(f"http://127.0.0.1:{port}/#")
+
+
+async def test_an_open_page_does_not_delay_the_end(relay: LocalRelay) -> None:
+    """relay-client exits while a tab is connected, which then gets the end of its updates."""
+    async with AsyncExitStack() as stack:
+        running = await stack.enter_async_context(served_page(relay))
+        async with AsyncExitStack() as browser:
+            http = await browser.enter_async_context(aiohttp.ClientSession(running.address))
+            key = await key_of(running, http)
+            response = await browser.enter_async_context(http.get("/updates", headers=key))
+            stream = updates(response)
+            await anext(stream)
+            await asyncio.wait_for(stack.aclose(), 30)
+            with pytest.raises((aiohttp.ClientError, StopAsyncIteration)):
+                while True:
+                    await anext(stream)
