@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import shutil
 import signal
 import sys
@@ -20,11 +21,13 @@ from typing import Any, NoReturn
 from relay_agent import inject
 from relay_agent.cli.common import PROGRAM, Commands, explain
 from relay_agent.collective_timeouts import timeout_variables
+from relay_agent.inject._relay_debug_programs import is_off, what_runs
 from relay_agent.inject.eligibility import REGISTERED
 from relay_agent.python_path import in_front
 from relay_agent.settings.environment import ACCESS_VARIABLES, HC, MODE, ON_DEMAND, WAIT, from_environment
 from relay_agent.settings.model import DebugSettings
 from relay_agent.settings.table import SETTINGS, Setting
+from relay_agent.stderr import write_line
 from relay_core.access_settings import ACCESS_OPTIONS, CONNECTION_STRING_VARIABLE
 from relay_core.errors import ConfigurationError, RelayDebugError, UsageError
 from relay_core.program.console import print_error
@@ -36,6 +39,12 @@ __all__ = ["add_parser", "job_environment", "run"]
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """Exit statuses that shells use for a command that cannot be started (POSIX, Shell Command Language, 2.8.2)."""
 
+CODE_NOT_DEBUGGED = (
+    "code given with -c is not debugged. hint: put it into a file, or call start_remote_debugging_from_args() in it"
+)
+_PYTHON = re.compile(r"python[0-9.]*(-dbg|d)?")
+"""Names of the interpreter."""
+
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command."""
@@ -45,7 +54,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         usage="%(prog)s [options] -- COMMAND ...",
         description="Replaces itself (exec) with the command. Every Python program that the command starts, such as "
         "the ranks of torchrun, registers with this node's agent and can be debugged on demand. Exit status, signals "
-        "and output are those of the command.",
+        "and output are those of the command. Code given with -c is not debugged.",
     )
     for setting in SETTINGS:
         _add_option(parser, setting)
@@ -99,6 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _execute(arguments: argparse.Namespace) -> NoReturn:
     program = _program(arguments.program)
     environ = job_environment(arguments, os.environ)
+    if _runs_code(program) and not is_off(environ.get(MODE, "")):
+        write_line(CODE_NOT_DEBUGGED)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores these signals, and exec would preserve that
@@ -109,6 +120,11 @@ def _execute(arguments: argparse.Namespace) -> NoReturn:
         failure, status = _explain(error, program, environ)
     print_error(PROGRAM, failure)
     sys.exit(status)
+
+
+def _runs_code(program: Sequence[str]) -> bool:
+    """Return whether a command is `python -c CODE`."""
+    return _PYTHON.fullmatch(Path(program[0]).name) is not None and what_runs([*program])[0] == "code"
 
 
 def _program(rest: list[str]) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from relay_agent.cli.run import CODE_NOT_DEBUGGED
 from tests.support.jobs import ROOT
 from tests.support.run_stage import RECORDER, TIMEOUT, Stage
 
@@ -117,11 +118,21 @@ async def test_a_process_that_takes_no_part_is_as_it_would_be(stage: Stage, opti
     if options == ("-S",):  # nobody has come by to take our directory away
         code = code.replace("sys.path", "[entry for entry in sys.path if 'inject' not in entry]")
     usual = await stage.python(*options, "-c", code, under_run=False)
-    assert usual == await stage.python(*options, "-c", code)
+    status, out, err = await stage.python(*options, "-c", code)
+    assert usual == (status, out, err.removeprefix(f"relay-agent: {CODE_NOT_DEBUGGED}\n"))
     assert [] == stage.record()
 
 
 # Existing sitecustomize:
+
+
+async def test_code_of_the_command_line_is_not_debugged(stage: Stage):
+    """One line states that code given with -c does not take part; there is none if debugging is off, or for a file."""
+    status, _, err = await stage.python("-Wignore", "-c", "pass")
+    assert (0, f"relay-agent: {CODE_NOT_DEBUGGED}\n") == (status, err)
+    assert (0, [], "") == await stage.python("-c", "pass", RELAY_DEBUG="off")
+    assert (0, [], "") == await stage.python(stage.write("train.py", "pass"), "-c", "config")
+    assert ["train.py"] == stage.programs()
 
 
 async def test_an_existing_sitecustomize_runs_as_it_would(stage: Stage):
