@@ -9,7 +9,7 @@ import argparse
 import sys
 
 from relay_client.cli import attach, demo, doctor, forward, init, mcp, pdb, push, targets, tensorboard, wait
-from relay_client.cli.common import PROGRAM, add_verbose
+from relay_client.cli.common import PROGRAM, add_quiet, add_verbose
 from relay_client.cli.inspection import evaluate, hang, stacks
 from relay_client.cli.running import events, group, logs, release, status, stop
 from relay_core.program.console import configure_logging, run_program
@@ -33,7 +33,9 @@ def run() -> None:
 def main(argv: list[str]) -> int:
     """Run one command and return its exit status; see `relay_core.errors` for the codes."""
     arguments = make_parser().parse_args(argv)
-    configure_logging(PROGRAM, verbose=arguments.verbose)
+    # On a terminal, a person sees when a line appears; a file or a pipe needs the time.
+    has_times = arguments.keeps_running and not sys.stderr.isatty()
+    configure_logging(PROGRAM, verbose=arguments.verbose, quiet=arguments.quiet, has_times=has_times)
     status: int = _explain(arguments) if arguments.explain_auth else arguments.command(arguments)
     return status
 
@@ -51,6 +53,7 @@ def make_parser() -> argparse.ArgumentParser:
     forward.add_options(parser)
     add_access_options(parser)
     add_verbose(parser)
+    add_quiet(parser, default=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS:
         command.add_parser(commands)

@@ -20,6 +20,7 @@ from relay_client.cli.common import (
     add_idle_exit_option,
     add_json,
     add_prefetch_option,
+    add_quiet,
     run_controlled,
     run_with_tunnels,
 )
@@ -65,6 +66,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_prefetch_option(parser, default=argparse.SUPPRESS)
     add_allow_terminate_option(parser, default=argparse.SUPPRESS)
     add_idle_exit_option(parser, default=argparse.SUPPRESS)
+    add_quiet(parser, default=argparse.SUPPRESS)
+    parser.set_defaults(keeps_running=True)
 
 
 def run(arguments: argparse.Namespace) -> int:

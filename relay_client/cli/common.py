@@ -16,6 +16,7 @@ from relay_core.values import named, parse_duration
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
+    from relay_client.control.service import ControlService
     from relay_client.ports.forwarder import Forwarder
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "add_idle_exit_option",
     "add_json",
     "add_prefetch_option",
+    "add_quiet",
     "add_ranks",
     "add_verbose",
     "chosen_ranks",
@@ -63,7 +65,7 @@ def add_command(
     The shared options may also precede the command's name.
     """
     parser = commands.add_parser(name, help=summary, description=description, argument_default=argparse.SUPPRESS)
-    parser.set_defaults(command=run)
+    parser.set_defaults(command=run, keeps_running=False)
     add_verbose(parser)
     add_options(parser)
     return parser
@@ -71,7 +73,7 @@ def add_command(
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
-    parser.add_argument("--json", action="store_true", default=False, help="print JSON")
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
 
 
 def add_ranks(parser: argparse.ArgumentParser) -> None:
@@ -94,6 +96,13 @@ def chosen_ranks(arguments: argparse.Namespace) -> set[int] | None:
 def add_verbose(parser: argparse.ArgumentParser) -> None:
     """Add `--verbose`."""
     parser.add_argument("--verbose", action="store_true", help="enable debug logging")
+
+
+def add_quiet(parser: argparse.ArgumentParser, *, default: object) -> None:
+    """Add `--quiet`."""
+    parser.add_argument(
+        "--quiet", action="store_true", default=default, help="log only warnings and errors, and show no table"
+    )
 
 
 def add_prefetch_option(parser: argparse.ArgumentParser, *, default: object) -> None:
@@ -172,6 +181,7 @@ async def run_controlled(
     *,
     idle_exit: float | None = None,
     ui_port: int | None = None,
+    watch: Callable[[ControlService], Awaitable[None]] | None = None,
 ) -> None:
     """Run the body of a command that forwards ports; meanwhile other programs of this user can control it.
 
@@ -182,6 +192,7 @@ async def run_controlled(
         body: Cancelled when another program requests a stop, or when the ports are idle.
         idle_exit: Seconds without a connection to the ports, after which the command exits; None for no limit.
         ui_port: Local port of the page in a web browser; 0 for a free one, None for no page.
+        watch: Called before the body starts, to subscribe to events.
     """
     from relay_client.control.log_history import LogHistory
     from relay_client.control.server import ControlServer, client_id
@@ -190,6 +201,8 @@ async def run_controlled(
 
     with LogHistory() as logs:
         service = ControlService(client_id(command, tunnels.endpoint), tunnels, forwarder, logs)
+        if watch is not None:
+            await watch(service)
         async with ControlServer(service), contextlib.AsyncExitStack() as page:
             if ui_port is not None:
                 from relay_client.page.server import PageServer
@@ -199,8 +212,8 @@ async def run_controlled(
 
 
 def _print_link(link: str) -> None:
-    """Print the link of the page, which must not reach a log because everybody who has it can open the page."""
-    print(f"page (this link works once): {link}", flush=True)
+    """Print the link of the page on stderr, and not in the log, because everybody who has it can open the page."""
+    print(f"page (this link works once): {link}", file=sys.stderr, flush=True)
 
 
 async def _exit_when_idle(forwarder: Forwarder, seconds: float | None) -> None:

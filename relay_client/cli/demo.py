@@ -21,7 +21,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "--chaos", action="store_true", help="cut the tunnel several times at the breakpoint, then continue stepping"
     )
     parser.add_argument("--verbose", action="store_true", help="also show the output of the programs")
-    parser.set_defaults(command=run)
+    parser.set_defaults(command=run, keeps_running=False)
 
 
 def run(arguments: argparse.Namespace) -> int:

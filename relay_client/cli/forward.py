@@ -17,6 +17,7 @@ from relay_client.cli.common import (
     run_controlled,
     run_with_tunnels,
 )
+from relay_client.cli.running.events import print_own_events
 from relay_core.errors import NoListener, RelayDebugError, UsageError
 from relay_core.program.console import print_error
 from relay_core.program.options import argument_type
@@ -77,7 +78,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="PORT",
         help="also show the nodes and ranks on a page in a web browser, on this local port (default: a free one)",
     )
-    parser.set_defaults(command=run)
+    parser.add_argument(
+        "--json", action="store_true", help="print events as JSON lines on stdout, as 'relay-client events' does"
+    )
+    parser.set_defaults(command=run, keeps_running=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -120,6 +124,7 @@ def _forward(arguments: argparse.Namespace) -> int:
             allow_terminate=arguments.allow_terminate,
             idle_exit=arguments.idle_exit,
             ui_port=arguments.ui,
+            prints_events=arguments.json,
         )
 
     return run_with_tunnels(arguments, run, closing=CLOSING_PORTS)
@@ -171,6 +176,7 @@ async def forward(
     allow_terminate: bool = False,
     idle_exit: float | None = None,
     ui_port: int | None = None,
+    prints_events: bool = False,
 ) -> None:
     """Forward until cancelled; raise permanent errors before any port is opened.
 
@@ -182,6 +188,7 @@ async def forward(
         allow_terminate: Whether an editor may end the job.
         idle_exit: Seconds without a connection to the ports, after which this returns; None for no limit.
         ui_port: Local port of the page in a web browser; 0 for a free one, None for no page.
+        prints_events: Whether to print events as JSON lines on stdout.
 
     Raises:
         RelayDebugError: the relay, the credentials or the ports are unusable.
@@ -192,7 +199,8 @@ async def forward(
         tunnels, ports, may_reverse=may_reverse, trust_unknown=trust_unknown, allow_terminate=allow_terminate
     )
     body = _run_until_cancelled(tunnels, forwarder)
-    await run_controlled("forward", tunnels, forwarder, body, idle_exit=idle_exit, ui_port=ui_port)
+    watch = print_own_events if prints_events else None
+    await run_controlled("forward", tunnels, forwarder, body, idle_exit=idle_exit, watch=watch, ui_port=ui_port)
 
 
 async def _run_until_cancelled(tunnels: Tunnels, forwarder: Forwarder) -> None:

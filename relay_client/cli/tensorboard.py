@@ -11,6 +11,7 @@ from relay_client.cli.common import (
     CLOSING_PORTS,
     Commands,
     add_command,
+    add_quiet,
     parse_positive_duration,
     run_controlled,
     run_with_tunnels,
@@ -42,6 +43,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--port", default="6006", metavar="[NODE/]PORT[:LOCAL]", help="port to open (default: %(default)s)"
     )
+    add_quiet(parser, default=argparse.SUPPRESS)
+    parser.set_defaults(keeps_running=True)
     parser.add_argument(
         "--timeout",
         type=argument_type(parse_positive_duration),

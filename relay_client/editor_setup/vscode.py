@@ -119,6 +119,10 @@ def tasks_json(text: str, command: str, arguments: Sequence[str], environ: Mappi
     return document.text()
 
 
+_LINE = r"^(?:[0-9-]+ [0-9:]+ )?relay-client: "
+"""The start of a log line; it has the time if the task's output is not a terminal."""
+
+
 def _task(command: str, arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any]:
     return {
         "label": TASK,
@@ -143,8 +147,8 @@ def _task(command: str, arguments: Sequence[str], environ: Mapping[str, str]) ->
             },
             "background": {
                 "activeOnStart": True,
-                "beginsPattern": "^relay-client: starting",
-                "endsPattern": "^relay-client: ready",
+                "beginsPattern": rf"{_LINE}starting",
+                "endsPattern": rf"{_LINE}ready",
             },
         },
     }

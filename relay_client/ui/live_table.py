@@ -40,7 +40,9 @@ _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
 @contextlib.asynccontextmanager
 async def live_table(agents: Iterable[AgentInfo]) -> AsyncIterator[None]:
-    """Show a table on stderr, below the log lines, during a block; does nothing if stderr is not a terminal.
+    """Show a table on stderr, below the log lines, during a block.
+
+    Do nothing if stderr is not a terminal, or if only warnings are logged.
 
     Args:
         agents: The current agents; iterated at each update.
@@ -82,7 +84,8 @@ def _resizes() -> Iterator[asyncio.Event]:
 
 def _terminal() -> Console | None:
     """Return a rich console for stderr, or None if stderr is not a terminal with cursor movement."""
-    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    is_quiet = not logging.getLogger("relay_client").isEnabledFor(logging.INFO)
+    if is_quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
     try:
         from rich.console import Console  # noqa: PLC0415 - on a terminal only

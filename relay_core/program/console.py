@@ -26,13 +26,15 @@ class _LineFormatter(logging.Formatter):
     look like a log line of the program.
     """
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, *, has_times: bool = False) -> None:
         super().__init__()
         self._program = program
+        self._has_times = has_times
 
     def format(self, record: logging.LogRecord) -> str:
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        lines = [f"{self._program}: {level}{escape_controls(record.getMessage())}"]
+        time = f"{self.formatTime(record, '%Y-%m-%d %H:%M:%S')} " if self._has_times else ""
+        lines = [f"{time}{self._program}: {level}{escape_controls(record.getMessage())}"]
         if record.exc_info:
             lines += [f"  {escape_controls(line)}" for line in self.formatException(record.exc_info).splitlines()]
         return "\n".join(lines)
@@ -57,17 +59,27 @@ class _JsonFormatter(logging.Formatter):
 _PACKAGES = ("relay_core", "relay_agent", "relay_client", "relay_server")
 
 
-def configure_logging(program: str, *, verbose: bool = False, as_json: bool = False) -> None:
+def configure_logging(
+    program: str, *, verbose: bool = False, quiet: bool = False, as_json: bool = False, has_times: bool = False
+) -> None:
     """Log the events of relay_* modules to stderr.
 
     The loggers of other libraries keep the default level WARNING: at DEBUG, `websockets` would log tokens.
+
+    Args:
+        program: Name for messages.
+        verbose: Whether to log debug messages.
+        quiet: Whether to log only warnings and errors.
+        as_json: Whether each event is one line of JSON.
+        has_times: Whether each line begins with the local date and time.
     """
+    level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonFormatter() if as_json else _LineFormatter(program))
+    handler.setFormatter(_JsonFormatter() if as_json else _LineFormatter(program, has_times=has_times))
     for name in _PACKAGES:
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
-        logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+        logger.setLevel(level)
         logger.propagate = False
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import signal
 from base64 import b64encode
 from pathlib import Path
@@ -52,6 +53,34 @@ async def test_none_is_running(arguments: list[str], here: dict[str, str]) -> No
     finished = await run("relay_client", *arguments, env=here)
     assert (15, "") == (finished.status, finished.stdout)
     assert "relay-client: error: no relay-client is running. hint: start one with " in finished.stderr
+
+
+async def test_events_of_the_program_itself(relay: LocalRelay, env: dict[str, str], here: dict[str, str]) -> None:
+    """--json prints the same lines as `relay-client events`; with --quiet, a log file has only warnings, with times."""
+    port = free_port()
+    async with (
+        node_of(relay, port, fields={"host": "node-1"}, rank=3, state="running") as node,
+        program("relay_client", "--json", "--quiet", "--ports", str(port), env=env) as client,
+    ):
+        kinds = {"opened", "connected", "state"}
+        first = [await json_line(client) for _ in kinds]
+        assert kinds == {event["event"] for event in first}
+        async with program("relay_client", "events", env=here) as watcher:
+            until_subscribed = asyncio.create_task(json_line(watcher))
+            number = 0
+            while not until_subscribed.done():
+                number += 1
+                node.change(port, state="crashed", detail=f"ValueError: {number}")
+                await asyncio.wait({until_subscribed}, timeout=0.2)
+            seen = await until_subscribed
+            while (own := await json_line(client)) != seen:
+                assert "state" == own["event"]
+        client.process.send_signal(signal.SIGINT)
+        finished = await client.finish()
+    assert 0 == finished.status
+    lines = finished.stderr.splitlines()
+    assert [] == [line for line in lines if not re.fullmatch(r"[0-9-]{10} [0-9:]{8} relay-client: warning: .*", line)]
+    assert any("crashed: ValueError: 1;" in line for line in lines)
 
 
 async def test_status(relay: LocalRelay, env: dict[str, str], here: dict[str, str]) -> None:

@@ -12,8 +12,10 @@ from relay_client.cli.running.common import add_running_command, run_with_client
 
 if TYPE_CHECKING:
     from relay_client.control.client import ControlClient
+    from relay_client.control.messages import Event
+    from relay_client.control.service import ControlService
 
-__all__ = ["add_parser"]
+__all__ = ["add_parser", "print_own_events"]
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -34,7 +36,6 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the events."""
-    from relay_client.control.codec import encode
     from relay_client.control.messages import Subscribe
     from relay_core.net.tasks import run_together
 
@@ -42,8 +43,31 @@ def run(arguments: argparse.Namespace) -> int:
         async def show_one(client: ControlClient) -> None:
             await client.request(Subscribe(tuple(arguments.only) if arguments.only else None))
             async for event in client.events():
-                print(json.dumps(encode(event)), flush=True)
+                _print(event)
 
         await run_together(*(show_one(client) for client in clients))
 
     return run_with_clients(arguments, show)
+
+
+async def print_own_events(service: ControlService) -> None:
+    """Print the events of this process from now on; it stops once nobody reads them any more."""
+    from relay_client.control.messages import Subscribe
+    from relay_client.control.service import Subscriber
+
+    def show(event: Event) -> None:
+        try:
+            _print(event)
+        except BrokenPipeError:
+            service.subscribers.discard(subscriber)
+            service.stopping.set()
+
+    subscriber = Subscriber(show)
+    service.subscribers.add(subscriber)
+    await service.answer(Subscribe(), subscriber)
+
+
+def _print(event: Event) -> None:
+    from relay_client.control.codec import encode
+
+    print(json.dumps(encode(event)), flush=True)

@@ -119,6 +119,8 @@ def test_a_task() -> None:
     [
         ("relay-client: starting", "begins"),
         ("relay-client: ready on 127.0.0.1, port 5678: no agent", "ends"),
+        ("2026-01-05 12:03:41 relay-client: starting", "begins"),
+        ("2026-01-05 12:03:42 relay-client: ready on 127.0.0.1, port 5678: no agent", "ends"),
         ("relay-client: failed", None),
         ("relay-client: error: port 5678 on this machine is in use", "error"),
         ("relay-client: error: argument --ports: expected one argument", "error"),

@@ -37,6 +37,23 @@ def test_log_line_stays_one_line(start_logging, capfd, text):
     assert f"relay-client: {text % ESCAPED}\n" == capfd.readouterr().err
 
 
+def test_times(start_logging, capfd):
+    """With `has_times`, a line begins with the local date and time, which sorts and which log viewers recognize."""
+    before = datetime.now().replace(microsecond=0)  # noqa: DTZ005 - local time is what the line has
+    start_logging(has_times=True).warning("held")
+    date, clock, rest = capfd.readouterr().err.split(" ", 2)
+    assert before <= datetime.fromisoformat(f"{date} {clock}") <= before + timedelta(minutes=5)
+    assert "relay-client: warning: held\n" == rest
+
+
+def test_quiet(start_logging, capfd):
+    """With `quiet`, events are not logged, but warnings are."""
+    logger = start_logging(quiet=True)
+    logger.info("ready")
+    logger.warning("lost")
+    assert "relay-client: warning: lost\n" == capfd.readouterr().err
+
+
 def test_event_as_json_is_one_line(start_logging, capfd):
     """With `as_json`, an event is an object on one printable line, with time, level, logger and message."""
     start_logging(as_json=True).warning("held by %s", FORGED)
