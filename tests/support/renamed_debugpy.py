@@ -1,4 +1,4 @@
-"""A debugpy in which one private name is another one, as a later version might have it: consistently, in all its files.
+"""A debugpy in which private names are other ones, as a later version might have them: consistently, in all its files.
 
 The files are changed while they are imported. Compiled modules cannot be, so pydevd does without them.
 """
@@ -20,15 +20,15 @@ SHARED_NAMES = {
 """Patterns for names that others have too, as `sys.settrace` does."""
 
 
-def rename(name: str) -> None:
-    """Rename a function, class or attribute of debugpy in this process; nothing of debugpy may be imported before."""
+def rename(*names: str) -> None:
+    """Rename functions, classes or attributes of debugpy in this process; nothing of debugpy may be imported before."""
     os.environ.update(PYDEVD_USE_CYTHON="NO", PYDEVD_USE_FRAME_EVAL="NO")
-    sys.meta_path.insert(0, _Finder(re.compile(SHARED_NAMES.get(name, rf"\b{name}\b")), name + SUFFIX))
+    sys.meta_path.insert(0, _Finder(re.compile("|".join(SHARED_NAMES.get(name, rf"\b{name}\b") for name in names))))
 
 
 class _Finder:
-    def __init__(self, pattern: re.Pattern[str], new: str) -> None:
-        self._pattern, self._new = pattern, new
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self._pattern = pattern
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
@@ -38,7 +38,7 @@ class _Finder:
             return spec
         origin = spec.loader.path
         if "/debugpy/" in origin and self._pattern.search(source := Path(origin).read_text(encoding="utf-8")):
-            spec.loader = _Loader(fullname, origin, self._pattern.sub(self._new, source))
+            spec.loader = _Loader(fullname, origin, self._pattern.sub(rf"\g<0>{SUFFIX}", source))
         return spec
 
 

@@ -21,7 +21,7 @@ else:
 CODE = """
     import os, runpy, threading
     from tests.support.renamed_debugpy import rename
-    rename(sys.argv[2])
+    rename(*sys.argv[2].split())
     from relay_agent.debuggee.debugger import debugger
     from relay_agent.node.in_job.connect import _unpatched_by_pydevd
     for _ in range(int(sys.argv[3])):
@@ -76,20 +76,38 @@ NOT_MISSED = {
 """What this job does not use of features that it uses."""
 ABOUT_LATER_SESSIONS = {table.RELEASE, table.RESTART, table.STATE}
 """Features that matter when a debugger has left."""
-USES = {internal.attribute: internal for feature in table.FEATURES for internal in feature.internals}
+NAMES = {internal.attribute: None for feature in table.FEATURES for internal in feature.internals}
 
 
 def features_with(name: str) -> list[Feature]:
     return [feature for feature in table.FEATURES if any(name == use.attribute for use in feature.internals)]
 
 
-@pytest.mark.parametrize("name", USES)
+USED = [name for name in NAMES if not NOT_USED.issuperset(features_with(name))]
+"""What this job needs, and of what it does not need, names that both have."""
+
+
+@pytest.mark.parametrize("name", USED)
 async def test_session_without(tmp_path: Path, name: str):
     """A session stops, shows variables, steps and continues, as does the next one; what is missing is logged once."""
-    sessions = 2 if set(features_with(name)) & ABOUT_LATER_SESSIONS else 1
+    err = await output_of_sessions_without(tmp_path, name)
+    for feature in features_with(name):
+        expected = 0 if feature in NOT_USED | NOT_NOTICED or (feature, name) in NOT_MISSED else 1
+        assert expected == err.count(f"relay-agent: {feature.without}: unexpected internals of debugpy "), err
+
+
+async def test_session_without_what_it_does_not_use(tmp_path: Path):
+    """A session works without any of the names that only other jobs need, and nothing is logged about them."""
+    unused = NAMES.keys() - USED
+    assert "unexpected internals" not in await output_of_sessions_without(tmp_path, *unused)
+
+
+async def output_of_sessions_without(tmp_path: Path, *names: str) -> str:
+    """Debug a program with a debugpy that lacks these names, as often as they require, and return its stderr."""
+    sessions = 2 if any(set(features_with(name)) & ABOUT_LATER_SESSIONS for name in names) else 1
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
-    async with job(CODE, str(script), name, str(sessions)) as running:
+    async with job(CODE, str(script), " ".join(names), str(sessions)) as running:
         for _ in range(sessions):
             async with await DapClient.connect("127.0.0.1", int(await running.line())) as client:
                 await use(client, script)
@@ -97,9 +115,7 @@ async def test_session_without(tmp_path: Path, name: str):
             running.process.stdin.write(b"\n")
         status, _, err = await running.finish()
     assert 0 == status
-    for feature in features_with(name):
-        expected = 0 if feature in NOT_USED | NOT_NOTICED or (feature, name) in NOT_MISSED else 1
-        assert expected == err.count(f"relay-agent: {feature.without}: unexpected internals of debugpy "), err
+    return err
 
 
 IMPORT = re.compile(r"^ *from ((?:_pydev|pydevd|debugpy\.server)[\w.]*) import ([\w, ]+)", re.MULTILINE)
