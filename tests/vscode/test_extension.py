@@ -187,7 +187,7 @@ async def test_the_tree_and_release(editor: Editor, relay: LocalRelay, tmp_path:
         await window.breakpoint(BREAKPOINT)
         await window.command("relayDebug.attach", {"rank": 0})
         await window.until_stopped()
-        rows = await window.until_shown(ranks(window), f"stopped at {SCRIPT}:{BREAKPOINT} · attached here")
+        rows = await window.until_shown(ranks(window), f"{SCRIPT}:{BREAKPOINT} · attached here")
         await window.until_shown(status_bar(window), "1 rank, 1 stopped")
         row = ranks(window).filter(has_text="rank 0")
         await row.hover()
@@ -250,15 +250,15 @@ async def test_the_relay_is_away_for_twenty_seconds(editor: Editor, relay: Local
         await window.press("F10")
         await window.until_shown(ranks(window), "reconnecting: cannot connect to ")
         await status_bar(window).locator(".codicon-warning").wait_for()
-        await window.until_shown(ranks(window), f"stopped at {SCRIPT}:{BREAKPOINT}")  # the step has not reached the job
+        await window.until_shown(ranks(window), f"{SCRIPT}:{BREAKPOINT}")  # the step has not reached the job
         await window.until_shown(
             window.console, "it is restored automatically, and steps that you request meanwhile run after that"
         )
         await asyncio.sleep(back - time.monotonic())
-        await window.until_shown(ranks(window), f"stopped at {SCRIPT}:{BREAKPOINT}")
+        await window.until_shown(ranks(window), f"{SCRIPT}:{BREAKPOINT}")
         await relay.server.start()
         await window.until_shown(window.variables, "square = 0")
-        await window.until_shown(ranks(window), f"stopped at {SCRIPT}:{BREAKPOINT + 1}")
+        await window.until_shown(ranks(window), f"{SCRIPT}:{BREAKPOINT + 1}")
         assert time.monotonic() < back + SOON
         await window.until_shown(window.console, " was restored after 2")
         await status_bar(window).locator(".codicon-server").wait_for()

@@ -116,6 +116,13 @@ export function describe(target: Target): string {
   return parts.join(' · ');
 }
 
+// The same for a narrow view, in which the end of a row is cut off: "train.py:41 · alice@laptop". An icon shows the state.
+export function describeShortly(target: Target): string {
+  const stoppedAt = target.stop ? place(target.stop) : /^stopped at (.+)$/.exec(target.activity ?? '')?.[1];
+  const state = stoppedAt || (target.stop ? 'stopped' : (!target.attached_here && target.activity) || target.state);
+  return [state, target.attached_here ? 'attached here' : target.holder, target.stop ? '' : target.detail].filter(Boolean).join(' · ');
+}
+
 export function describeNode(node: Node): string {
   if (node.link !== 'connected') return node.link_reason ? `${node.link}: ${node.link_reason}` : node.link;
   return node.round_trip === undefined ? 'connected' : `${(node.round_trip * 1000).toFixed(0)} ms`;

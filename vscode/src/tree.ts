@@ -2,7 +2,7 @@
 
 import * as vscode from 'vscode';
 import type { Clients } from './clients';
-import { describe, describeNode, label, nodeLabel, type Node, type Rank, type Status } from './state';
+import { describe, describeNode, describeShortly, label, nodeLabel, type Node, type Rank, type Status } from './state';
 
 export type Item =
   | { kind: 'client'; status: Status }
@@ -64,9 +64,10 @@ function rankItem(rank: Rank): vscode.TreeItem {
   const { client, node, target } = rank;
   const item = new vscode.TreeItem(label(target));
   item.id = `${client.id}/${node.agent}/${target.port}`;
-  item.description = describe(target);
-  item.tooltip = [`${label(target)} on ${node.host}`, target.script, target.pid && `pid ${target.pid}`, item.description]
+  item.description = describeShortly(target);
+  item.tooltip = [`${label(target)} on ${node.host}`, target.script, target.pid && `pid ${target.pid}`, describe(target)]
     .filter(Boolean).join('\n');
+  item.accessibilityInformation = { label: `${label(target)}, ${describe(target)}` };
   item.iconPath = icon(rank);
   item.contextValue = ['rank', target.attached_here && 'here', target.stop && 'stopped'].filter(Boolean).join('.');
   if (target.stop?.file) {
@@ -78,7 +79,7 @@ function rankItem(rank: Rank): vscode.TreeItem {
 function icon({ target }: Rank): vscode.ThemeIcon {
   const red = new vscode.ThemeColor('debugIcon.breakpointForeground');
   if (target.state === 'crashed') return new vscode.ThemeIcon('error', red);
-  if (target.stop) return new vscode.ThemeIcon('debug-pause');
+  if (target.stop ?? target.activity?.startsWith('stopped')) return new vscode.ThemeIcon('debug-pause');
   if (target.state === 'waiting') return new vscode.ThemeIcon('watch');
   return new vscode.ThemeIcon(target.attached_here ? 'debug-alt' : 'circle-outline');
 }
