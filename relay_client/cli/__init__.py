@@ -12,6 +12,7 @@ from relay_client.cli import attach, demo, doctor, forward, init, mcp, pdb, push
 from relay_client.cli.common import PROGRAM, add_quiet, add_verbose
 from relay_client.cli.inspection import evaluate, hang, stacks
 from relay_client.cli.running import events, group, logs, release, status, stop
+from relay_core.program.completion import add_completion_command
 from relay_core.program.console import configure_logging, run_program
 from relay_core.program.help import add_help_command
 from relay_core.program.options import add_access_options
@@ -57,6 +58,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS:
         command.add_parser(commands)
+    add_completion_command(parser, commands)
     add_help_command(parser, commands)
     return parser
 
