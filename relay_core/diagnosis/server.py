@@ -140,12 +140,10 @@ class ServerChecks:
         return f"HTTP status {status} (the request has no token)"
 
     async def _compare_clocks(self) -> str:
-        if self._answer.date is None:
-            raise Skipped("the answer has no Date header")
         try:
-            theirs = parsedate_to_datetime(self._answer.date).timestamp()
+            theirs = parsedate_to_datetime(self._answer.date or "").timestamp()
         except ValueError:
-            raise Skipped("the Date header of the answer is malformed") from None
+            raise Skipped("the answer has no valid Date header") from None
         self.skew = theirs - time.time()
         if abs(self.skew) > MAX_SKEW:
             direction = "behind" if self.skew > 0 else "ahead of"

@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
+from email.utils import formatdate
 
 import h11
 
@@ -226,6 +227,8 @@ def response_head(status: int, reason: str, headers: list[tuple[str, str]]) -> b
 def _answer(status: int, reason: str, headers: list[tuple[str, str]], body: bytes) -> bytes:
     # A listener chooses this text: without CR and LF it cannot add headers or a second response.
     phrase = _UNPRINTABLE.sub(" ", reason)[:MAX_REASON_CHARS].strip()
+    if not any(name.lower() == "date" for name, _ in headers):  # a listener's response may have one of its own
+        headers = [*headers, ("Date", formatdate(usegmt=True))]  # RFC 9110, 6.6.1
     lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in headers), "", ""]
     # Values of requests were decoded as latin-1, so an echoed one has its bytes again; a listener may use others.
     return b"\r\n".join(_encode(line) for line in lines) + body

@@ -107,7 +107,7 @@ async def listening(relay: LocalRelay) -> AsyncIterator[HybridConnectionListener
 
 
 async def test_nobody_listens(tmp_path: Path, configured: LocalRelay) -> None:
-    """Without an agent, the failure is the missing listener, with what to do in the job."""
+    """Without an agent, the failure is the missing listener, with what to do in the job; the clock is correct."""
     found = await examined_client(tmp_path)
     failed = failure(found)
     assert ("listener", "no agent is listening on 'myhc' (namespace localhost)", 9) == (
@@ -117,6 +117,7 @@ async def test_nobody_listens(tmp_path: Path, configured: LocalRelay) -> None:
     )
     assert "start the job with --is-debug true" in failed.hint
     assert (Status.PASSED, "'myhc' exists") == finding(found, "hybrid connection")
+    assert Status.PASSED is finding(found, "clock")[0]
 
 
 # The agent

@@ -1,4 +1,7 @@
 import json
+import re
+import time
+from email.utils import parsedate_to_datetime
 from itertools import pairwise
 
 import pytest
@@ -11,6 +14,7 @@ from relay_server.protocol.http import (
     RequestHead,
     error_answer,
     plain_answer,
+    response_head,
     switching_protocols,
 )
 from relay_server.protocol.refusals import Refusal, no_listeners
@@ -156,9 +160,33 @@ def test_no_reason_can_break_out_of_its_line(reason):
     """Whatever text a listener rejects with, the answer has one status line and the expected headers."""
     head = plain_answer(421, reason, tracking="T")
     lines = head.split(b"\r\n")
-    assert [b"TrackingId: T", b"Connection: close", b"Content-Length: 0", b"", b""] == lines[1:]
+    assert [b"TrackingId: T", b"Connection: close", b"Content-Length: 0"] == lines[1:4]
+    assert lines[4].startswith(b"Date: ")
+    assert [b"", b""] == lines[5:]
     assert len(lines[0]) < 1100
     assert all(byte >= 0x20 and byte != 0x7F for byte in lines[0])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        switching_protocols("A=", tracking="T", subprotocol=None, extensions=None),
+        error_answer(no_listeners(), "Text", tracking="1"),
+        plain_answer(410, "Gone", tracking="T"),
+        response_head(200, "OK", []),
+    ],
+    ids=["101", "error", "rejection", "response"],
+)
+def test_every_answer_has_the_time(answer):
+    """The Date header is the current time, so that a client can compare its clock."""
+    (date,) = re.findall(rb"\r\nDate: ([^\r]*)\r\n", answer)
+    assert abs(parsedate_to_datetime(date.decode()).timestamp() - time.time()) < 3600  # since the tests were collected
+
+
+def test_the_date_of_a_listener_is_kept():
+    """A response that already has a Date header does not get a second one."""
+    then = "Sun, 06 Nov 1994 08:49:37 GMT"
+    assert [then.encode()] == re.findall(rb"(?i)date: ([^\r]*)", response_head(200, "OK", [("date", then)]))
 
 
 @pytest.mark.parametrize("status", [100, 101, 204, 304])
