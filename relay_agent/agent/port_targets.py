@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address
 
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
+from relay_core.agent_api.files.event_files import EventDataRequest, EventFilesRequest
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.requests import Collectives, Digest, Evaluate, Push, Ready, Stacks, Wake
 from relay_core.agent_api.stacks import NodeStacks
@@ -104,7 +105,9 @@ class PortTargets:
         forwards = tuple(target.logical_port for target in self.targets() if not target.dap_only)
         return replace(agent, forwards=forwards)
 
-    async def answer(self, request: Wake | Stacks | Collectives | Digest | Evaluate | Push) -> Ready | NodeStacks:
+    async def answer(
+        self, request: Wake | Stacks | Collectives | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest
+    ) -> Ready | NodeStacks:
         """Raise ConfigurationError: all requests concern processes."""
         raise ConfigurationError(
             f"this agent serves ports, not processes; it does not support '{request.name}'",

@@ -12,6 +12,7 @@ from typing import Protocol
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.collectives import NodeCollectives
 from relay_core.agent_api.evaluation import Evaluate, NodeValues
+from relay_core.agent_api.files.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.push import NodePushed, Push
 from relay_core.agent_api.requests import Collectives, Digest, FileDigest, Ready, Stacks, Wake
@@ -90,8 +91,8 @@ class TargetProvider(Protocol):
         """Return the targets to announce."""
 
     async def answer(
-        self, request: Wake | Stacks | Collectives | Digest | Evaluate | Push
-    ) -> Ready | NodeStacks | NodeCollectives | FileDigest | NodeValues | NodePushed:
+        self, request: Wake | Stacks | Collectives | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest
+    ) -> Ready | NodeStacks | NodeCollectives | FileDigest | NodeValues | NodePushed | EventFiles | EventData:
         """Return the response to a request.
 
         Raises:

@@ -107,6 +107,7 @@ class DebuggedProcess:
             settings.access.given(),
             self._record(),
             forwards=list(settings.forwards),
+            event_directories=[f"{start_directory()}/{each}" for each in settings.event_directories],
             answers={
                 "arm": self._arm,
                 "release": self._release,

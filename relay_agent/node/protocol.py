@@ -77,6 +77,8 @@ class Registration(TypedDict):
     register: TargetRecord
     access: Access
     forwards: list[int]
+    event_directories: list[str]
+    """Directories whose TensorBoard event files clients may read; absolute paths."""
     dump: DumpRecord | None
     sources: dict[str, str]
     """Digests of the files whose code was replaced, by path."""

@@ -41,6 +41,8 @@ class DebugSettings(NamedTuple):
     """Seconds to which the timeouts of collective communication are raised; None leaves them unchanged."""
     forwards: tuple[int, ...] = ()
     """Further ports on this machine that clients may reach."""
+    event_directories: tuple[str, ...] = ()
+    """Directories whose TensorBoard event files clients may read, relative to the one in which the job was started."""
     follow_children: bool = False
     """Whether child processes are offered to the debugger too."""
     values: bool = True

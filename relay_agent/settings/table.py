@@ -51,7 +51,7 @@ class Setting(NamedTuple):
     @property
     def is_list(self) -> bool:
         """Whether the option may be repeated."""
-        return self.parse is parse_ports
+        return self.parse in {parse_ports, _parse_directories}
 
     @property
     def destination(self) -> str:
@@ -81,6 +81,10 @@ def read_settings(texts: Mapping[str, str | None], name_of: Callable[[Setting], 
 def parse_ports(text: str) -> tuple[int, ...]:
     """Return the ports of a list, such as "6006,8888"."""
     return tuple(parse_port(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _parse_directories(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _parse_ranks(text: str) -> str:
@@ -140,6 +144,10 @@ SETTINGS = (
     Setting(
         "forwards", "--debug-forward", "RELAY_DEBUG_FORWARD", "LIST", parse_ports, "",
         "further ports of this machine that clients may reach, such as 6006,8888; repeatable", alias="--forward",
+    ),
+    Setting(
+        "event_directories", "--debug-tensorboard", "RELAY_DEBUG_TENSORBOARD", "LIST", _parse_directories, "",
+        "directories of this machine whose TensorBoard event files clients may read, such as runs,logs; repeatable",
     ),
     Setting(
         "follow_children", "--debug-follow-children", "RELAY_DEBUG_FOLLOW_CHILDREN", "FLAG", parse_flag, "false",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ui.text import printable
 from relay_core.agent_api.announcement import AgentId
+from relay_core.agent_api.files.event_files import EventDataRequest, EventFilesRequest
 from relay_core.agent_api.requests import Collectives, Digest, Evaluate, Failure, Push, Stacks, Wake
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
@@ -25,7 +26,7 @@ MAX_SENTENCE = 1000
 async def send_request(
     tunnels: Tunnels,
     agent_id: AgentId,
-    request: Wake | Stacks | Collectives | Digest | Evaluate | Push,
+    request: Wake | Stacks | Collectives | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest,
     *,
     within: float,
 ) -> Mapping[str, object]:

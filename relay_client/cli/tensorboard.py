@@ -1,10 +1,15 @@
-"""`relay-client tensorboard`: waits for a forwarded web server and prints its local URL."""
+"""`relay-client tensorboard`: shows the runs of jobs in a local TensorBoard, or prints the URL of a forwarded one."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import (
@@ -16,10 +21,13 @@ from relay_client.cli.common import (
     run_controlled,
     run_with_tunnels,
 )
+from relay_client.tensorboard.selection import DEFAULT_FILTERS, Selection
+from relay_client.ui.text import printable
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError, TimedOut
+from relay_core.net.tasks import first_completed
 from relay_core.program.options import argument_type
-from relay_core.values import named
+from relay_core.values import named, parse_port
 
 if TYPE_CHECKING:
     from relay_client.agents.roster import Destination
@@ -37,11 +45,28 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "tensorboard",
         run,
-        summary="open TensorBoard or another web server of a node on this machine",
-        description="Waits until an agent forwards the port, prints the URL, and forwards until stopped with Ctrl-C.",
+        summary="show runs in a local TensorBoard, or open that of a node",
+        description="Without --runs and --experiment: waits until an agent forwards the port, prints the URL, and "
+        "forwards until stopped with Ctrl-C. With one of them: copies the event files of these runs to this machine, "
+        "those of running jobs as they grow, and shows them in one local TensorBoard. Jobs name the directories with "
+        "--debug-tensorboard; runs that have ended are read with MLflow, if it is installed here.",
+    )
+    parser.add_argument("--runs", default=None, metavar="LIST", help="all, or ids of runs such as run_1,run_2")
+    parser.add_argument("--experiment", default=None, metavar="NAME", help="all runs of an MLflow experiment")
+    parser.add_argument(
+        "--filters",
+        default=DEFAULT_FILTERS,
+        metavar="LIST",
+        help="states of runs: Running, Completed, Failed, Canceled (default: %(default)s)",
     )
     parser.add_argument(
-        "--port", default="6006", metavar="[NODE/]PORT[:LOCAL]", help="port to open (default: %(default)s)"
+        "--logdir", default=None, metavar="DIR", help="keep the copies here (default: a temporary directory)"
+    )
+    parser.add_argument(
+        "--port",
+        default="6006",
+        metavar="[NODE/]PORT[:LOCAL]",
+        help="port to open; with --runs, the port of the local TensorBoard (default: %(default)s)",
     )
     add_quiet(parser, default=argparse.SUPPRESS)
     parser.set_defaults(keeps_running=True)
@@ -55,7 +80,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Forward the port."""
+    """Show the runs, or forward the port."""
+    if arguments.runs or arguments.experiment:
+        return _show_runs(arguments)
     from relay_client.ports.local_port import parse_forwards
 
     with named("--port"):
@@ -65,6 +92,64 @@ def run(arguments: argparse.Namespace) -> int:
         await _forward_and_print_url(tunnels, local, arguments.timeout)
 
     return run_with_tunnels(arguments, forward, closing=CLOSING_PORTS)
+
+
+def _show_runs(arguments: argparse.Namespace) -> int:
+    from relay_client.tensorboard.selection import parse_selection
+
+    selection = parse_selection(arguments.runs, arguments.experiment, arguments.filters)
+    with named("--port"):
+        port = parse_port(arguments.port)
+    with contextlib.ExitStack() as at_end:
+        folder = arguments.logdir or at_end.enter_context(tempfile.TemporaryDirectory(prefix="relay-tensorboard-"))
+        runs = _Runs(selection, Path(folder).absolute(), port)
+        return run_with_tunnels(arguments, runs.show, closing="TensorBoard")
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """The chosen runs, where their files are copied, and the port of TensorBoard."""
+
+    selection: Selection
+    directory: Path
+    port: int
+
+    async def show(self, tunnels: Tunnels) -> None:
+        """Copy the files and run TensorBoard until cancelled.
+
+        Raises:
+            ConfigurationError: TensorBoard is missing, or MLflow is missing and an experiment is chosen.
+            RelayDebugError: TensorBoard ended, or the tracking server cannot be asked.
+        """
+        from relay_client.tensorboard.live_files import LiveFiles
+        from relay_client.tensorboard.server import running_tensorboard
+
+        self.directory.mkdir(parents=True, exist_ok=True)
+        known = await self._download()
+        includes = known.__contains__ if self.selection.experiment else self.selection.includes
+        live = LiveFiles(tunnels, self.directory, includes)
+        async with tunnels, running_tensorboard(self.directory, self.port) as process:
+            print(f"http://127.0.0.1:{self.port}/", flush=True)
+            if not self.selection.has_running:
+                await process.wait()
+            else:
+                tunnels.keep_searching()
+                await first_completed(live.copy_always(), process.wait())
+        raise RelayDebugError("TensorBoard has ended")
+
+    async def _download(self) -> set[str]:
+        """Download the files of the runs that have ended, and return the ids of all chosen ones."""
+        from relay_client.tensorboard.ended_runs import download_ended, find_runs, is_available
+
+        if not self.selection.experiment and not is_available(os.environ):
+            logger.info("only running jobs are shown: mlflow is not installed, or MLFLOW_TRACKING_URI is not set")
+            return set()
+        runs = await asyncio.to_thread(find_runs, self.selection)
+        for run, name, status in runs:
+            if status in self.selection.ended:
+                count = await asyncio.to_thread(download_ended, run, name, self.directory)
+                logger.info("run %s (%s): %d event file%s", printable(name), printable(run), count, "s" * (count != 1))
+        return {run for run, _, _ in runs}
 
 
 async def _forward_and_print_url(tunnels: Tunnels, local: LocalPort, within: float) -> None:

@@ -14,6 +14,9 @@ to `Listen` is sent when the debugger has connected, and its stream stays open u
                                            `relay_core.agent_api.evaluation.NodeValues`
     push             `Push`, in the data of the stream
                                            `relay_core.agent_api.push.NodePushed`
+    event_files      `EventFilesRequest`  `relay_core.agent_api.files.event_files.EventFiles`
+    event_data/0/0/a/events.out.tfevents.1
+                     `EventDataRequest`   `relay_core.agent_api.files.event_files.EventData`
     listen/5678      `Listen(5678)`       `Ready`, then streams that the agent opens to port 5678 of the client
 
 Any response may be a `Failure` instead.
@@ -26,6 +29,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from relay_core.agent_api.evaluation import Evaluate
+from relay_core.agent_api.files.event_files import EventDataRequest, EventFilesRequest
 from relay_core.agent_api.push import Push
 from relay_core.agent_api.values import Clean, as_is, mapping, text
 from relay_core.values import is_port_text
@@ -138,12 +142,14 @@ class Digest:
         return cls(int(port), path) if name == cls.name and is_port_text(port) and path else None
 
 
-Request = Wake | Stacks | Collectives | Digest | Evaluate | Push | Listen
+Request = Wake | Stacks | Collectives | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest | Listen
 
 
 def parse_request(target: str) -> Request | None:
     """Read the name of a stream; None if this version does not support the request."""
-    kinds: tuple[type[Request], ...] = (Wake, Stacks, Collectives, Digest, Evaluate, Push, Listen)
+    kinds: tuple[type[Request], ...] = (
+        *(Wake, Stacks, Collectives, Digest, Evaluate, Push, EventFilesRequest, EventDataRequest, Listen),
+    )
     return next((request for kind in kinds if (request := kind.parse(target)) is not None), None)
 
 

@@ -1,17 +1,23 @@
-"""Facts about runs in a real MLflow server: the tag of a waiting job, and its address."""
+"""Facts about runs in a real MLflow server: the tag of a waiting job, its address, and its curves in TensorBoard."""
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Iterator
+import os
+import signal
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from relay_client.dap.client import DapClient
 from relay_core.compat import timeout
-from tests.support.mlflow import PYTHON, MlflowServer, mlflow_server, needs_mlflow
+from tests.support.mlflow import PYTHON, ROOT, MlflowServer, mlflow_server, needs_mlflow
 from tests.support.ports import free_port
-from tests.support.programs import run
+from tests.support.programs import program, run
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access, running_client, running_job
 
@@ -56,6 +62,111 @@ async def test_a_waiting_rank_is_a_tag_of_its_run(relay: LocalRelay, tmp_path: P
             await dap.request("disconnect", {"terminateDebuggee": False}, within=60)
         end.touch()
         assert 0 == (await running.finish()).status
+
+
+WRITES = """\
+import sys, time
+from pathlib import Path
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+writer = EventFileWriter(sys.argv[1])
+for step in range(1_000_000):
+    value = Summary.Value(tag="loss", simple_value=1 / (step + 1))
+    writer.add_event(Event(wall_time=time.time(), step=step, summary=Summary(value=[value])))
+    writer.flush()
+    if Path(sys.argv[2]).exists():
+        break
+    time.sleep(0.1)
+"""
+
+
+async def test_one_tensorboard_shows_all_runs(relay: LocalRelay, tmp_path: Path, server: MlflowServer) -> None:
+    """It shows a running job, whose curve grows, and a run that has ended; no other file of the job is copied."""
+    script, end, copies, port = tmp_path / "train.py", tmp_path / "end", tmp_path / "copies", free_port()
+    script.write_text(WRITES)
+    running, ended, failed = [await server.create_run(name) for name in ("pear", "plum", "fig")]
+    options = ("--debug-ranks", "none", "--debug-tensorboard", "runs")
+    variables = {"AZUREML_RUN_ID": running}
+    job = running_job(
+        *(relay, script, *options), launcher=[str(PYTHON)], arguments=["runs/a", str(end)], cwd=tmp_path, **variables
+    )
+    async with job as work:
+        (original,) = await event_files(tmp_path / "runs", 1)
+        content = original.read_bytes()
+        for number, status in ((ended, "FINISHED"), (failed, "FAILED")):
+            files = {f"logs/{original.name}": content, "model.pt": b"weights"}
+            await asyncio.to_thread(server.end_run, number, files, status)
+        client = access(relay, tmp_path, "send", MLFLOW_TRACKING_URI=server.url)
+        command = ("tensorboard", "--hc", HC, "--runs", "all", "--logdir", str(copies), "--port", str(port))
+        async with program("relay_client", *command, env=client, python=PYTHON) as shown:
+            url = (await shown.process.stdout.readline()).decode()
+            assert f"http://127.0.0.1:{port}/\n" == url, (await shown.finish()).stderr
+            two = await answer(port, "/data/runs", lambda runs: len(runs) == 2)
+            (live,) = [name for name in two if name.startswith(running)]
+            (past,) = [name for name in two if name != live]
+            assert past.startswith(f"plum_{ended}")
+            query = f"/data/plugin/scalars/scalars?run={urllib.parse.quote(live)}&tag=loss"
+            first = await answer(port, query, lambda points: len(points) > 1)
+            await answer(port, query, lambda points: len(points) > len(first))
+            shown.process.send_signal(signal.SIGINT)
+            assert 0 == (await shown.finish()).status
+        end.touch()
+        assert 0 == (await work.finish()).status
+    names = {path.name for path in copies.rglob("*") if path.is_file()}
+    assert {original.name} == names
+
+
+async def test_runs_of_an_experiment(tmp_path: Path, server: MlflowServer) -> None:
+    """An experiment selects its runs, and filters their states; the event files in all folders are downloaded."""
+    experiment = server.call("experiments/create", name="circle")["experiment_id"]
+    runs = {state: await server.create_run(state, experiment) for state in ("FINISHED", "FAILED")}
+    await server.create_run("elsewhere")
+    for state, number in runs.items():
+        server.end_run(number, {"a/b/events.out.tfevents.1": b"x", "model.pt": b"y"}, state, experiment)
+    code = (
+        "import sys; from pathlib import Path; from relay_client.tensorboard.ended_runs import *\n"
+        "from relay_client.tensorboard.selection import parse_selection\n"
+        "for run, name, status in find_runs(parse_selection(None, 'circle', 'Failed')):\n"
+        "    print(run, name, status, download_ended(run, name, Path(sys.argv[1])))\n"
+    )
+    variables = {"MLFLOW_TRACKING_URI": server.url, "PYTHONPATH": str(ROOT)}
+    process = await asyncio.create_subprocess_exec(
+        *(PYTHON, "-c", code, str(tmp_path)), stdout=asyncio.subprocess.PIPE, env={**os.environ, **variables}
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), 120)
+    assert f"{runs['FAILED']} FAILED FAILED 1\n" == output.decode()
+    (copy,) = [path for path in tmp_path.rglob("*") if path.is_file()]  # noqa: ASYNC240 - after the program
+    assert ("events.out.tfevents.1", f"FAILED_{runs['FAILED']}") == (copy.name, copy.parents[2].name)
+
+
+async def event_files(directory: Path, count: int) -> list[Path]:
+    """Wait until a directory has event files with content."""
+    async with timeout(90):
+        while len(found := with_content(directory)) < count:
+            await asyncio.sleep(0.1)
+    return found
+
+
+def with_content(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("events*") if path.stat().st_size > 100]
+
+
+async def answer(port: int, path: str, is_expected: Callable[[Any], bool]) -> Any:
+    """Ask TensorBoard until the answer is as expected."""
+    async with timeout(120):
+        while True:
+            with contextlib.suppress(OSError):
+                found = json.loads(await asyncio.to_thread(load, f"http://127.0.0.1:{port}{path}"))
+                if is_expected(found):
+                    return found
+            await asyncio.sleep(0.2)
+
+
+def load(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=30) as response:
+        return response.read()
 
 
 async def tags_become(server: MlflowServer, run_id: str, expected: dict[str, str]) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.ports import free_port
 
-__all__ = ["PYTHON", "MlflowServer", "mlflow_server", "needs_mlflow"]
+__all__ = ["PYTHON", "ROOT", "MlflowServer", "mlflow_server", "needs_mlflow"]
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".mlflow" / "bin" / "python"
@@ -49,6 +49,14 @@ class MlflowServer:
         """Create a run, and return its id."""
         run = await asyncio.to_thread(self.call, "runs/create", experiment_id=experiment, run_name=name, start_time=1)
         return str(run["run"]["info"]["run_id"])
+
+    def end_run(self, run: str, files: dict[str, bytes], status: str = "FINISHED", experiment: str = "0") -> None:
+        """Upload artifacts of a run, and end it."""
+        for path, content in files.items():
+            url = f"{self.url}/api/2.0/mlflow-artifacts/artifacts/{experiment}/{run}/artifacts/{path}"
+            with urllib.request.urlopen(urllib.request.Request(url, content, method="PUT"), timeout=60):
+                pass
+        self.call("runs/update", run_id=run, status=status, end_time=2)
 
     async def tags(self, run: str) -> dict[str, str]:
         """Return the tags of a run that MLflow itself does not set."""

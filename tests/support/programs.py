@@ -63,10 +63,11 @@ async def program(
     env: Mapping[str, str] | None = None,
     has_stdin: bool = False,
     cwd: Path | None = None,
+    python: Path | str = sys.executable,
 ) -> AsyncIterator[Program]:
     """Run `python -m module`; it is killed at the end of the block if it still runs."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
+        python,
         "-m",
         module,
         *arguments,

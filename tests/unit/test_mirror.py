@@ -101,7 +101,9 @@ COVERED_BY = {
         "relay_client/cli/inspection/ evaluate relay_client/compare/ collect relay_agent/evaluation/ places"
     ),
     "tests/integration/test_missing_ranks.py": "relay_client/push/ missing_ranks",
-    "tests/e2e/test_mlflow.py": "relay_agent/node/in_agent/ set_tag",
+    "tests/e2e/test_mlflow.py": "relay_agent/node/in_agent/ set_tag relay_client/tensorboard/ ended_runs server",
+    "tests/unit/relay_core/agent_api/files/test_event_files.py": "relay_core/agent_api/files/ names",
+    "tests/integration/test_event_files.py": "relay_client/tensorboard/ live_files",
     "tests/e2e/test_push.py": "relay_client/cli/ push relay_client/push/ deliver relay_agent/push/ sources",
     "tests/unit/relay_agent/push/test_swap.py": "relay_agent/push/ old_file scopes",
     "tests/unit/relay_agent/values/test_fingerprint.py": "relay_agent/values/ leaves short_repr",

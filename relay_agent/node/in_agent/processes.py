@@ -12,6 +12,7 @@ from pathlib import Path
 from relay_agent.agent.port_targets import PortTarget
 from relay_agent.collectives.ras_client import ask_ras
 from relay_agent.node.in_agent.azureml_run import find_run_url
+from relay_agent.node.in_agent.event_files import list_files, read_data
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_agent.node.protocol import (
     Access,
@@ -23,6 +24,7 @@ from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.collectives import NodeCollectives
 from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.evaluation import Evaluate, NodeValues
+from relay_core.agent_api.files.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
 from relay_core.agent_api.members import grouped
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.push import NodePushed, Phase, Push
@@ -58,6 +60,12 @@ def _digest_in(process: RegisteredProcess, path: str) -> FileDigest:
     return file_digest(file) if replaced is None else FileDigest(replaced)
 
 
+def _event_response(directories: list[str], request: EventFilesRequest | EventDataRequest) -> EventFiles | EventData:
+    if isinstance(request, EventDataRequest):
+        return read_data(directories, request)
+    return list_files(directories)
+
+
 class ProcessTable:
     """All registered processes of the node; the agent's `TargetProvider`."""
 
@@ -74,6 +82,8 @@ class ProcessTable:
         """Processes without a port whose exit status is not known yet."""
         self._endings: dict[int, Ending] = {}
         """The last ending of each port, the oldest first."""
+        self._event_roots: dict[str, None] = {}
+        """Directories with event files, in the order in which they were announced."""
         self._listener_state: Message | None = None
 
     def __repr__(self) -> str:
@@ -109,9 +119,15 @@ class ProcessTable:
     def _forwards(self) -> set[int]:
         return {port for process in self._processes.values() for port in process.forwards}
 
+    def _event_directories(self) -> list[str]:
+        """Return the directories with event files; a directory keeps its number while the agent runs."""
+        found = (directory for process in self.targets() for directory in process.event_directories)
+        self._event_roots.update(dict.fromkeys(found))
+        return list(self._event_roots)
+
     async def answer(
-        self, request: Wake | Stacks | Collectives | Digest | Evaluate | Push
-    ) -> Ready | NodeStacks | NodeCollectives | FileDigest | NodeValues | NodePushed:
+        self, request: Wake | Stacks | Collectives | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest
+    ) -> Ready | NodeStacks | NodeCollectives | FileDigest | NodeValues | NodePushed | EventFiles | EventData:
         """Start debugpy in a process, collect facts or values, replace code, or return the digest of a file."""
         if isinstance(request, Collectives):
             reports, ras = await asyncio.gather(
@@ -130,6 +146,12 @@ class ProcessTable:
         if isinstance(request, Stacks):
             responses = (process.stacks(with_locals=request.locals) for process in self.targets())
             return NodeStacks(tuple(await asyncio.gather(*responses)))
+        if isinstance(request, EventFilesRequest | EventDataRequest):
+            return await asyncio.to_thread(_event_response, self._event_directories(), request)
+        return await self._answer_of_process(request)
+
+    async def _answer_of_process(self, request: Wake | Digest) -> Ready | FileDigest:
+        """Start debugpy in a process, or return the digest of one of its files."""
         process = self._processes.get(request.port)
         if process is None:
             raise ConfigurationError(f"no process on this node has port {request.port}")
@@ -167,6 +189,7 @@ class ProcessTable:
             holder.send({"notice": f"port {port} was also claimed by {process.label}, which was refused"})
             return False
         process.forwards = [port for port in message.get("forwards", []) if isinstance(port, int)]
+        process.event_directories = [str(each) for each in message.get("event_directories", [])]
         process.sources = dict(message.get("sources") or {})
         process.info = replace(process.info, pushes=len(process.sources))
         if dump := message.get("dump"):

@@ -70,6 +70,8 @@ class RegisteredProcess:
         self.node_rank = record.get("node_rank")
         self.run = record.get("run") or ""
         self.forwards: list[int] = []
+        self.event_directories: list[str] = []
+        """Directories whose TensorBoard event files clients may read."""
         self.sources: dict[str, str] = {}
         """Digests of the files whose code was replaced, by path."""
         self.dump: Dump | None = None

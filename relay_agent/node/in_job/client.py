@@ -13,7 +13,7 @@ import contextlib
 import os
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from relay_agent.exceptions import describe_exception
@@ -64,6 +64,7 @@ class NodeClient:
         access: Settings and credentials for the agent's listener; see `relay_agent.node.in_agent.server`.
         target: The announcement of this process: port, rank, world, pid, script and so on.
         forwards: Further ports on this machine that clients may reach.
+        event_directories: Directories whose TensorBoard event files clients may read; absolute paths.
         answers: Request handlers by name. Each is called in the helper thread with the agent's message and returns the
             fields of the answer, or None if it will call `respond`, or raises RelayDebugError.
         on_failure: Called in the helper thread, with the reason, when debuggers can no longer attach.
@@ -75,6 +76,7 @@ class NodeClient:
         target: TargetRecord,
         *,
         forwards: list[int],
+        event_directories: Sequence[str] = (),
         answers: Mapping[str, Callable[[Ask], AnswerFields | None]],
         on_failure: Callable[[RelayDebugError], None] = lambda _failure: None,
     ) -> None:
@@ -97,6 +99,7 @@ class NodeClient:
         self._access = access
         self._target = target.copy()
         self._forwards = forwards
+        self._event_directories = list(event_directories)
         self._sources: dict[str, str] = {}
         self._answers = answers
         self._on_failure = on_failure
@@ -208,6 +211,7 @@ class NodeClient:
                 "register": self._target,
                 "access": self._access,
                 "forwards": self._forwards,
+                "event_directories": self._event_directories,
                 "dump": _register_dump(directory),
                 "sources": self._sources,
             }

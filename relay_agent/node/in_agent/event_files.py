@@ -1,0 +1,81 @@
+"""The TensorBoard event files that the agent serves: those below the directories that the job has announced.
+
+No other file can be read: the name must be that of an event file, and after all links are followed, it must be an
+ordinary file below its directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from relay_core.agent_api.files.event_files import (
+    MAX_CHUNK,
+    EventData,
+    EventDataRequest,
+    EventFile,
+    EventFiles,
+)
+from relay_core.agent_api.files.names import is_event_file
+from relay_core.errors import ConfigurationError
+
+__all__ = ["list_files", "read_data"]
+
+MAX_FOLDERS = 10_000
+"""Folders that are searched; a job that announces its home directory must not occupy the agent for minutes."""
+
+
+def list_files(directories: Sequence[str]) -> EventFiles:
+    """Return the event files below these directories, with their sizes."""
+    return EventFiles(
+        tuple(file for number, root in enumerate(directories) for file in sorted(_below(number, root), key=_path))
+    )
+
+
+def _path(file: EventFile) -> str:
+    return file.path
+
+
+def _below(number: int, root: str) -> Iterator[EventFile]:
+    top = Path(root).resolve()
+    for visited, (folder, _, names) in enumerate(os.walk(top)):
+        if visited == MAX_FOLDERS:
+            return
+        for name in names:
+            file = Path(folder, name)
+            if is_event_file(name) and _is_inside(file, top):
+                yield EventFile(f"{number}/{file.relative_to(top).as_posix()}", file.stat().st_size)
+
+
+def _is_inside(file: Path, top: Path) -> bool:
+    """Return whether a file is an ordinary one with the name of an event file below `top`, links followed."""
+    try:
+        real = file.resolve()
+        return real.is_relative_to(top) and is_event_file(real.name) and real.is_file()
+    except (OSError, RuntimeError, ValueError):  # no permission, a loop of links, a zero byte
+        return False
+
+
+def read_data(directories: Sequence[str], request: EventDataRequest) -> EventData:
+    """Return the bytes of a file from an offset on.
+
+    Raises:
+        ConfigurationError: it is not a file that `list_files` returns.
+    """
+    number, _, path = request.path.partition("/")
+    if number.isascii() and number.isdecimal() and int(number) < len(directories):
+        top = Path(directories[int(number)]).resolve()
+        file = top / path
+        if is_event_file(file.name) and _is_inside(file, top):
+            return _read(file.resolve(), request.offset)
+    raise ConfigurationError(f"'{request.path}' is not an event file of this node")
+
+
+def _read(file: Path, offset: int) -> EventData:
+    try:
+        with file.open("rb") as opened:
+            opened.seek(offset)
+            return EventData(opened.read(MAX_CHUNK))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the event file: {error.strerror}") from None

@@ -1,0 +1,119 @@
+"""The event files among the artifacts of runs that have ended, through MLflow's client.
+
+MLflow reads the address and the credentials of its server from the environment; for Azure ML, that takes the package
+azureml-mlflow and the tracking URI of the workspace.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from relay_client.tensorboard.selection import Selection, folder_name
+from relay_core.agent_api.files.names import is_event_file
+from relay_core.errors import ConfigurationError, RelayDebugError
+
+__all__ = ["download_ended", "find_runs", "is_available"]
+
+MAX_RUNS = 100
+"""Runs of an experiment, the latest first: TensorBoard becomes slow with more."""
+MAX_DEPTH = 8
+
+
+def is_available(environ: Mapping[str, str]) -> bool:
+    """Whether MLflow is installed and has a tracking server."""
+    return importlib.util.find_spec("mlflow") is not None and bool(environ.get("MLFLOW_TRACKING_URI"))
+
+
+def find_runs(selection: Selection) -> list[tuple[str, str, str]]:
+    """Return id, name and status of the chosen runs that the tracking server knows; this blocks.
+
+    Raises:
+        ConfigurationError: the experiment does not exist.
+        RelayDebugError: the server cannot be asked.
+    """
+    client = _client()
+    with _explained("the runs cannot be listed"):
+        if selection.runs:
+            found = [run for name in sorted(selection.runs) if (run := _get_run(client, name)) is not None]
+        else:
+            found = client.search_runs(_experiments(client, selection.experiment), max_results=MAX_RUNS)
+    runs = ((run.info.run_id, run.info.run_name or "", run.info.status) for run in found)
+    return [run for run in runs if run[2] in selection.statuses]
+
+
+def download_ended(run: str, name: str, directory: Path) -> int:
+    """Download the event files of a run, and return their number; this blocks.
+
+    Raises:
+        RelayDebugError: the server cannot be asked.
+    """
+    client = _client()
+    folder = directory / folder_name(f"{name}_{run}" if name else run)
+    with _explained(f"the files of run {run} cannot be downloaded"):
+        paths = list(_event_files(client, run, None))
+        for path in paths:
+            parent = folder.joinpath(*map(folder_name, path.split("/")[:-1]))  # MLflow drops the folders of a file
+            parent.mkdir(parents=True, exist_ok=True)
+            client.download_artifacts(run, path, str(parent))
+    return len(paths)
+
+
+def _event_files(client: Any, run: str, path: str | None, depth: int = 0) -> Iterator[str]:
+    for item in client.list_artifacts(run, path):
+        if item.is_dir and depth < MAX_DEPTH:
+            yield from _event_files(client, run, item.path, depth + 1)
+        elif is_event_file(item.path.rpartition("/")[2]) and ".." not in item.path.split("/"):
+            yield item.path
+
+
+def _experiments(client: Any, name: str) -> list[str]:
+    if not name:
+        return [experiment.experiment_id for experiment in client.search_experiments()]
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        raise ConfigurationError(f"the tracking server has no experiment '{name}'", hint="check its name")
+    return [found.experiment_id]
+
+
+def _get_run(client: Any, run: str) -> Any:
+    """Return a run, or None if the server does not know it: a job of another platform."""
+    from mlflow.exceptions import MlflowException  # noqa: PLC0415 - takes seconds
+
+    try:
+        return client.get_run(run)
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return None
+        raise
+
+
+def _client() -> Any:
+    if importlib.util.find_spec("mlflow") is None:
+        raise ConfigurationError(
+            "mlflow is not installed",
+            hint="pip install mlflow, for Azure ML with azureml-mlflow",
+        )
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    from mlflow import MlflowClient  # noqa: PLC0415 - takes seconds, and only runs that have ended need it
+
+    return MlflowClient()
+
+
+class _explained:  # noqa: N801 - used like a function
+    """Replaces an error of MLflow, whose text may contain what was sent, with one that has its type."""
+
+    def __init__(self, sentence: str) -> None:
+        self._sentence = sentence
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, RelayDebugError):
+            raise RelayDebugError(
+                f"{self._sentence}: {type(error).__name__}", hint="check MLFLOW_TRACKING_URI and your sign-in"
+            ) from None

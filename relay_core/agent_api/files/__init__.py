@@ -1,0 +1,1 @@
+"""Requests for files of a node: which ones an agent serves, and under which names."""
