@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+TEST = re.compile(r"`(?:test_\w+|tests/[\w/]+\.py)`")
 
 
 def tracked_pages() -> list[str]:
@@ -53,3 +56,18 @@ def test_tests_that_pages_name_exist() -> None:
     defined |= {path.stem for path in files}
     named = {name for page in tracked_pages() for name in re.findall(r"`(test_\w+)`", (ROOT / page).read_text())}
     assert sorted(named - defined) == []
+
+
+def test_threats_without_a_test() -> None:
+    """Each row of the tables of the threat model names a test, or the file of one."""
+    lines = (ROOT / "docs/concepts/threat-model.md").read_text(encoding="utf-8").splitlines()
+    rules = [number for number, line in enumerate(lines) if line.startswith("|---")]
+    rows = [line for first in rules for line in takewhile(lambda line: line.startswith("|"), lines[first + 1 :])]
+    assert len(rows) > 30
+    assert [row for row in rows if not TEST.search(row)] == []
+
+
+def test_files_of_tests_that_pages_name_exist() -> None:
+    """Each file of the tests that a page names in full is there."""
+    named = {path for page in tracked_pages() for path in re.findall(r"`(tests/[\w/]+\.py)`", (ROOT / page).read_text())}
+    assert sorted(path for path in named if not (ROOT / path).exists()) == []
