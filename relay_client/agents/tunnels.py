@@ -391,5 +391,5 @@ class Tunnels:
 def _user() -> str:
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (OSError, KeyError):  # no passwd entry for this uid, as in containers
+    except (OSError, KeyError, ImportError):  # no passwd entry for this uid, as in containers; or Windows
         return f"somebody@{socket.gethostname()}"

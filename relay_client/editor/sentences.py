@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ntpath
-import signal
 
 from relay_client.editor.job_view import JobView
 from relay_client.ui.text import duration
@@ -32,6 +31,15 @@ NO_CHILDREN = (
     '"subProcess": true has no effect: the session of all ranks does not follow child processes. hint: attach to the '
     "port of the rank whose child processes you want to debug"
 )
+SIGKILL = 9
+_SIGNALS = {
+    **dict(enumerate(("HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL"), start=1)),
+    **dict(enumerate(("USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM"), start=10)),
+    24: "XCPU",
+    25: "XFSZ",
+    31: "SYS",
+}
+"""Signals that end a process on Linux (signal(7)). The job runs there; this machine may number them differently."""
 GUARDED = "detached; the job continues (relay-client --allow-terminate lets an editor end it)"
 
 
@@ -77,8 +85,9 @@ def ended_text(view: JobView, ending: Ending) -> str:
 def how_ended(ending: Ending) -> str:
     """Return how a target has ended, without the subject of the sentence."""
     if ending.signal is not None:
-        memory = "; the usual cause is lack of memory" if ending.signal == signal.SIGKILL else ""
-        return f"was killed (signal {ending.signal}, {_signal_name(ending.signal)}{memory})"
+        memory = "; the usual cause is lack of memory" if ending.signal == SIGKILL else ""
+        name = f"SIG{_SIGNALS[ending.signal]}" if ending.signal in _SIGNALS else "unknown"
+        return f"was killed (signal {ending.signal}, {name}{memory})"
     error = f": {ending.error}" if ending.error else ""
     return f"has ended{error}" if ending.status is None else f"ended with status {ending.status}{error}"
 
@@ -93,10 +102,3 @@ def debugger_ended_text(view: JobView, *, goes_on: bool) -> str:
 def exit_code(ending: Ending) -> int | None:
     """Return the exit code as a shell shows it, or None if it is unknown."""
     return 128 + ending.signal if ending.signal is not None else ending.status
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"

@@ -50,7 +50,7 @@ class PortOwner:
         """Return the owner of a lock that this process takes now."""
         try:
             user = getpass.getuser()
-        except (KeyError, OSError):  # a container's user without a name
+        except (KeyError, OSError, ImportError):  # a container's user without a name
             user = ""
         return cls(os.getpid(), user, time.time())
 

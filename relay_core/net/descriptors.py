@@ -9,11 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import sys
 from typing import Any
-
-if sys.platform != "win32":
-    import resource
 
 __all__ = ["EXHAUSTED", "log_exhaustion", "raise_descriptor_limit"]
 
@@ -28,7 +24,9 @@ logger = logging.getLogger(__name__)
 
 def raise_descriptor_limit() -> None:
     """Raise the limit of open descriptors as far as possible without privileges."""
-    if sys.platform == "win32":  # Windows has no such limit
+    try:
+        import resource  # noqa: PLC0415 - Windows has neither the module nor such a limit
+    except ImportError:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = ENOUGH_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, ENOUGH_DESCRIPTORS)

@@ -1,5 +1,7 @@
 """Facts about the sentences that an editor shows."""
 
+import pytest
+
 from relay_client.editor.job_view import JobView
 from relay_client.editor.sentences import ended_text, exit_code, waiting_text
 from relay_core.agent_api.ending import Ending
@@ -18,3 +20,14 @@ def test_an_end_of_unknown_kind_is_only_an_end() -> None:
     assert "the job was killed (signal 64, unknown)" == ended_text(ALONE, Ending(5678, signal=64)).replace(
         "SIGRTMAX", "unknown"
     )
+
+
+def test_a_signal_has_its_name_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names are those of the job's system, also if relay-client runs on one that numbers signals differently."""
+    monkeypatch.delattr("signal.SIGKILL")
+    monkeypatch.delattr("signal.SIGUSR1")
+    texts = [ended_text(ALONE, Ending(5678, signal=number)) for number in (9, 10)]
+    assert [
+        "the job was killed (signal 9, SIGKILL; the usual cause is lack of memory)",
+        "the job was killed (signal 10, SIGUSR1)",
+    ] == texts
