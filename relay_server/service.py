@@ -17,8 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from relay_core.errors import ConfigurationError
-from relay_core.net.descriptors import raise_descriptor_limit
 from relay_core.net.tasks import TaskSet, cancel_and_wait, first_completed
+from relay_core.program.descriptors import raise_descriptor_limit
 from relay_server.config.certificates import write_private
 from relay_server.config.file import load
 from relay_server.config.model import DelayProfile, RelayConfig

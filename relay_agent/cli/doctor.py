@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 
 from relay_agent.cli.common import Commands, explain
@@ -39,6 +38,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the checks, print the results and return the exit status."""
+    import asyncio
+
     from relay_agent.doctor.examination import examine
     from relay_core.diagnosis.report import as_json, as_text
 

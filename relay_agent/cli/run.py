@@ -184,11 +184,11 @@ def _hybrid_connection(settings: DebugSettings, connection_string: str | None, e
 
     The job does not read the connection string.
     """
-    from relay_core.auth import find_connection_string
-
     access = settings.access
     name = access.hc
     if name is None and not (access.namespace or access.connection_string_secret):
+        from relay_core.auth import find_connection_string
+
         file = access.connection_string_file
         with contextlib.suppress(ConfigurationError):  # the agent will report the error
             name = find_connection_string(text=connection_string, file=file, environ=environ).entity_path

@@ -6,7 +6,6 @@ If a relay-client is running on the same hybrid connection, it opens the ports; 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -222,6 +221,8 @@ async def _attach(
     Raises:
         RelayDebugError: the rank cannot be debugged, or its local port cannot be opened.
     """
+    import asyncio
+
     from relay_client.control.messages import Attached
     from relay_client.ports.forwarder import LOCAL_HOST
     from relay_client.ports.rank_port import claims_of, open_rank_port, single_claim, wake

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import logging
 import sys
@@ -218,6 +217,8 @@ def _print_link(link: str) -> None:
 
 async def _exit_when_idle(forwarder: Forwarder, seconds: float | None) -> None:
     """Complete once no editor has been connected for this long; never, if it is None."""
+    import asyncio
+
     if seconds is None:
         await asyncio.Event().wait()
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from pathlib import Path
 
@@ -45,6 +44,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the checks, print the results and return the exit status."""
+    import asyncio
+
     from relay_client.doctor.examination import examine
     from relay_client.number_lists import parse_ports
     from relay_core.diagnosis.report import as_json, as_text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -204,6 +203,8 @@ async def forward(
 
 
 async def _run_until_cancelled(tunnels: Tunnels, forwarder: Forwarder) -> None:
+    import asyncio
+
     from relay_client.ports.forwarder import LOCAL_HOST
     from relay_client.ui.live_table import live_table
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import logging
 import os
@@ -23,9 +22,7 @@ from relay_client.cli.common import (
 )
 from relay_client.tensorboard.selection import DEFAULT_FILTERS, Selection
 from relay_client.ui.text import printable
-from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError, TimedOut
-from relay_core.net.tasks import first_completed
 from relay_core.program.options import argument_type
 from relay_core.values import named, parse_port
 
@@ -123,6 +120,7 @@ class _Runs:
         """
         from relay_client.tensorboard.live_files import LiveFiles
         from relay_client.tensorboard.server import running_tensorboard
+        from relay_core.net.tasks import first_completed
 
         self.directory.mkdir(parents=True, exist_ok=True)
         known = await self._download()
@@ -139,6 +137,8 @@ class _Runs:
 
     async def _download(self) -> set[str]:
         """Download the files of the runs that have ended, and return the ids of all chosen ones."""
+        import asyncio
+
         from relay_client.tensorboard.ended_runs import download_ended, find_runs, is_available
 
         if not self.selection.experiment and not is_available(os.environ):
@@ -165,7 +165,10 @@ async def _forward_and_print_url(tunnels: Tunnels, local: LocalPort, within: flo
         LocalPortInUse: the local port cannot be opened.
         RelayDebugError: the relay or the credentials are unusable.
     """
+    import asyncio
+
     from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
+    from relay_core.compat import TIMEOUT_ERRORS, timeout
 
     wanted = local.destination
     reason: RelayDebugError | None = None

@@ -11,7 +11,6 @@ from relay_client.cli.common import INTERRUPTED, Commands, add_command, parse_po
 from relay_client.number_lists import parse_ranks
 from relay_client.ui.text import format_ranks
 from relay_core.agent_api.announcement import State, TargetInfo
-from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError, TimedOut
 from relay_core.program.options import argument_type
 from relay_core.values import named
@@ -94,6 +93,7 @@ async def _wait_for_ranks(tunnels: Tunnels, ranks: Sequence[int], *, state: str,
         TimedOut: some ranks have not reached it within `within` seconds.
         RelayDebugError: waiting cannot help.
     """
+    from relay_core.compat import TIMEOUT_ERRORS, timeout
 
     def missing() -> list[int]:
         return missing_ranks(ranks, [claim.target for claim in tunnels.reachable_targets()], state)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from relay_core.net.descriptors import log_exhaustion, raise_descriptor_limit
+from relay_core.program.descriptors import log_exhaustion, raise_descriptor_limit
 
 __all__ = ["FORCED_EXIT_STATUS", "run_until_stopped"]
 

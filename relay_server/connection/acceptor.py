@@ -10,8 +10,8 @@ import socket
 import sys
 from collections.abc import Callable
 
-from relay_core.net.descriptors import EXHAUSTED
 from relay_core.net.tasks import TaskSet
+from relay_core.program.descriptors import EXHAUSTED
 
 __all__ = ["Acceptor"]
 

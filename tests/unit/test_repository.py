@@ -88,6 +88,14 @@ def test_importing_the_agent_is_light() -> None:
     assert len(loaded) <= MAX_MODULES, sorted(loaded)
 
 
+@pytest.mark.parametrize("commands", ["relay_agent.cli", "relay_client.cli"])
+def test_command_lines_are_read_without_network_modules(commands: str) -> None:
+    """A command's modules are imported when it runs: `relay-agent run` and `--help` wait for no event loop or TLS."""
+    command = f"import sys, {commands}; print(*({HEAVY - {'threading'}} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-S", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert [] == done.stdout.split()
+
+
 def test_exported_names_exist() -> None:
     """`__all__` names nothing that its module does not have."""
     wrong = {}

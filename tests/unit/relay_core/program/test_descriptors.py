@@ -7,7 +7,7 @@ import resource
 
 import pytest
 
-from relay_core.net.descriptors import log_exhaustion, raise_descriptor_limit
+from relay_core.program.descriptors import log_exhaustion, raise_descriptor_limit
 
 
 async def test_one_line_instead_of_tracebacks(caplog: pytest.LogCaptureFixture) -> None:
