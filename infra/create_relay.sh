@@ -65,6 +65,7 @@ main() {
   # Check everything that can fail before changing anything.
   find_vault
   for hc in $HCS; do
+    refuse_member "$hc"
     find_secrets "$hc"
     find_family "$hc" "$NODES"
   done

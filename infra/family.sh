@@ -52,10 +52,29 @@ stored_size() {
   say 1
 }
 
+# refuse_member HC: exits if the hybrid connection belongs to a family. Its agents and those of the family would otherwise be
+# mixed, and could not be reached: they have different tunnel keys.
+refuse_member() {
+  local base=${1%-*} kind
+  matches "$1" '.-[1-9][0-9]{0,2}$' || return 0
+  for kind in agent client; do
+    # A secret that is missing, of another namespace or not readable contains no family of this run.
+    if ! (read_secret "$base" "$kind") 2>/dev/null; then rm -f "$(folder "$base" "$kind")/stored"; fi
+  done
+  if [ "$(stored_size "$base")" -gt "${1##*-}" ] ||
+    { ! has_secrets "$1" && has_secrets "$base" && namespace_exists && hc_exists "$1"; }; then
+    die 3 "'$1' is a hybrid connection of the family '$base'" "use --hc $base, or choose another name"
+  fi
+}
+
 # is_separate HC: whether a hybrid connection was given with --hc, or has secrets of its own.
 is_separate() {
-  local kind
   case " $(lower "$HCS") " in *" $(lower "$1") "*) return 0 ;; esac
+  has_secrets "$1"
+}
+
+has_secrets() {
+  local kind
   for kind in agent tunnel-key; do
     if found keyvault secret show --vault-name "$VAULT" -n "$(secret_name "$1" "$kind")" --query id -o tsv; then
       return 0

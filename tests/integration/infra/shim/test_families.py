@@ -98,6 +98,29 @@ def test_somebody_s_hybrid_connection_is_not_taken(azure, names):
     assert before == azure.load()
 
 
+@pytest.mark.parametrize("how", [(), ("--entra",), ("--bicep",)])
+def test_a_member_of_a_family_has_no_secrets_of_its_own(azure, names, how):
+    """The name of a hybrid connection in a family is refused with one sentence, and nothing is changed."""
+    azure.run("create_relay.sh", *names, *NODES, *[option for option in how if option == "--entra"])
+    before = azure.load()
+    result = azure.run("create_relay.sh", *(name.replace("alice", "alice-1") for name in names), *how)
+    assert 3 == result.code
+    assert "error: 'alice-1' is a hybrid connection of the family 'alice'. hint: use --hc alice" in result.err
+    assert 1 == result.err.count("\n")
+    assert before["namespaces"] == azure.load()["namespaces"]
+    assert before["vaults"] == azure.load()["vaults"]
+
+
+@pytest.mark.parametrize("namespace", ["contoso-debug", "contoso-other"])
+def test_a_numbered_name_after_the_family_is_free(family, names, namespace):
+    """A name with a larger number, or in another namespace, can have secrets of its own."""
+    number = "3" if namespace == "contoso-debug" else "1"
+    own = [{"alice": f"alice-{number}", "contoso-debug": namespace}.get(name, name) for name in names]
+    assert 0 == family.run("create_relay.sh", *own).code
+    assert f"alice-{number}" in family.load()["namespaces"][namespace]["hcs"]
+    assert "nothing to change" in family.run("create_relay.sh", *own).out
+
+
 def test_roles_cover_each_hybrid_connection(azure, names):
     """The job's identity may listen on each one, and read one secret; nothing is granted on the namespace."""
     azure.run("create_relay.sh", *names, *NODES, "--agent-principal", PRINCIPAL)
