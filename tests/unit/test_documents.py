@@ -69,5 +69,6 @@ def test_threats_without_a_test() -> None:
 
 def test_files_of_tests_that_pages_name_exist() -> None:
     """Each file of the tests that a page names in full is there."""
-    named = {path for page in tracked_pages() for path in re.findall(r"`(tests/[\w/]+\.py)`", (ROOT / page).read_text())}
+    texts = ((ROOT / page).read_text() for page in tracked_pages())
+    named = {path for text in texts for path in re.findall(r"`(tests/[\w/]+\.py)`", text)}
     assert sorted(path for path in named if not (ROOT / path).exists()) == []
