@@ -109,6 +109,7 @@ class RunTag:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
+                await process.communicate()  # ends at once, and closes the pipe
         if process.returncode and not self._failed:
             self._failed = True
             logger.warning(
