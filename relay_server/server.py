@@ -245,15 +245,20 @@ class RelayServer:
         task.add_done_callback(clean_up)
 
     async def _shake_hands(self, unowned: list[socket.socket], connection: Connection) -> bool:
-        """Return True when TLS is established."""
+        """Return True when TLS is established.
+
+        asyncio allocates 256 KiB for each connection with TLS, so a connection that sends nothing must not have it yet.
+        """
         try:
+            async with timeout(TLS_HANDSHAKE_TIMEOUT):
+                await _until_readable(unowned[0])
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
                 unowned.pop(),
                 ssl=self._context,
                 ssl_handshake_timeout=TLS_HANDSHAKE_TIMEOUT,
             )
-        except OSError as error:  # includes TLS errors and timeouts
+        except (OSError, *TIMEOUT_ERRORS) as error:  # includes TLS errors
             logger.debug("a TLS handshake failed: %s", error)
             return False
         return True
@@ -289,3 +294,17 @@ def _bind_error(error: OSError, host: str, port: int) -> Exception:
         )
     reason = error.strerror or "the address is not usable"
     return ConfigurationError(f"cannot listen on {host} port {port}: {reason}", hint="check 'bind' and 'port'")
+
+
+async def _until_readable(connection: socket.socket) -> None:
+    """Return when a connection has sent something or has been closed; immediately if the event loop cannot wait."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(connection, readable.set)
+    except NotImplementedError:  # Windows
+        return
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(connection)
