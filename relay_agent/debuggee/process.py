@@ -102,6 +102,8 @@ class DebuggedProcess:
         """Number of the agent through which the debugger of the current hold attached; see `NodeClient.connections`."""
         self._exits_without = False
         """True while the process waits for a debugger and will exit if none attaches."""
+        self._is_held = False
+        """True while the process waits for a debugger after a crash; it then logs itself why none can attach."""
         self.port = logical_port(settings.port, identity.rank)
         self.node_client: NodeClient = NodeClient(
             settings.access.given(),
@@ -200,9 +202,12 @@ class DebuggedProcess:
         if self.node_client.futile.is_set():
             self.log(f"crashed: {exception}; not held for a debugger: {self.obstacle}")
             return False
-        self.log(f"crashed: {exception}; held up to {hold:g} s for a debugger on {self.where}")
+        condition = "" if self.node_client.listening.is_set() else ", which can attach once the agent listens"
+        self.log(f"crashed: {exception}; held up to {hold:g} s for a debugger on {self.where}{condition}")
+        self._is_held = True
         self.node_client.set_state("crashed", exception, until=time.time() + hold)
         if debugger.wait_for_attach(hold, self.node_client.futile):
+            self._is_held = False
             self._agent_of_hold = self.node_client.connections
             return True
         self.log(f"no debugger can attach; exiting: {self.obstacle}" if self.obstacle else NOBODY_ATTACHED)
@@ -241,7 +246,7 @@ class DebuggedProcess:
 
     def _log_failure(self, failure: RelayDebugError | None) -> None:
         """Log once that no debugger can attach, whether or not the job is waiting for one."""
-        if self._failure_logged.acquire(blocking=False):
+        if not self._is_held and self._failure_logged.acquire(blocking=False):
             reason = failure or "the agent has exited"
             if debugger.is_attached():  # an agent whose key was revoked still serves connected clients
                 self.log(f"no further debugger can attach: {reason}")

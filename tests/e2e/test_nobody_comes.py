@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap.client import DapClient
+from tests.support import secrets
 from tests.support.ports import free_port
 from tests.support.programs import Finished, run
 from tests.support.relay import HC, LocalRelay, local_relay
@@ -211,3 +212,17 @@ async def test_relay_that_comes_later(relay: LocalRelay, tmp_path: Path) -> None
             await dap.attach({str(script): [{"line": 5}]}, within=60)
             await dap.wait_for_event("stopped", within=30)
             await dap.request("disconnect", {"terminateDebuggee": False}, within=30)
+
+
+async def test_crash_with_a_wrong_key(relay: LocalRelay, tmp_path: Path) -> None:
+    """No line states that the job continues; the reason is in the line of the agent and in the last one."""
+    wrong = relay.connection_string("listen").replace(relay.listen_key, secrets.new_key())
+    environ = {"RELAY_CONNECTION_STRING": wrong, "RELAY_CONNECTION_STRING_FILE": ""}
+    options = ("--debug-ranks", "none", "--debug-on-crash", "--hold", "600")
+    finished = await run_script(relay, tmp_path, "print(1 / 0)\n", *options, **environ)
+    assert 1 == finished.status
+    *others, last = [line for line in finished.stderr.splitlines() if "refused the credentials" in line]
+    assert last.startswith(("relay-agent: no debugger can attach; exiting: ", "relay-agent: crashed: "))
+    assert len(others) <= 1
+    assert "continuing" not in finished.stderr
+    assert re.search(r"held up to 600 s .*, which can attach once the agent listens|not held", finished.stderr)

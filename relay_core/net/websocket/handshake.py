@@ -169,7 +169,7 @@ async def open_websocket(
         RelayDebugError: an unexpected error, named by its type.
     """
     host = url.split("/", 3)[2]
-    with opening_mapped(host, timeout):
+    with opening_mapped(host, timeout, may_use_proxy=True):
         connection = await _Connect(
             url,
             create_connection=_Handshake,
@@ -207,7 +207,7 @@ async def ask_server(url: str, answer: ServerAnswer, *, tls: ssl.SSLContext, tim
             super().connection_made(transport)
 
     try:
-        with opening_mapped(host, timeout):
+        with opening_mapped(host, timeout, may_use_proxy=True):
             connection = await _Connect(
                 url,
                 create_connection=Observed,
@@ -241,7 +241,9 @@ def proxy_for(url: str) -> ProxyAddress | None:
 
 
 @contextlib.contextmanager
-def opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901, PLR0912 - a table of foreign errors
+def opening_mapped(  # noqa: C901, PLR0912 - a table of foreign errors
+    host: str, timeout: float, *, may_use_proxy: bool = False
+) -> Iterator[None]:
     """Replace exceptions of `websockets`, asyncio and ssl with our own, so that users see only reviewed texts."""
     # The order matters: certificate, TLS, time-out and name errors are all subclasses of OSError.
     try:
@@ -266,6 +268,11 @@ def opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901, 
             hint="check the network and HTTPS_PROXY; a firewall must allow outbound 443 to *.servicebus.windows.net",
         ) from None
     except socket.gaierror:
+        if may_use_proxy and (proxy := _proxy_text(host)):
+            raise RelayUnreachable(
+                f"cannot connect to {host}{proxy}: the proxy's name cannot be resolved",
+                hint="check HTTPS_PROXY, NO_PROXY and this machine's DNS",
+            ) from None
         raise RelayUnreachable(
             f"the name {host} cannot be resolved", hint="check the namespace's spelling and this machine's DNS"
         ) from None
@@ -292,9 +299,11 @@ def opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901, 
             hint="pip install python-socks[asyncio], or use a proxy like http://proxy.example:3128",
         ) from None
     except OSError as error:
+        proxy = _proxy_text(host) if may_use_proxy else ""
+        check_relay = "check that the relay runs and that the network allows outgoing connections to it"
         raise RelayUnreachable(
-            f"cannot connect to {host}: {_os_reason(error)}",
-            hint="check that the relay runs and that the network allows outgoing connections to it",
+            f"cannot connect to {host}{proxy}: {_os_reason(error)}",
+            hint="check HTTPS_PROXY and NO_PROXY, and that the proxy runs" if proxy else check_relay,
         ) from None
     except (InvalidMessage, InvalidHandshake, EOFError) as error:
         if isinstance(error, EOFError) or isinstance(error.__cause__, (EOFError, ConnectionError)):
@@ -311,6 +320,12 @@ def opening_mapped(host: str, timeout: float) -> Iterator[None]:  # noqa: C901, 
             f"cannot connect to {host}: unexpected {type(error).__name__}",
             hint="check the address, HTTPS_PROXY and the installed package versions",
         ) from None
+
+
+def _proxy_text(host: str) -> str:
+    """Return ` through the proxy http://proxy.example:3128`, or "" if connections to a host are direct."""
+    proxy = proxy_for(f"wss://{host}")
+    return f" through the proxy {proxy}" if proxy is not None else ""
 
 
 def _is_invalid_name(host: str) -> bool:

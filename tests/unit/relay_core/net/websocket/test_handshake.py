@@ -231,6 +231,23 @@ async def test_the_proxy_of_the_environment_is_used(
     assert [f"CONNECT localhost:{port} HTTP/1.1".encode()] == asked
 
 
+@pytest.mark.parametrize(
+    ("proxy", "reason"),
+    [("127.0.0.1:{port}", "connection refused"), ("proxy.invalid:3128", "the proxy's name cannot be resolved")],
+)
+async def test_a_dead_proxy_is_named(
+    trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, proxy: str, reason: str
+) -> None:
+    """If the proxy cannot be reached, the sentence names it, without its password, because the relay may be well."""
+    address = proxy.format(port=free_port())
+    for name, value in (("HTTPS_PROXY", f"http://alice:secret@{address}"), ("NO_PROXY", ""), ("no_proxy", "")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("https_proxy", raising=False)
+    with pytest.raises(RelayUnreachable) as caught:
+        await open_websocket("wss://relay.example/x", tls=trusted)
+    assert f"cannot connect to relay.example through the proxy http://{address}: {reason}" == caught.value.sentence
+
+
 async def test_no_proxy_exempts_hosts(
     tls_directory: Path, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
