@@ -134,7 +134,7 @@ def describe_state(target: TargetInfo, now: float) -> str:
 def attachment_texts(agents: Iterable[AgentInfo], now: float) -> list[str]:
     """Return a text for each target with an attachment: `rank 3 held by bob@laptop for 4 min`."""
     return [
-        f"{target.label} {describe_state(target, now)}"
+        f"{target.label}{_which(target, agent.targets)} {describe_state(target, now)}"
         for agent in agents
         for target in agent.targets
         if target.attachment is not None
@@ -150,9 +150,13 @@ def conflict_text(conflict: Conflict) -> str:
 
 
 def _where(target: TargetInfo, agent: AgentInfo) -> str:
-    """Return the name of a target, with its port if the node has another target of that name: each job has a rank 0."""
-    is_ambiguous = any(other.label == target.label and other.port != target.port for other in agent.targets)
-    return f"{target.label} on {agent.host}{f' (port {target.port})' if is_ambiguous else ''}"
+    return f"{target.label} on {agent.host}{_which(target, agent.targets)}"
+
+
+def _which(target: TargetInfo, others: Iterable[TargetInfo]) -> str:
+    """Return the port of a target if another one has the same name, because each job has a rank 0; "" otherwise."""
+    is_ambiguous = any(other.label == target.label and other.port != target.port for other in others)
+    return f" (port {target.port})" if is_ambiguous else ""
 
 
 def _pid(target: TargetInfo) -> str:
@@ -172,5 +176,5 @@ def _details(targets: Iterable[TargetInfo], now: float) -> str:
         texts = [f"ranks {ranks}"] if ranks else []
     else:
         special, texts = shown, []
-    texts += [f"{target.label} {describe_state(target, now)}".strip() for target in special]
+    texts += [f"{target.label}{_which(target, shown)} {describe_state(target, now)}".strip() for target in special]
     return f" ({', '.join(texts)})" if texts else ""

@@ -1,7 +1,7 @@
 """Decides which columns a terminal of a given width shows, and how wide they are. No I/O.
 
 everything fits        each column is as wide as its longest cell
-it does not            long columns are cut to `CUT_TO`; then the least important columns are omitted until the rest
+it does not            long columns are cut to `CUT_TO`; then empty and unimportant columns are omitted until the rest
                        fits, and the remaining space goes to the columns that were cut
 still too wide         the first columns of `SHRINKING` are cut further
 """
@@ -35,7 +35,8 @@ def column_widths(names: Sequence[str], lines: Sequence[Sequence[str]], width: i
     if _total(natural) <= width:
         return natural
     shown = {column: min(natural[column], CUT_TO.get(names[column], natural[column])) for column in natural}
-    for name in LEAST_IMPORTANT:
+    empty = [name for name in LEAST_IMPORTANT if not any(line[names.index(name)] for line in lines)]
+    for name in dict.fromkeys([*empty, *LEAST_IMPORTANT]):
         if _total(shown) > width:
             del shown[names.index(name)]
     for name in CUT_TO:

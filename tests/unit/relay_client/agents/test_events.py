@@ -119,3 +119,16 @@ def test_targets_with_the_same_name() -> None:
     assert ["rank 3 on node-1 (port 5701) held by bob@laptop"] == [
         event.text for event in agent_events(before, after, NOW)
     ]
+
+
+def test_three_jobs_on_one_node() -> None:
+    """Where several jobs have a rank 0, each text about one of them names its port."""
+    ranks = tuple(TargetInfo(port, rank=0, attachment=BOB if port == 5679 else None) for port in (5678, 5679, 5680))
+    node = AgentInfo("1a2b3c4d", host="vm", targets=ranks)
+    assert ["rank 0 (port 5679) held by bob@laptop for 4 min"] == attachment_texts([node], NOW)
+    assert (
+        "vm/1a2b3c4d serves 5678-5680 (rank 0 (port 5678), rank 0 (port 5679) held by bob@laptop for 4 min, "
+        "rank 0 (port 5680))"
+    ) == describe_agent(node, NOW)
+    gone = [event.text for event in agent_events(node, replace(node, targets=ranks[:2]), NOW)]
+    assert ["rank 0 on vm (port 5680) became unavailable"] == gone

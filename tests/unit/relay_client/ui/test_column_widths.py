@@ -24,3 +24,10 @@ def test_space_that_is_left_goes_to_the_state() -> None:
     found = column_widths(COLUMNS, [row], 100)
     assert 100 == sum(found.values()) + GAP * (len(found) - 1)
     assert 35 == found[COLUMNS.index("state")]
+
+
+def test_an_empty_column_is_omitted_first() -> None:
+    """If nobody holds a rank, a narrow terminal shows no column for that."""
+    row = ("node-1", "2", "5680", "123456", "train.py", "s" * 24, "10 min", "")
+    shown = [COLUMNS[column] for column in column_widths(COLUMNS, [row], 76)]
+    assert ["node", "rank", "port", "pid", "script", "state", "since"] == shown
