@@ -47,7 +47,7 @@ async def listens(cloud: Azure, settings: AccessSettings, side: str = "agent", *
         access.endpoint, access.credential, tls=cloud.tls, on_state=lambda _state, error: error or up.set()
     )
     async with listener:
-        await asyncio.wait_for(up.wait(), 10)
+        await asyncio.wait_for(up.wait(), 60)
         assert 1 == cloud.relay.metrics().active_listeners
 
 

@@ -102,7 +102,7 @@ async def listening(relay: LocalRelay) -> AsyncIterator[HybridConnectionListener
     async with HybridConnectionListener(
         relay.endpoint, relay.listener, tls=relay.tls, on_state=lambda *_: up.set()
     ) as listener:
-        await asyncio.wait_for(up.wait(), 20)
+        await asyncio.wait_for(up.wait(), 60)
         yield listener
 
 

@@ -48,7 +48,7 @@ async def listening(relay: LocalRelay, **options) -> AsyncIterator[HybridConnect
     async with HybridConnectionListener(
         relay.endpoint, credential, tls=relay.tls, on_state=note, **options
     ) as listener:
-        await asyncio.wait_for(up.wait(), 10)
+        await asyncio.wait_for(up.wait(), 60)
         yield listener
 
 
@@ -256,7 +256,7 @@ async def test_a_listener_outlasts_whatever_answers_for_the_relay(
         sender, receiver = await until_met(relay, listener)
         switch(elsewhere)
         relay.server.recycle_listeners()
-        while not isinstance(await asyncio.wait_for(failures.get(), 20), error):
+        while not isinstance(await asyncio.wait_for(failures.get(), 60), error):
             pass
         await sender.send("still here")
         assert "still here" == await receiver.receive()
@@ -277,7 +277,7 @@ async def test_an_unexpected_error_ends_a_listener(relay: LocalRelay) -> None:
     broken = BrokenCredential("listen", relay.listen_key)
     with pytest.raises(RelayDebugError) as caught:
         async with HybridConnectionListener(relay.endpoint, broken, tls=relay.tls) as listener:
-            await asyncio.wait_for(next_offer(listener), 20)
+            await asyncio.wait_for(next_offer(listener), 60)
     assert "listening on 'myhc' failed: unexpected KeyError" == caught.value.sentence
     assert caught.value.hint
 

@@ -95,11 +95,11 @@ async def test_a_stranger_in_place_of_the_editor_is_not_dialled(
         async with own_editor(port) as received:
             await stack.enter_async_context(Forwarder(client, [port], may_reverse=True))
             dialling = await stack.enter_async_context(agent(relay, Node(rank), RepeatingAgent))
-            request, stream = await asyncio.wait_for(dialling.dialled.get(), 20)
+            request, stream = await asyncio.wait_for(dialling.dialled.get(), 60)
             await stream.write(b"hello from the job\n")
-            assert b"hello from the job\n" == await asyncio.wait_for(received.get(), 20)
+            assert b"hello from the job\n" == await asyncio.wait_for(received.get(), 60)
             await stream.close()
-            assert b"" == await asyncio.wait_for(request.read(), 20)
+            assert b"" == await asyncio.wait_for(request.read(), 60)
         while not dialling.dialled.empty():
             dialling.dialled.get_nowait()
         async with listening_stranger(port) as stranger:
@@ -107,13 +107,13 @@ async def test_a_stranger_in_place_of_the_editor_is_not_dialled(
             stream = dialling.session.open(port)  # as if the job had been faster than the check
             with pytest.raises(ConnectionLost, match="no editor is listening on port"):
                 await stream.write(b"secret\n")
-                await asyncio.wait_for(stream.read(), 20)
+                await asyncio.wait_for(stream.read(), 60)
             line = asyncio.ensure_future(stranger.readline())
-            assert b"accepted \n" == await asyncio.wait_for(line, 20)
+            assert b"accepted \n" == await asyncio.wait_for(line, 60)
         async with own_editor(port) as received:
-            _, stream = await asyncio.wait_for(dialling.dialled.get(), 30)
+            _, stream = await asyncio.wait_for(dialling.dialled.get(), 60)
             await stream.write(b"hello again\n")
-            assert b"hello again\n" == await asyncio.wait_for(received.get(), 20)
+            assert b"hello again\n" == await asyncio.wait_for(received.get(), 60)
 
 
 async def test_without_tables_an_editor_needs_an_option(
@@ -132,9 +132,9 @@ async def test_without_tables_an_editor_needs_an_option(
             Forwarder(client, [port, free], may_reverse=True, trust_unknown=True),
             agent(relay, Node(rank), DiallingAgent) as dialling,
         ):
-            _, stream = await asyncio.wait_for(dialling.dialled.get(), 20)
+            _, stream = await asyncio.wait_for(dialling.dialled.get(), 60)
             await stream.write(b"hello from the job\n")
-            assert b"hello from the job\n" == await asyncio.wait_for(received.get(), 20)
+            assert b"hello from the job\n" == await asyncio.wait_for(received.get(), 60)
     assert 1 == caplog.text.count("this system does not show who connects")
 
 
@@ -163,11 +163,11 @@ async def test_another_user_of_the_node_cannot_use_the_port_to_the_editor(
         Forwarder(client, [port], may_reverse=True),
         agent(relay, Node(rank)),
     ):
-        dial_back = await asyncio.wait_for(rank.ports.get(), 20)
+        dial_back = await asyncio.wait_for(rank.ports.get(), 60)
         assert ["", ""] == [await connecting_stranger(dial_back, "evaluate\n") for _ in range(2)]
         _, writer = await asyncio.open_connection("127.0.0.1", dial_back)
         writer.write(b"the job\n")
-        assert b"the job\n" == await asyncio.wait_for(received.get(), 20)
+        assert b"the job\n" == await asyncio.wait_for(received.get(), 60)
         writer.close()
         await writer.wait_closed()
     assert 1 == caplog.text.count(f"refused a connection from another user of this machine (uid {OTHER_UID})")

@@ -249,7 +249,7 @@ async def test_switched_off(relay: LocalRelay) -> None:
     async with local_server(echo) as (port, _), tunnelled_to(relay, port, prefetch=False) as path:
         reader, writer = await asyncio.open_connection("127.0.0.1", path.port)
         writer.write(data)
-        assert await asyncio.wait_for(reader.readexactly(len(data)), 20) == data
+        assert await asyncio.wait_for(reader.readexactly(len(data)), 60) == data
         writer.close()
         await writer.wait_closed()
 

@@ -62,7 +62,7 @@ async def test_a_role_that_arrives_in_time(cloud: Azure, identity: FakeManagedId
             up.set()
 
     async with HybridConnectionListener(access.endpoint, access.credential, tls=cloud.tls, on_state=on_state):
-        await asyncio.wait_for(up.wait(), 10)
+        await asyncio.wait_for(up.wait(), 60)
     assert 2 == len(identity.requests)
 
 

@@ -52,7 +52,7 @@ async def test_keys_that_do_not_match_are_explained(
     """Different keys, and a key on one side only, end with a sentence that says which side lacks it."""
     async with running_agent(relay, {1: PortTarget(1, 1)}, tunnel_key=agent_key):
         with pytest.raises(error, match=sentence):
-            await asyncio.wait_for(begin(relay, client_key), 10)
+            await asyncio.wait_for(begin(relay, client_key), 60)
 
 
 async def test_a_stranger_with_a_send_key_leaves_the_session_alone(
@@ -64,7 +64,7 @@ async def test_a_stranger_with_a_send_key_leaves_the_session_alone(
         await client.exchange(1000)
         for key in (os.urandom(32), None):
             with pytest.raises(RelayDebugError):
-                await asyncio.wait_for(begin(relay, key), 10)
+                await asyncio.wait_for(begin(relay, key), 60)
         await client.exchange(100_000)
         assert path.chaos.connections == 1
     assert "different tunnel keys" in caplog.text
@@ -149,5 +149,5 @@ async def test_garbage_costs_its_own_transport_only(relay: LocalRelay) -> None:
             await websocket.send(message)
             with pytest.raises(ConnectionLost):
                 while True:
-                    await asyncio.wait_for(websocket.receive(), 15)
+                    await asyncio.wait_for(websocket.receive(), 60)
         await still_untouched(path, client)

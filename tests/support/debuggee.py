@@ -86,10 +86,10 @@ class Stopped:
 async def stopped_at_breakpoint(port: int, script: Path) -> AsyncIterator[Stopped]:
     """Attach through 127.0.0.1:`port` and wait until `number` is 7 at the breakpoint."""
     async with await DapClient.connect("127.0.0.1", port) as client:
-        await client.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=30)
-        event = await client.wait_for_event("stopped", within=30)
+        await client.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=60)
+        event = await client.wait_for_event("stopped", within=60)
         session = Stopped(client, event["body"]["threadId"])
         assert await session.value("number") == "7"
         yield session
         with contextlib.suppress(asyncio.TimeoutError):
-            await client.request("disconnect", {"terminateDebuggee": False}, within=30)
+            await client.request("disconnect", {"terminateDebuggee": False}, within=60)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 
 
 class Job:

@@ -128,7 +128,7 @@ async def test_a_streamed_response_arrives_part_by_part(relay):
     chunks = sender.chunks()
     for index in range(3):
         await websocket.send(CONTINUATION if index else BINARY, b"part %d" % index, fin=False)
-        assert b"part %d" % index == await asyncio.wait_for(anext(chunks), 10)
+        assert b"part %d" % index == await asyncio.wait_for(anext(chunks), 60)
     await websocket.send(CONTINUATION, b"")
     assert [] == [chunk async for chunk in chunks]
 

@@ -142,22 +142,22 @@ def test_documented_versions():
 
 async def use(client: DapClient, script: Path) -> None:
     """Debug the program with one breakpoint."""
-    await client.attach({str(script): [{"line": BREAKPOINT}]}, within=30)
-    thread = {"threadId": (await client.wait_for_event("stopped", within=30))["body"]["threadId"]}
-    await client.request("continue", thread, within=30)
-    await client.wait_for_event("stopped", within=30)
+    await client.attach({str(script): [{"line": BREAKPOINT}]}, within=60)
+    thread = {"threadId": (await client.wait_for_event("stopped", within=60))["body"]["threadId"]}
+    await client.request("continue", thread, within=60)
+    await client.wait_for_event("stopped", within=60)
     assert {"number": "7"} == await variables(client, thread)
     await client.request(
         "next",
         {**thread, PREFETCH_SET: {"after": 5, "questions": [template.as_json() for template in TEMPLATES]}},
-        within=30,
+        within=60,
     )
-    stopped = (await client.wait_for_event("stopped", within=30))["body"]
+    stopped = (await client.wait_for_event("stopped", within=60))["body"]
     if PREFETCH_EVENT in stopped:
         await all_answered(client, stopped[PREFETCH_EVENT])
     assert {"number": "7", "square": "49"} == await variables(client, thread)
-    await client.request("continue", thread, within=30)
-    await client.request("disconnect", {"terminateDebuggee": False}, within=30)
+    await client.request("continue", thread, within=60)
+    await client.request("disconnect", {"terminateDebuggee": False}, within=60)
 
 
 async def all_answered(client: DapClient, event: dict[str, Any]) -> None:
@@ -168,12 +168,12 @@ async def all_answered(client: DapClient, event: dict[str, Any]) -> None:
         answered |= {response["request_seq"] for response in event["answered"]}
         if asked <= answered:
             return
-        event = (await client.wait_for_event(PREFETCH_EVENT, within=30))["body"]
+        event = (await client.wait_for_event(PREFETCH_EVENT, within=60))["body"]
 
 
 async def variables(client: DapClient, thread: dict[str, int]) -> dict[str, str]:
-    top = (await client.request("stackTrace", {**thread, "levels": 1}, within=30))["stackFrames"][0]
-    scopes = (await client.request("scopes", {"frameId": top["id"]}, within=30))["scopes"]
+    top = (await client.request("stackTrace", {**thread, "levels": 1}, within=60))["stackFrames"][0]
+    scopes = (await client.request("scopes", {"frameId": top["id"]}, within=60))["scopes"]
     reference = {"variablesReference": scopes[0]["variablesReference"]}
-    found = (await client.request("variables", reference, within=30))["variables"]
+    found = (await client.request("variables", reference, within=60))["variables"]
     return {variable["name"]: variable["value"] for variable in found}
