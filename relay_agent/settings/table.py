@@ -147,7 +147,7 @@ SETTINGS = (
     ),
     Setting(
         "event_directories", "--debug-tensorboard", "RELAY_DEBUG_TENSORBOARD", "LIST", _parse_directories, "",
-        "directories of this machine whose TensorBoard event files clients may read, such as runs,logs; repeatable",
+        "directories of TensorBoard event files to serve",
     ),
     Setting(
         "follow_children", "--debug-follow-children", "RELAY_DEBUG_FOLLOW_CHILDREN", "FLAG", parse_flag, "false",
@@ -160,7 +160,7 @@ SETTINGS = (
     ),
     Setting(
         "allow_edit", "--debug-allow-edit", "RELAY_DEBUG_ALLOW_EDIT", "FLAG", parse_flag, "false",
-        "let relay-client push replace the code of the running processes", bare="true",
+        "let relay-client push replace the running code", bare="true",
     ),
 )  # fmt: skip
 """In the order of `--help`."""
