@@ -14,6 +14,9 @@ IMAGE = HERE / "image"
 FIRST_PORT = 5678
 """Port of the first step; the others have the next two, and the ranks of `train` count up from the third."""
 
+CURVES = "logs/tensorboard"
+"""Folder for TensorBoard's event files; Azure ML keeps what is in `logs` with the run."""
+
 OptionalText = Input(type="string", optional=True)
 
 
@@ -98,7 +101,8 @@ def train_component(port: int, environment: Environment, variables: dict[str, st
     return command(
         name="train",
         code=STEPS,
-        command="python train.py --features ${{inputs.features}} --model ${{outputs.model}} " + DEBUG_ARGUMENTS,
+        command="python train.py --features ${{inputs.features}} --model ${{outputs.model}} "
+        f"--curves {CURVES} --debug-tensorboard {CURVES} {DEBUG_ARGUMENTS}",
         inputs={"features": Input(type="uri_folder"), **debug_inputs(port)},
         outputs={"model": Output(type="uri_folder")},
         instance_count=2,

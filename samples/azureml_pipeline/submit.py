@@ -2,6 +2,7 @@
 
     python submit.py                                                          on Azure ML
     python submit.py --is-debug true --debug-relay-connection-name myhc       the same, waiting for a debugger
+    python submit.py ... --tensorboard true                                   also show its curves while it runs
     python submit.py ... --dry-run                                            print it and stay offline
     python submit.py ... --local                                              on this machine, through a local relay
 
@@ -12,6 +13,7 @@ import argparse
 import json
 import logging
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -60,9 +62,17 @@ def submit(options: argparse.Namespace, context: Path) -> int:
         print(VAULT_HINT.format(url=options.key_vault_url, name=vault_name(options.key_vault_url)), file=sys.stderr)
     job = build_job(options, context)
     status = complain(rest_body(job))
-    if not status:
-        print(ml_client.jobs.create_or_update(job, experiment_name="circle").studio_url)
-    return status
+    if status:
+        return status
+    print(ml_client.jobs.create_or_update(job, experiment_name="circle").studio_url, flush=True)
+    return show_curves(options.debug_relay_connection_name) if options.tensorboard else 0
+
+
+def show_curves(connection_name: str) -> int:
+    """Run TensorBoard for the running jobs of a hybrid connection until Ctrl-C; return the exit status."""
+    return subprocess.call(
+        [sys.executable, "-m", "relay_client", "tensorboard", "--hc", connection_name, "--runs", "all"]
+    )
 
 
 def complain(body: dict) -> int:
@@ -86,6 +96,13 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--key-vault-url", default=os.environ.get("KEY_VAULT_URL"), help="default: KEY_VAULT_URL, then the workspace's"
     )
+    parser.add_argument(
+        "--tensorboard",
+        choices=["true", "false"],
+        default="false",
+        type=str.lower,
+        help="start TensorBoard on this machine, with the curves of the debug run",
+    )
     parser.add_argument("--compute", default="cpu-cluster", metavar="NAME", help="a compute cluster (%(default)s)")
     parser.add_argument(
         "--wheel", type=Path, metavar="FILE", help="wheel of relay-debug for the image (default: build it)"
@@ -95,6 +112,9 @@ def parse_arguments() -> argparse.Namespace:
     how.add_argument("--local", action="store_true", help="run the steps on this machine")
     options = parser.parse_args()
     options.is_debug = options.is_debug == "true"
+    options.tensorboard = options.tensorboard == "true"
+    if options.tensorboard and (not options.is_debug or options.local or options.dry_run):
+        parser.error("--tensorboard true needs a debug run on Azure ML: --is-debug true")
     if options.is_debug and not options.debug_relay_connection_name:
         parser.error("a debug run needs --debug-relay-connection-name")
     return options

@@ -281,7 +281,9 @@ def test_steps_understand_their_command(ordinary, debug, name, is_debug, tmp_pat
     )
     assert (0, ["reached", str(arguments)]) == (done.returncode, done.stdout.splitlines()), done.stderr
     access = AccessSettings(hc="myhc", connection_string_secret="relay-myhc-agent")
-    expected = DebugSettings(access=access, port=step.ports[0]) if is_debug == "True" else None
+    curves = ("logs/tensorboard",) if name == "train" else ()
+    settings = DebugSettings(access=access, port=step.ports[0], event_directories=curves)
+    expected = settings if is_debug == "True" else None
     assert expected == parse_step_arguments(arguments)
 
 
@@ -333,3 +335,17 @@ def test_launch_json(ordinary):
     """The launch.json of the sample is what `--local --is-debug true` prints, so its ports are the pipeline's."""
     written = json.loads((SAMPLE / ".vscode" / "launch.json").read_text())
     assert written == json.loads(load(SAMPLE / "local_run.py").launch_json(read_steps(ordinary)))
+
+
+def test_tensorboard_starts_with_the_job():
+    """With `--tensorboard true`, the submission is followed by relay-client, here without a connection string."""
+    done = submit("--key-vault-url", "https://contoso-kv.vault.azure.net/", "--tensorboard", "true")
+    assert "circle True" in done.stdout
+    assert (3, 1) == (done.returncode, done.stderr.count("relay-client: error: ")), done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("--tensorboard", "true"), (*DEBUG, "--tensorboard", "true", "--local")])
+def test_tensorboard_needs_a_debug_run(arguments):
+    """Without an agent, nobody serves the files of the running job."""
+    done = python("submit.py", *arguments)
+    assert (2, True) == (done.returncode, "--tensorboard true needs a debug run on Azure ML" in done.stderr)

@@ -6,6 +6,7 @@ same.
 
 import argparse
 import csv
+import importlib.util
 import json
 import os
 from datetime import timedelta
@@ -23,6 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--features", type=Path, required=True, help="folder with the features")
     parser.add_argument("--model", type=Path, required=True, help="folder for the model")
+    parser.add_argument("--curves", type=Path, help="folder for TensorBoard's event files, if it is installed")
     parser.add_argument("--epochs", type=int, default=30)
     relay_agent.add_debug_arguments(parser)
     options = parser.parse_args()
@@ -47,13 +49,28 @@ def train(options: argparse.Namespace, device: torch.device) -> None:
     inputs, labels = read_share(options.features, device)
     model = DistributedDataParallel(torch.nn.Linear(3, 1).to(device))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.3)
+    curves = open_curves(options.curves) if dist.get_rank() == 0 else None
     for epoch in range(1, options.epochs + 1):
         loss = train_step(model, optimizer, inputs, labels, epoch)
+        if curves:
+            curves.add_scalar("loss", loss, epoch)
+            curves.flush()
+    if curves:
+        curves.close()
     print(f"train: rank {dist.get_rank()} of {dist.get_world_size()}: loss {loss:.4f}", flush=True)
     if dist.get_rank() == 0:
         options.model.mkdir(parents=True, exist_ok=True)
         weights = model.module.weight.flatten().tolist()
         (options.model / "model.json").write_text(json.dumps({"weights": weights, "bias": model.module.bias.item()}))
+
+
+def open_curves(folder: Path | None):  # noqa: ANN201 - TensorBoard may be missing
+    """Return a writer of event files, or None without a folder or TensorBoard."""
+    if folder is None or importlib.util.find_spec("tensorboard") is None:
+        return None
+    from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - as above
+
+    return SummaryWriter(folder)
 
 
 def train_step(
