@@ -245,7 +245,7 @@ ensure_namespace() {
 
 ensure_hc() {
   local hc=$1 kind sibling
-  for sibling in $(siblings "$hc"); do ensure_sibling "$sibling"; done
+  for sibling in $(siblings "$hc"); do ensure_sibling "$sibling" "$hc"; done
   [ -n "$ENTRA" ] || for kind in agent client; do join_family "$hc" "$kind"; done
   choose_tunnel_key "$hc"
   for kind in $(wanted_kinds); do ensure_secret "$hc" "$kind"; done
@@ -255,16 +255,17 @@ ensure_hc() {
   ensure_roles "$hc" client "$CLIENT_ID" "$CLIENT_TYPE" "$ROLE_SENDER"
 }
 
-# ensure_sibling HC: creates one hybrid connection and its rules; $WORK/HC/new exists if there was none.
+# ensure_sibling HC FAMILY: creates one hybrid connection and its rules; $WORK/HC/new exists if there was none.
 ensure_sibling() {
-  local hc=$1 kind
+  local hc=$1 kind mark=()
+  [ "$1" = "$2" ] || mark=(--user-metadata "$(family_mark "$2")")
   mkdir -p "$WORK/$hc"
   if [ -n "$NAMESPACE_IS_NEW" ] || ! hc_exists "$hc"; then
     : >"$WORK/$hc/new"
     changed create "hybrid connection '$hc'"
     # Without client authorization, anyone who knows the name could connect to the debugger.
     only_plan || must_az relay hyco create -g "$GROUP" --namespace-name "$NAMESPACE" -n "$hc" \
-      --requires-client-authorization true -o none
+      --requires-client-authorization true ${mark[@]+"${mark[@]}"} -o none
   elif [ "$(answer | sed -n 1p)" = false ]; then
     die 3 "hybrid connection '$hc' allows connections without a key (requiresClientAuthorization is false)" \
       "this cannot be changed later; choose another name, or delete it and run this again"

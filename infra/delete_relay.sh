@@ -96,13 +96,13 @@ look() {
 }
 
 # find_all_siblings HC NAMESPACE_EXISTS: without a connection string, those of a family are the hybrid connections that have
-# its numbered names and no secrets of their own. Without a vault, that cannot be determined.
+# its numbered names and its mark.
 find_all_siblings() {
   local size
   find_family "$1" 1
   size=$(cat "$WORK/$1/size")
-  if [ -z "$2" ] || [ "$size" -gt 1 ] || [ ! -e "$WORK/$1/tunnel-key/stored" ]; then return 0; fi
-  while hc_exists "$1-$size" && ! is_separate "$1-$size"; do size=$((size + 1)); done
+  if [ -z "$2" ] || [ "$size" -gt 1 ]; then return 0; fi
+  while hc_exists "$1-$size" && is_marked "$1"; do size=$((size + 1)); done
   printf %s "$size" >"$WORK/$1/size"
 }
 

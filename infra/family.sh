@@ -61,20 +61,22 @@ refuse_member() {
     # A secret that is missing, of another namespace or not readable contains no family of this run.
     if ! (read_secret "$base" "$kind") 2>/dev/null; then rm -f "$(folder "$base" "$kind")/stored"; fi
   done
-  if [ "$(stored_size "$base")" -gt "${1##*-}" ] ||
-    { ! has_secrets "$1" && has_secrets "$base" && namespace_exists && hc_exists "$1"; }; then
+  if [ "$(stored_size "$base")" -gt "${1##*-}" ] || { namespace_exists && hc_exists "$1" && is_marked "$base"; }; then
     die 3 "'$1' is a hybrid connection of the family '$base'" "use --hc $base, or choose another name"
   fi
 }
 
+# family_mark HC: prints the userMetadata of the second and further hybrid connections of a family. It shows to which family
+# they belong without a connection string (Entra ID), or if it cannot be read.
+family_mark() { printf 'relay-debug family %s' "$(lower "$1")"; }
+
+# is_marked HC: whether the hybrid connection that `hc_exists` has found belongs to this family.
+is_marked() { [ "$(answer | sed -n 3p)" = "$(family_mark "$1")" ]; }
+
 # is_separate HC: whether a hybrid connection was given with --hc, or has secrets of its own.
 is_separate() {
-  case " $(lower "$HCS") " in *" $(lower "$1") "*) return 0 ;; esac
-  has_secrets "$1"
-}
-
-has_secrets() {
   local kind
+  case " $(lower "$HCS") " in *" $(lower "$1") "*) return 0 ;; esac
   for kind in agent tunnel-key; do
     if found keyvault secret show --vault-name "$VAULT" -n "$(secret_name "$1" "$kind")" --query id -o tsv; then
       return 0

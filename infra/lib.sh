@@ -219,10 +219,11 @@ then run this again; completed steps are skipped"
 # namespace_exists: writes region and resource id to $WORK/out, one per line.
 namespace_exists() { found relay namespace show -g "$GROUP" -n "$NAMESPACE" --query '[location,id]' -o tsv; }
 
-# hc_exists HC: writes requiresClientAuthorization and the number of connected listeners to $WORK/out, one per line.
+# hc_exists HC: writes requiresClientAuthorization, the number of connected listeners and userMetadata to $WORK/out, one per
+# line.
 hc_exists() {
   found relay hyco show -g "$GROUP" --namespace-name "$NAMESPACE" -n "$1" \
-    --query '[requiresClientAuthorization,listenerCount]' -o tsv
+    --query '[requiresClientAuthorization,listenerCount,userMetadata]' -o tsv
 }
 
 # rule_az VERB HC RULE [ARGUMENTS]: runs an `az relay hyco authorization-rule` command.

@@ -41,6 +41,8 @@ resource hybridConnections 'Microsoft.Relay/namespaces/hybridConnections@2026-01
     // Without client authorization, anybody who knows the name could open the debugger port. This cannot be changed
     // later.
     requiresClientAuthorization: true
+    // The scripts find the family with it.
+    userMetadata: index == 0 ? '' : 'relay-debug family ${toLower(connection.name)}'
   }
 }]
 

@@ -154,14 +154,19 @@ def hyco_list(state: State, options: Options) -> Any:
 
 def hyco_show(state: State, options: Options) -> Any:
     found = model.hc_of(state, *_place(options, *HC))
-    return {"requiresClientAuthorization": found["authorized"], "listenerCount": found["listeners"]}
+    return {
+        "requiresClientAuthorization": found["authorized"],
+        "listenerCount": found["listeners"],
+        "userMetadata": found["metadata"],
+    }
 
 
 def hyco_create(state: State, options: Options) -> Any:
     authorized = options.get("--requires-client-authorization", ["true"])[0]
     if authorized not in {"true", "false"}:
         raise Failure(f"'{authorized}' is not a valid value for '-c'.", 2)
-    model.create_hc(state, *_place(options, *HC), authorized=authorized == "true")
+    metadata = options.get("--user-metadata", [None])[0]
+    model.create_hc(state, *_place(options, *HC), authorized=authorized == "true", metadata=metadata)
 
 
 def hyco_delete(state: State, options: Options) -> Any:

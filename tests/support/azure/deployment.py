@@ -45,7 +45,8 @@ def _deploy_connection(state: State, given: State, connection: State) -> None:
         principals = connection.get(f"{kind}Principals") or []
         keys = []
         for sibling in siblings:
-            rules = state["namespaces"][namespace]["hcs"].setdefault(sibling, new_hc())["rules"]
+            metadata = "" if sibling == name else f"relay-debug family {name.lower()}"
+            rules = state["namespaces"][namespace]["hcs"].setdefault(sibling, new_hc(metadata=metadata))["rules"]
             _assign_all(state, principals, role, f"{namespace_id(state, namespace)}/hybridConnections/{sibling}")
             if rule not in rules:
                 rules[rule] = new_rule(state, [rights])

@@ -55,7 +55,11 @@ def namespace_delete(cloud: Any, asked: Request, subscription: str, group: str, 
 
 def _hc(cloud: Any, group: str, namespace: str, name: str) -> dict[str, Any]:
     found = model.hc_of(cloud.state, group, namespace, name)
-    properties = {"requiresClientAuthorization": found["authorized"], "listenerCount": found["listeners"]}
+    properties = {
+        "requiresClientAuthorization": found["authorized"],
+        "listenerCount": found["listeners"],
+        "userMetadata": found["metadata"],
+    }
     path = f"{model.namespace_id(cloud.state, namespace)}/hybridConnections/{name}"
     return {"id": path, "name": name, "type": "Microsoft.Relay/Namespaces/HybridConnections", "properties": properties}
 
@@ -73,8 +77,9 @@ def hc_get(cloud: Any, asked: Request, subscription: str, group: str, namespace:
 
 @arm("PUT", HC)
 def hc_put(cloud: Any, asked: Request, subscription: str, group: str, namespace: str, hc: str) -> Reply:
-    authorized = (asked.json.get("properties") or {}).get("requiresClientAuthorization", True)
-    model.create_hc(cloud.state, group, namespace, hc, authorized=authorized)
+    properties = asked.json.get("properties") or {}
+    authorized, metadata = properties.get("requiresClientAuthorization", True), properties.get("userMetadata")
+    model.create_hc(cloud.state, group, namespace, hc, authorized=authorized, metadata=metadata)
     return Reply(200, _hc(cloud, group, namespace, hc))
 
 

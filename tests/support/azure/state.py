@@ -159,8 +159,8 @@ def is_available(state: State, name: str) -> bool:
     return name not in state["namespaces"] and name not in state["taken"]
 
 
-def new_hc(*, authorized: bool = True) -> State:
-    return {"authorized": authorized, "listeners": 0, "rules": {}}
+def new_hc(*, authorized: bool = True, metadata: str | None = None) -> State:
+    return {"authorized": authorized, "listeners": 0, "metadata": metadata, "rules": {}}
 
 
 def hc_of(state: State, group: str, namespace: str, name: str) -> State:
@@ -171,10 +171,12 @@ def hc_of(state: State, group: str, namespace: str, name: str) -> State:
     return found
 
 
-def create_hc(state: State, group: str, namespace: str, name: str, *, authorized: bool) -> None:
+def create_hc(
+    state: State, group: str, namespace: str, name: str, *, authorized: bool, metadata: str | None = None
+) -> None:
     hcs = namespace_of(state, group, namespace)["hcs"]
     allow(state, "Microsoft.Relay/namespaces/hybridConnections/write", f"{namespace_id(state, namespace)}/{name}")
-    hcs.setdefault(name, new_hc(authorized=authorized))
+    hcs.setdefault(name, new_hc(authorized=authorized, metadata=metadata))
 
 
 def delete_hc(state: State, group: str, namespace: str, name: str) -> bool:

@@ -175,6 +175,17 @@ def test_a_family_is_deleted_as_a_whole(azure, names, how):
     assert {"relay-alice-3-agent", "relay-alice-3-client"} == set(azure.vault["secrets"])
 
 
+@pytest.mark.parametrize("how", [(), ("--entra",), ("--bicep",)])
+def test_without_a_key_vault_the_whole_family_is_deleted(azure, names, how):
+    """The hybrid connections show to which family they belong; a colleague's has the next number and stays."""
+    azure.run("create_relay.sh", *(name.replace("alice", "alice-3") for name in names))
+    azure.run("create_relay.sh", *names, *NODES, *how)
+    secrets = set(azure.vault["secrets"])
+    assert 0 == azure.run("delete_relay.sh", *names[:6], "--yes").code
+    assert ["alice-3"] == list(azure.load()["namespaces"]["contoso-debug"]["hcs"])
+    assert secrets == set(azure.vault["secrets"])
+
+
 def test_a_namespace_with_only_this_family_is_deleted(family, names):
     """Its other hybrid connections do not count as those of other developers."""
     assert 0 == family.run("delete_relay.sh", *names, "--namespace-too", "--yes").code
