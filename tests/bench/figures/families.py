@@ -2,18 +2,24 @@
 
 The relay has its quota of 25 listeners. All agents share one process. The figures are the seconds from the start of
 `relay-client --ports` until it has printed a line for each agent, and the time to open a connection to an agent, from
-before the connect until the first byte has been echoed.
+before the connect until the first byte has been echoed. The CPU time of each program until all are found shows what
+the seconds are spent on: with fewer cores than programs, they cannot be shorter than the sum divided by the cores.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import psutil
 
 from relay_client.demo.process import Child
 from tests.bench.figures.capacity import free_range
 from tests.bench.figures.footprint import MIB, memory
-from tests.bench.programs import lines_of, load
+from tests.bench.programs import Usage, lines_of, load
 from tests.bench.report import Limit, Row, median_ms
 from tests.bench.stage import HC, Stage
 
@@ -24,24 +30,42 @@ MOST = 10.0
 """Seconds until all agents of a family are found."""
 
 
+@dataclass(frozen=True)
+class _Measured:
+    listening: float
+    found: float
+    opening: float
+    memory: float
+    cpu: dict[str, float]
+    """CPU seconds of each program, from the start of relay-client until all agents are found."""
+
+
 async def families(stage: Stage, *, quick: bool) -> list[Row]:
     """One hybrid connection with 25 agents, then a family of eight with 200."""
     size = 2 if quick else 8
     alone = await _measure(stage, 1, 3 if quick else 20)
     family = await _measure(stage, size, 3 if quick else 20)
     what = f"{PER_HC} agents, and {size * PER_HC} on {size} hybrid connections"
-    names = ("one", "family")
-    peers = [dict(zip(names, values, strict=True)) for values in zip(alone, family, strict=True)]
+    peers = {"one": alone, "family": family}
     limits = {"family": Limit(MOST)} if stage.delays else {}
+
+    def row(name: str, unit: str, value: Callable[[_Measured], float], limits: dict[str, Limit] | None = None) -> Row:
+        return Row(what, name, unit, {peer: value(measured) for peer, measured in peers.items()}, limits=limits or {})
+
     return [
-        Row(what, "all agents listen", "s", peers[0]),
-        Row(what, "all are found, from the start of the program", "s", peers[1], limits=limits),
-        Row(what, "opening a connection, median", "ms", peers[2]),
-        Row(what, "memory of relay-client", "MiB", peers[3]),
+        row("all agents listen", "s", lambda measured: measured.listening),
+        row("all are found, from the start of the program", "s", lambda measured: measured.found, limits),
+        *(row(f"CPU of {name} until then", "s", partial(_cpu_of, name)) for name in alone.cpu),
+        row("opening a connection, median", "ms", lambda measured: measured.opening),
+        row("memory of relay-client", "MiB", lambda measured: measured.memory),
     ]
 
 
-async def _measure(stage: Stage, size: int, opens: int) -> tuple[float, float, float, float]:
+def _cpu_of(name: str, measured: _Measured) -> float:
+    return measured.cpu[name]
+
+
+async def _measure(stage: Stage, size: int, opens: int) -> _Measured:
     own = Stage(stage.programs, delays=stage.delays)
     own.relay = await own.start_relay(hc=f"{HC}:{size}")
     count = size * PER_HC
@@ -51,15 +75,17 @@ async def _measure(stage: Stage, size: int, opens: int) -> tuple[float, float, f
     agents = await stage.programs.python("agents", "tests.bench.many_agents", *numbers, *secrets)
     line = await lines_of(agents, lambda text: "listening after" in text)
     listening = float(line.split("listening after ")[1].split()[0])
+    usage = Usage({"relay-server": own.relay.child, "all agents": agents})
     client, found = await _until_found(own, count, first)
+    cpu = {"relay-client": sum(psutil.Process(client.pid).cpu_times()[:2]), **usage.seconds()}
     times: list[float] = []
     for port in range(first, first + count, count // opens):
         await load("open", port, "--count", 1)
         times += (await load("open", port, "--count", 3))["times"]
-    size_of_client = memory(client) / MIB
+    measured = _Measured(listening, found, median_ms(times), memory(client) / MIB, cpu)
     for child in (client, agents, own.relay.child):
         await stage.programs.end(child)
-    return listening, found, median_ms(times), size_of_client
+    return measured
 
 
 async def _until_found(stage: Stage, count: int, first: int) -> tuple[Child, float]:
