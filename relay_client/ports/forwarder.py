@@ -77,7 +77,7 @@ class Forwarder:
         self._trust_unknown = trust_unknown
         self._allow_terminate = allow_terminate
         self._open: dict[int, _OpenPort] = {}
-        self._has_warned = False
+        self._has_checked_system = False
 
     def __repr__(self) -> str:
         return f"<Forwarder ports={list(self._open)} connections={len(self.connections)}>"
@@ -194,8 +194,10 @@ class Forwarder:
         self.on_change()
 
     def _warn_of_other_users(self) -> None:
-        if not self._has_warned and self.opened and not SocketTables().is_readable:
-            self._has_warned = True
+        if self._has_checked_system or not self.opened:  # reading the tables takes as long as opening many ports
+            return
+        self._has_checked_system = True
+        if not SocketTables().is_readable:
             logger.warning("this system does not show who connects; every user of this machine can use the local ports")
 
     def _check_editor(self, port: int) -> None:

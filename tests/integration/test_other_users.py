@@ -171,3 +171,20 @@ async def test_another_user_of_the_node_cannot_use_the_port_to_the_editor(
         writer.close()
         await writer.wait_closed()
     assert 1 == caplog.text.count(f"refused a connection from another user of this machine (uid {OTHER_UID})")
+
+
+async def test_the_socket_tables_are_tried_once(relay: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening many ports does not read the table of all sockets for each of them."""
+    tried = []
+
+    class Counted(SocketTables):
+        @property
+        def is_readable(self) -> bool:
+            tried.append(self)
+            return super().is_readable
+
+    monkeypatch.setattr("relay_client.ports.forwarder.SocketTables", Counted)
+    ports = [free_port() for _ in range(3)]
+    async with tunnels(relay) as client, Forwarder(client, ports) as forwarder:
+        assert ports == forwarder.opened
+    assert 1 == len(tried)
