@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import signal
 import time
@@ -19,11 +20,12 @@ from relay_client.ports.forwarder import Forwarder
 from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.hyco import listener as listener_rules
 from relay_core.hyco.address import Endpoint
-from relay_server.config.model import Limits
+from relay_server.config.model import Limits, TlsSettings
 from tests.support.debuggee import LINE, Stopped, debuggee, stopped_at_breakpoint
 from tests.support.ports import free_port
 from tests.support.programs import program
 from tests.support.relay import HC, LocalRelay, local_relay
+from tests.support.secrets import new_key
 from tests.support.tunnel import QUICK, running_agent
 
 pytestmark = pytest.mark.e2e
@@ -71,6 +73,18 @@ async def test_the_relay_is_restarted(relay: LocalRelay, tmp_path: Path) -> None
         await relay.server.kill()
         await relay.server.start()
         await scene.check_and_step(LINE - 2)
+
+
+async def test_certificate_and_keys_are_replaced(relay: LocalRelay, tmp_path: Path) -> None:
+    """Stepping goes on over the same connections after the relay has loaded another certificate and other keys."""
+    async with at_breakpoint(relay, tmp_path) as scene:
+        before, ca_file = scene.chaos.connections, relay.server.ca_file
+        rules = tuple(dataclasses.replace(rule, primary_key=new_key()) for rule in relay.server.config.rules)
+        tls = TlsSettings(directory=tmp_path / "tls")
+        relay.server.reload(dataclasses.replace(relay.server.config, rules=rules, tls=tls))
+        assert ca_file != relay.server.ca_file
+        await scene.check_and_step(LINE + 1)
+        assert before == scene.chaos.connections
 
 
 @pytest.mark.parametrize("lane", ["up", "down"])

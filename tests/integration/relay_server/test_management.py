@@ -11,7 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from relay_core.errors import ConfigurationError
 from relay_server.config.model import ManagementSettings
-from relay_server.operations.management import Management
+from relay_server.operations import management as management_rules
+from relay_server.operations.management import MAX_CONNECTIONS, Management
+from relay_server.protocol.http import MAX_HEAD_BYTES
 from tests.integration.relay_server.conftest import KEYS, Relay
 from tests.integration.relay_server.waiting import eventually
 from tests.support.raw_websocket import TEXT, refused, request
@@ -110,6 +112,38 @@ async def test_other_requests_are_refused(management):
     writer.write(b"\x16\x03\x01 not HTTP\r\n\r\n")
     assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
     writer.close()
+
+
+async def test_too_many_connections_are_dropped(management, monkeypatch):
+    """A connection above the limit is closed without a response, and the port answers again when others have ended."""
+    monkeypatch.setattr(management_rules, "REQUEST_TIMEOUT", 300.0)
+    silent = [await asyncio.open_connection("127.0.0.1", management.port) for _ in range(MAX_CONNECTIONS)]
+    with pytest.raises((ConnectionError, http.client.BadStatusLine)):
+        await management.request("/healthz")
+    for _, writer in silent:
+        writer.close()
+    while True:
+        with contextlib.suppress(ConnectionError, http.client.BadStatusLine):
+            assert (200, "ok\n") == await management.request("/healthz")
+            return
+
+
+async def test_a_silent_connection_is_closed(management, monkeypatch):
+    """A request that is not complete within the time limit gets no response."""
+    monkeypatch.setattr(management_rules, "REQUEST_TIMEOUT", 0.05)
+    reader, writer = await asyncio.open_connection("127.0.0.1", management.port)
+    writer.write(b"GET /healthz HTTP/1.1\r\n")
+    assert b"" == await asyncio.wait_for(reader.read(), 60)
+    writer.close()
+
+
+async def test_a_large_request_is_refused(management):
+    """A head above the limit is a 431, although its end has not arrived."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", management.port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: ".ljust(MAX_HEAD_BYTES + 1, b"x"))
+    response = await asyncio.wait_for(reader.read(), 60)
+    writer.close()
+    assert response.startswith(b"HTTP/1.1 431 ")
 
 
 async def test_port_in_use(relay, management):
