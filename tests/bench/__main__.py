@@ -27,6 +27,7 @@ from tests.bench.figures.ending import ending
 from tests.bench.figures.families import families
 from tests.bench.figures.footprint import footprint
 from tests.bench.figures.interactive import interactive
+from tests.bench.figures.load import load
 from tests.bench.figures.opening import opening
 from tests.bench.figures.outage import outage
 from tests.bench.figures.overhead import overhead
@@ -62,6 +63,7 @@ LOOPBACK: list[Figure] = [
         footprint,
         capacity,
         families,
+        load,
         overhead,
         values,
         verdict,
