@@ -285,13 +285,15 @@ async def test_a_configuration_listens_on_a_port_of_relay_client(
 
 
 async def test_stacks_of_a_rank(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
-    """They open as a text in the editor."""
+    """They open as a text in a tab that stays, and not in the preview tab."""
     async with job_and_client(editor, relay, tmp_path) as (window, *_):
         row = ranks(window).filter(has_text="rank 0")
         await row.hover()
         await row.locator('.action-label[aria-label="Show Stacks"]').click()
         await window.until_shown(window.page.locator(".editor-instance .view-line"), "rank 0 on ")
         await window.page.locator('.tab.active[data-resource-name="stacks of rank 0"]').wait_for()
+        stays = '.tab.active[data-resource-name="stacks of rank 0"] .monaco-icon-label:not(.italic)'
+        assert 1 == await window.page.locator(stays).count()
 
 
 async def test_a_link_attaches(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:

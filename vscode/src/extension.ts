@@ -163,6 +163,7 @@ class StackDocuments implements vscode.TextDocumentContentProvider {
     const uri = vscode.Uri.from({ scheme: STACKS, path: name });
     this.texts.set(uri.path, text);
     this.changed.fire(uri);
-    await vscode.window.showTextDocument(uri, { preview: true });
+    // In a preview tab it would replace the file that the user is reading.
+    await vscode.window.showTextDocument(uri, { preview: false });
   }
 }
