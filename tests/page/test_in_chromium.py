@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,8 +101,9 @@ async def leaves_and_returns(tab: Page, job: Job, ranks: int) -> None:
 
 
 async def pictures(tab: Page, name: str) -> None:
-    """Keep pictures; nothing is wider than a narrow window."""
+    """Keep pictures; the sections follow each other without a gap, and nothing is wider than a narrow window."""
     PICTURES.mkdir(parents=True, exist_ok=True)
+    assert await top_of(tab, "#stacks-section") - await bottom_of(tab, "#map") < 20
     await tab.screenshot(path=PICTURES / f"{name}-light.png", full_page=True)
     await tab.emulate_media(color_scheme="dark")
     await tab.screenshot(path=PICTURES / f"{name}-dark.png", full_page=True)
@@ -113,6 +115,28 @@ async def pictures(tab: Page, name: str) -> None:
     tiles = await tab.locator(".tile").all()
     edges = [await tile.bounding_box() for tile in (tiles[0], tiles[-1])]
     assert all(edge is not None and edge["x"] + edge["width"] <= NARROW["width"] for edge in edges)
+
+
+async def top_of(tab: Page, selector: str) -> float:
+    return float(await tab.evaluate(f"document.querySelector('{selector}').getBoundingClientRect().top"))
+
+
+async def bottom_of(tab: Page, selector: str) -> float:
+    return float(await tab.evaluate(f"document.querySelector('{selector}').getBoundingClientRect().bottom"))
+
+
+async def test_narrow_window(relay: LocalRelay, tab: Page) -> None:
+    """The stopped ranks are above the map, a chosen rank is scrolled into view, and the times do not overlap."""
+    await tab.set_viewport_size(NARROW)
+    async with running_job_of(relay, 64, 8), served_page(relay) as page:
+        await opened(tab, page, 64)
+        assert await bottom_of(tab, "#stopped") < await top_of(tab, "#map")
+        await tile(tab, 63).click()
+        await tab.get_by_role("heading", name="rank 63 of 64 running").wait_for()
+        assert 0 <= await top_of(tab, "#rank") < NARROW["height"]
+        times = await tab.locator("#lanes svg > text[text-anchor]").all()
+        boxes = [box for each in times if (box := await each.bounding_box()) is not None]
+        assert [] == [one for one, other in pairwise(boxes) if one["x"] + one["width"] > other["x"]]
 
 
 async def test_keyboard_and_actions(relay: LocalRelay, tab: Page) -> None:

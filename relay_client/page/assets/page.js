@@ -224,6 +224,7 @@ document.addEventListener('click', (event) => {
   if (button.dataset.port) selected = Number(button.dataset.port);
   else filter = filter === button.dataset.filter ? undefined : button.dataset.filter;
   showAll();
+  if (button.dataset.port) at('rank').scrollIntoView({ block: 'nearest' });
 });
 at('nodes').addEventListener('keydown', moveFocus);
 at('stacks-button').addEventListener('click', () => report('/stacks', showStacks));

@@ -6,7 +6,8 @@ const NAMESPACE = 'http://www.w3.org/2000/svg';
 const LANE = 18;
 const LEFT = 130;
 const MAX_LANES = 32;
-const MIN_SPAN = 60; // seconds
+const MIN_SPAN = 10; // seconds
+const TICK = 90; // pixels, at least, between two times
 
 function draw(tag, attributes, ...children) {
   const element = document.createElementNS(NAMESPACE, tag);
@@ -63,9 +64,10 @@ export function showLanes(element, nodes, events, started, now) {
   const height = shown.length * LANE + 20;
   const svg = draw('svg', { viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': `Timeline of ${nodes.length} nodes since ${clock(from)}` });
   shown.forEach((node, index) => svg.append(...lane(node, events, index * LANE, x, now)));
-  for (let part = 0; part <= 4; part += 1) {
-    const time = from + (now - from) * part / 4;
-    const anchor = part === 0 ? 'start' : part === 4 ? 'end' : 'middle';
+  const ticks = Math.min(4, Math.max(1, Math.floor((width - LEFT) / TICK)));
+  for (let part = 0; part <= ticks; part += 1) {
+    const time = from + (now - from) * part / ticks;
+    const anchor = part === 0 ? 'start' : part === ticks ? 'end' : 'middle';
     svg.append(draw('text', { x: x(time), y: height - 5, 'text-anchor': anchor }, clock(time)));
   }
   element.replaceChildren(svg, ...(nodes.length > MAX_LANES ? [`and ${nodes.length - MAX_LANES} more nodes`] : []));
