@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from relay_agent.agent.attachments import Attachments
-from relay_agent.agent.dial import serve_stream
+from relay_agent.agent.dial import DescriptorsExhausted, serve_stream
 from relay_agent.agent.handshake_places import Admission
 from relay_agent.agent.port_targets import PortTarget, PortTargets
 from relay_agent.agent.refusal_log import RefusalLog
@@ -291,6 +291,7 @@ class Agent:
             logger.info("port %s: %s", target, gone.sentence)
         except ConnectionLost as lost:
             stream.abort(lost.sentence)
+            level = logging.WARNING if isinstance(lost, DescriptorsExhausted) else level
             logger.log(level, "port %s: connection lost: %s", target, lost.sentence)
         except RelayDebugError as error:
             logger.warning("port %s: %s", target, error)

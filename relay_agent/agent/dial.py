@@ -29,7 +29,7 @@ from relay_core.net.streams.stream import ByteStream, PeerStream
 from relay_core.net.tasks import TaskSet
 from relay_core.program.descriptors import EXHAUSTED
 
-__all__ = ["ClientStream", "serve_stream"]
+__all__ = ["ClientStream", "DescriptorsExhausted", "serve_stream"]
 
 FIRST_BYTES_TIMEOUT = 30.0
 """Seconds for a debug client to send its first request; VS Code sends it immediately."""
@@ -40,6 +40,10 @@ DEBUGGER_PATIENCE = 20.0
 """Seconds for a debug adapter to start listening: an editor may connect before the job starts (`relay-agent serve
 --dap`)."""
 DIAL_INTERVAL = 0.2
+
+
+class DescriptorsExhausted(ConnectionLost):
+    """The agent cannot connect to a target, because it has too many open files."""
 
 
 class ClientStream(ByteStream, PeerStream, Protocol):
@@ -126,7 +130,7 @@ async def _dial(target: Target, *, patience: float) -> LocalEndpoint:
             raise ConnectionLost(f"cannot connect to {host}:{port}: {error.strerror or error}") from None
         except (OSError, *TIMEOUT_ERRORS) as error:
             if isinstance(error, OSError) and error.errno in EXHAUSTED:
-                raise ConnectionLost(
+                raise DescriptorsExhausted(
                     "the agent has no file descriptors left", hint="raise the node's limit (ulimit -n)"
                 ) from None
             is_refused = isinstance(error, ConnectionRefusedError)
