@@ -110,6 +110,7 @@ class DebuggedProcess:
             self._record(),
             forwards=list(settings.forwards),
             event_directories=[f"{start_directory()}/{each}" for each in settings.event_directories],
+            monitor=settings.monitor,
             answers={
                 "arm": self._arm,
                 "release": self._release,

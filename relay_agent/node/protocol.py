@@ -79,6 +79,10 @@ class Registration(TypedDict):
     forwards: list[int]
     event_directories: list[str]
     """Directories whose TensorBoard event files clients may read; absolute paths."""
+    monitor: float | None
+    """Seconds between two samples of the monitor; None if the process wants none."""
+    outputs: str
+    """Directory for what the monitor keeps."""
     dump: DumpRecord | None
     sources: dict[str, str]
     """Digests of the files whose code was replaced, by path."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from relay_core.access_settings import AccessSettings
 
-__all__ = ["DEFAULT_HOLD", "DEFAULT_PORT", "DEFAULT_TIMEOUTS", "DEFAULT_WAIT", "DebugSettings"]
+__all__ = ["DEFAULT_HOLD", "DEFAULT_MONITOR", "DEFAULT_PORT", "DEFAULT_TIMEOUTS", "DEFAULT_WAIT", "DebugSettings"]
 
 DEFAULT_PORT = 5678
 """debugpy's usual port, which most `launch.json` files contain."""
@@ -15,6 +15,8 @@ DEFAULT_WAIT = 600.0
 DEFAULT_HOLD = 1800.0
 """Seconds that a crashed process waits for a debugger."""
 
+DEFAULT_MONITOR = 10.0
+"""Seconds between two samples of the monitor, as in InnerEye-DeepLearning's `--monitoring_interval_seconds`."""
 DEFAULT_TIMEOUTS = 86400.0
 """Default for raised timeouts of collective operations in seconds: longer than a debugging session at a breakpoint."""
 
@@ -43,6 +45,8 @@ class DebugSettings(NamedTuple):
     """Further ports on this machine that clients may reach."""
     event_directories: tuple[str, ...] = ()
     """Directories whose TensorBoard event files clients may read, relative to the one in which the job was started."""
+    monitor: float | None = None
+    """Seconds between two samples of processors, memory and GPUs; None for no monitor."""
     follow_children: bool = False
     """Whether child processes are offered to the debugger too."""
     values: bool = True

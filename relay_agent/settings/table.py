@@ -15,12 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_TIMEOUTS, DEFAULT_WAIT
+from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_MONITOR, DEFAULT_PORT, DEFAULT_TIMEOUTS, DEFAULT_WAIT
 from relay_core.errors import UsageError
 from relay_core.values import named, parse_duration, parse_flag, parse_port
 
 __all__ = ["MAX_TIMEOUTS", "SETTINGS", "Setting", "read_settings"]
 
+MIN_MONITOR = 0.5
+"""Seconds; each sample costs the agent some milliseconds."""
 MAX_TIMEOUTS = 20 * 24 * 3600.0
 """Maximum in seconds: torch passes timeouts to poll(2) as milliseconds in an int, so the limit is 24 days."""
 
@@ -105,6 +107,12 @@ def _parse_timeouts(text: str) -> float | None:
     return None if text.lower() == "none" else min(parse_duration(text), MAX_TIMEOUTS) or None
 
 
+def _parse_interval(text: str) -> float | None:
+    """Return seconds, at least `MIN_MONITOR`; None for 0 and for "none", which pipelines pass as a placeholder."""
+    interval = 0.0 if text.lower() == "none" else parse_duration(text)
+    return max(interval, MIN_MONITOR) if interval else None
+
+
 def _parse_values(text: str) -> bool:
     """Return whether values are described; a separate function, because a flag is off by default."""
     return parse_flag(text)
@@ -137,8 +145,8 @@ SETTINGS = (
     ),
     Setting(
         "timeouts", "--debug-timeouts", "RELAY_DEBUG_TIMEOUTS", "TIME", _parse_timeouts, "",
-        "raise the timeouts of torch.distributed, NCCL, gloo, DeepSpeed and Horovod; "
-        f"{DEFAULT_TIMEOUTS / 3600:g}h without a value, at most {MAX_TIMEOUTS / 3600:g}h",
+        "raise the timeouts of torch.distributed, NCCL, gloo, DeepSpeed and Horovod "
+        f"({DEFAULT_TIMEOUTS / 3600:g}h without a value)",
         bare=f"{DEFAULT_TIMEOUTS:g}",
     ),
     Setting(
@@ -150,13 +158,18 @@ SETTINGS = (
         "directories of TensorBoard event files to serve",
     ),
     Setting(
+        "monitor", "--debug-monitor", "RELAY_DEBUG_MONITOR", "TIME", _parse_interval, "",
+        f"sample processors, memory and GPUs at this interval ({DEFAULT_MONITOR:g}s without a value)",
+        bare=f"{DEFAULT_MONITOR:g}s",
+    ),
+    Setting(
         "follow_children", "--debug-follow-children", "RELAY_DEBUG_FOLLOW_CHILDREN", "FLAG", parse_flag, "false",
         "offer child processes to the debugger too", alias="--follow-children", bare="true",
     ),
     Setting(
         "values", "--debug-values", "RELAY_DEBUG_VALUES", "SWITCH", _parse_values, "on",
-        "show tensors, arrays and tables by type, shape and device, and limit the time for formatting each value; with "
-        "off, debugpy formats all values", bare="on",
+        "show tensors, arrays and tables by type, shape and device",
+        bare="on",
     ),
     Setting(
         "allow_edit", "--debug-allow-edit", "RELAY_DEBUG_ALLOW_EDIT", "FLAG", parse_flag, "false",

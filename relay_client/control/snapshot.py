@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from relay_client.agents.roster import Claim
 from relay_client.agents.tunnels import Tunnels
-from relay_client.control.state import ClientId, Connection, Ended, Node, Port, Status, Stop, Target
+from relay_client.control.state import ClientId, Connection, Ended, Gpu, Node, Port, Status, Stop, Target, Usage
 from relay_client.editor.sentences import how_ended
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import LocalPort
@@ -51,7 +51,7 @@ def _node(
 ) -> Node:
     link = tunnels.link(AgentId(agent.id))
     targets = tuple(
-        _target(found, ports if _owns(owners, agent, found) else (), connections) for found in agent.targets
+        _target(found, agent, ports if _owns(owners, agent, found) else (), connections) for found in agent.targets
     )
     return Node(
         agent=agent.id,
@@ -64,10 +64,19 @@ def _node(
         run=agent.run or None,
         run_url=agent.run_url or None,
         cwd=agent.cwd or None,
+        usage=_usage(agent),
         targets=targets,
         forwards=agent.forwards,
         ended=tuple(Ended(ending.port, how_ended(ending), ending.pid) for ending in agent.endings or ()),
     )
+
+
+def _usage(agent: AgentInfo) -> Usage | None:
+    found = agent.usage
+    if found is None:
+        return None
+    gpus = tuple(Gpu(gpu.name, gpu.busy, gpu.memory, gpu.total) for gpu in found.gpus)
+    return Usage(found.time, found.cpu, found.cores, found.memory, found.total, gpus)
 
 
 def _owns(owners: dict[int, Claim], agent: AgentInfo, target: TargetInfo) -> bool:
@@ -76,13 +85,14 @@ def _owns(owners: dict[int, Claim], agent: AgentInfo, target: TargetInfo) -> boo
     return owner is not None and owner.agent.id == agent.id
 
 
-def _target(found: TargetInfo, ports: Sequence[Port], connections: Sequence[Connection]) -> Target:
+def _target(found: TargetInfo, agent: AgentInfo, ports: Sequence[Port], connections: Sequence[Connection]) -> Target:
     leading = [port for port in ports if port.remote_port == found.port and not port.is_forward]
     mine = [
         connection
         for connection in connections
         if connection.port in {port.port for port in leading} or (ports and connection.remote_port == found.port)
     ]
+    used = agent.usage.of(found.port) if agent.usage else None
     return Target(
         port=found.port,
         rank=found.rank,
@@ -98,6 +108,8 @@ def _target(found: TargetInfo, ports: Sequence[Port], connections: Sequence[Conn
         local_ports=tuple(port.port for port in leading if not port.is_editor),
         attached_here=any(connection.state == Connection.CONNECTED for connection in mine),
         stop=_latest(mine),
+        cpu=used.cpu if used else None,
+        memory=used.memory if used else None,
         activity=(found.attachment.activity or None) if found.attachment else None,
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-__all__ = ["ClientId", "Connection", "Ended", "Node", "Port", "Status", "Stop", "Target"]
+__all__ = ["ClientId", "Connection", "Ended", "Gpu", "Node", "Port", "Status", "Stop", "Target", "Usage"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,10 @@ class Target:
     """True if a connection through one of these ports has reached it."""
     stop: Stop | None = None
     """None if it is running, or if somebody else's debugger has stopped it."""
+    cpu: float | None = None
+    """Processors in use; 1.0 is one of them all the time. None without `--debug-monitor`."""
+    memory: int | None = None
+    """Bytes of its resident set; likewise."""
     activity: str | None = None
     """What its node announces of a process with a debugger: `running`, `stopped` or `stopped at train.py:41`."""
 
@@ -93,6 +97,33 @@ class Ended:
     how: str
     """How it ended, as in `ended with status 1`."""
     pid: int | None = None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU of a node."""
+
+    name: str
+    busy: float
+    """Share of the time in which it executed kernels, 0 to 1."""
+    memory: int
+    """Bytes in use."""
+    total: int
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a node uses, averaged over one sampling interval."""
+
+    time: float
+    """By the node's clock."""
+    cpu: float
+    """Processors in use."""
+    cores: int
+    memory: int
+    """Bytes in use."""
+    total: int
+    gpus: tuple[Gpu, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,6 +146,8 @@ class Node:
     """Address of the run's page, such as that in Azure ML studio."""
     cwd: str | None = None
     """Working directory of the job."""
+    usage: Usage | None = None
+    """None without `--debug-monitor`."""
     targets: tuple[Target, ...] = ()
     forwards: tuple[int, ...] = ()
     """Other ports of the node that the agent forwards."""

@@ -33,6 +33,7 @@ FILES = {
     "/page.css": ("page.css", "text/css"),
     "/page.js": ("page.js", "text/javascript"),
     "/connection.js": ("connection.js", "text/javascript"),
+    "/resources.js": ("resources.js", "text/javascript"),
     "/timeline.js": ("timeline.js", "text/javascript"),
     "/elements.js": ("elements.js", "text/javascript"),
 }

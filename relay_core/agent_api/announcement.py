@@ -9,6 +9,7 @@ from typing import NewType
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.fitting import COMMON_FIELDS, targets_of_runs
+from relay_core.agent_api.resources.usage import NodeUsage
 from relay_core.agent_api.values import (
     Clean,
     as_is,
@@ -180,6 +181,8 @@ class AgentInfo:
     """Each port occurs once."""
     forwards: tuple[int, ...] = ()
     """Other ports of its node that clients may connect to, in ascending order."""
+    usage: NodeUsage | None = None
+    """What the node and its processes use; None without `--debug-monitor`."""
     endings: tuple[Ending, ...] | None = None
     """The endings of targets, the latest one for each port; None if the agent does not announce them."""
     generation: int = 0
@@ -223,6 +226,7 @@ class AgentInfo:
             "generation": self.generation,
             "predecessors": list(self.predecessors),
             "asks_ahead": self.prefetch,  # this name in the wire format is older than the term prefetch
+            **({} if self.usage is None else {"usage": self.usage.encode()}),
             **({} if self.endings is None else {"endings": [ending.encode() for ending in self.endings]}),
         }
 
@@ -255,6 +259,7 @@ class AgentInfo:
             run_url=link(fields.get("run_url"), clean),
             targets=tuple(sorted(targets.values(), key=lambda each: each.port) if runs else targets.values()),
             forwards=tuple(sorted({number for number in forwards if number is not None})),
+            usage=NodeUsage.parse(fields.get("usage"), clean),
             endings=None if endings is None else tuple(ending for ending in found if ending is not None),
             generation=count(fields.get("generation")) or 0,
             predecessors=tuple(agent for agent in predecessors if agent),

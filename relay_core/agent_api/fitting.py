@@ -1,6 +1,6 @@
 """Shrinks an announcement until it fits into a frame, so that a node can have any number of targets.
 
-    1. texts are shortened, and only the latest endings are kept
+    1. texts are shortened, only the latest endings are kept, and the usage of processes is left out
     2. values that most targets have in common are sent once, in `common`
     3. details of each target are left out, in the order of `EXPENDABLE`
     4. from `IN_RUNS` on, targets reduced to port and rank are sent in `runs`
@@ -48,7 +48,9 @@ def fit(announcement: Mapping[str, object], limit: int = MAX_ANNOUNCEMENT) -> Fi
     """Return an announcement of at most `limit` bytes of JSON, the same one if it fits."""
     if _size(announcement) <= limit:
         return dict(announcement)
-    rest = _short({name: value for name, value in announcement.items() if name not in {"targets", "common"}})
+    rest = _short({name: value for name, value in announcement.items() if name not in {"targets", "common", "usage"}})
+    if usage := mapping(announcement.get("usage")):
+        rest["usage"] = {**usage, "processes": []}
     if "endings" in rest:
         rest["endings"] = [_short(mapping(ending)) for ending in items(rest["endings"])[-MAX_ENDINGS:]]
     targets = [_short(mapping(target)) for target in items(announcement.get("targets"))]

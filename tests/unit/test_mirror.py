@@ -62,6 +62,7 @@ COVERED_BY = {
         "relay_client/pdb/ debugger execution inspection prompt session child_processes relay_client/dap/ tcp"
     ),
     "tests/integration/test_control.py": "relay_client/control/ client server service snapshot",
+    "tests/integration/test_monitor.py": "relay_agent/monitor/ monitor",
     "tests/integration/test_page.py": "relay_client/page/ feed server",
     "tests/unit/relay_client/control/test_protocol.py": "relay_client/control/ messages",
     "tests/unit/relay_client/ui/test_status_text.py": "relay_client/control/ state",

@@ -29,6 +29,7 @@ from relay_core.agent_api.members import grouped
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.push import NodePushed, Phase, Push
 from relay_core.agent_api.requests import Collectives, Digest, FileDigest, Ready, Stacks, Wake
+from relay_core.agent_api.resources.usage import NodeUsage
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import ConfigurationError
 
@@ -77,6 +78,11 @@ class ProcessTable:
         self.none_left = asyncio.Event()
         """Set when the last process has left."""
         self.access: Access = {}
+        self.monitored = asyncio.Event()
+        """Set when a process has requested the monitor; `monitor_interval` and `outputs` are then its settings."""
+        self.monitor_interval = 0.0
+        self.outputs = Path()
+        self._usage: NodeUsage | None = None
         self._processes: dict[int, RegisteredProcess] = {}
         self._leaving: set[RegisteredProcess] = set()
         """Processes without a port whose exit status is not known yet."""
@@ -114,6 +120,7 @@ class ProcessTable:
             node_rank=first.node_rank if first else None,
             run=first.run if first else "",
             run_url=find_run_url(os.environ),
+            usage=self._usage,
         )
 
     def _forwards(self) -> set[int]:
@@ -190,6 +197,9 @@ class ProcessTable:
             return False
         process.forwards = [port for port in message.get("forwards", []) if isinstance(port, int)]
         process.event_directories = [str(each) for each in message.get("event_directories", [])]
+        if (interval := message.get("monitor")) and not self.monitored.is_set():
+            self.monitor_interval, self.outputs = interval, Path(message.get("outputs") or "outputs")
+            self.monitored.set()
         process.sources = dict(message.get("sources") or {})
         process.info = replace(process.info, pushes=len(process.sources))
         if dump := message.get("dump"):
@@ -242,6 +252,11 @@ class ProcessTable:
         self._endings[ending.port] = ending
         while len(self._endings) > MAX_ENDINGS:
             del self._endings[next(iter(self._endings))]
+        self.on_change()
+
+    def publish_usage(self, usage: NodeUsage) -> None:
+        """Announce what the node and its processes use."""
+        self._usage = usage
         self.on_change()
 
     def broadcast(self, message: Message) -> None:

@@ -27,6 +27,7 @@ from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_agent.node.in_agent.run_tag import RunTag
 from relay_agent.node.in_job.connect import STARTER_VARIABLE
 from relay_agent.node.protocol import MAX_LINE, Message, decode
+from relay_core.agent_api.announcement import TargetInfo
 from relay_core.auth import AccessSettings, find_access
 from relay_core.errors import RelayDebugError
 from relay_core.net.relay_tls import client_tls
@@ -72,6 +73,7 @@ async def serve_node(root: Path, name: str, listener: int, lock: int) -> None:
                 node_server.accept_connection, sock=socket.socket(fileno=listener), limit=MAX_LINE
             )
             serving = tasks.spawn(_serve_clients(processes, node_server, succession), name="agent")
+            tasks.spawn(_monitor(processes), name="monitor")
             leaving = tasks.spawn(_until_unneeded(processes), name="wait for the last process")
             await first_completed(serving, leaving)
             directory.sweep()
@@ -90,6 +92,18 @@ async def _until_unneeded(processes: ProcessTable) -> None:
     await first_completed(processes.any.wait(), _until_starter_gone(), timeout=FIRST_PROCESS_TIMEOUT)
     if processes.any.is_set():
         await processes.none_left.wait()
+
+
+async def _monitor(processes: ProcessTable) -> None:
+    """Run the monitor once a process has requested it, whether the relay can be reached or not."""
+    await processes.monitored.wait()
+    from relay_agent.monitor.monitor import Monitor  # noqa: PLC0415 - with --debug-monitor only
+
+    def describe() -> list[TargetInfo]:
+        return [process.describe() for process in processes.targets()]
+
+    monitor = Monitor(describe, processes.publish_usage, processes.outputs, processes.monitor_interval)
+    await monitor.run()
 
 
 async def _until_starter_gone() -> None:

@@ -38,6 +38,8 @@ from relay_core.errors import RelayDebugError
 
 __all__ = ["NodeClient"]
 
+OUTPUTS = "outputs"
+"""The directory, below the one in which a job was started, whose files Azure ML keeps with the run."""
 PONG_TIMEOUT = 2.0
 """Seconds for an agent to answer `Ping`, after which one that is still connected counts as alive."""
 PONG_INTERVAL = 0.02
@@ -65,6 +67,7 @@ class NodeClient:
         target: The announcement of this process: port, rank, world, pid, script and so on.
         forwards: Further ports on this machine that clients may reach.
         event_directories: Directories whose TensorBoard event files clients may read; absolute paths.
+        monitor: Seconds between two samples of the monitor; None for no monitor.
         answers: Request handlers by name. Each is called in the helper thread with the agent's message and returns the
             fields of the answer, or None if it will call `respond`, or raises RelayDebugError.
         on_failure: Called in the helper thread, with the reason, when debuggers can no longer attach.
@@ -77,6 +80,7 @@ class NodeClient:
         *,
         forwards: list[int],
         event_directories: Sequence[str] = (),
+        monitor: float | None = None,
         answers: Mapping[str, Callable[[Ask], AnswerFields | None]],
         on_failure: Callable[[RelayDebugError], None] = lambda _failure: None,
     ) -> None:
@@ -100,6 +104,7 @@ class NodeClient:
         self._target = target.copy()
         self._forwards = forwards
         self._event_directories = list(event_directories)
+        self._monitor = monitor
         self._sources: dict[str, str] = {}
         self._answers = answers
         self._on_failure = on_failure
@@ -212,6 +217,8 @@ class NodeClient:
                 "access": self._access,
                 "forwards": self._forwards,
                 "event_directories": self._event_directories,
+                "monitor": self._monitor,
+                "outputs": f"{self._target.get('cwd') or '.'}/{OUTPUTS}",
                 "dump": _register_dump(directory),
                 "sources": self._sources,
             }

@@ -2,6 +2,7 @@
 
 import { Refused, ask, follow, openSession } from './connection.js';
 import { clock, copyButton, duration, make, show } from './elements.js';
+import { hasGpu, keep, nodePlots, rankPlots } from './resources.js';
 import { showLanes } from './timeline.js';
 
 const STATES = {
@@ -132,6 +133,7 @@ function showRank() {
   show(at('rank'),
     make('h2', {}, `${labelOf(target)}${target.world ? ` of ${target.world}` : ''}`, make('span', { class: `badge ${kind}` }, STATES[kind][1])),
     make('dl', {}, ...rows.flatMap(([name, value]) => [make('dt', {}, name), make('dd', {}, String(value))])),
+    make('div', { class: 'plots' }, ...rankPlots(node, target.port)),
     make('div', { class: 'actions' },
       make('a', { class: 'button main', href: link(target), 'data-key': 'attach' }, 'Attach in VS Code'),
       copyButton('Copy command', command),
@@ -155,6 +157,14 @@ function showStopped() {
   show(at('stopped'), ...(rows.length ? rows.map((row) => stoppedRow(...row)) : [make('li', { class: 'quiet' }, 'No rank is stopped.')]));
 }
 
+function showResources() {
+  const nodes = state.nodes.filter(({ usage }) => usage);
+  at('resources').hidden = !nodes.length;
+  show(at('usage'), ...nodes.map((node) => make('div', { class: 'node' },
+    make('h3', {}, make('span', {}, nameOf(node)), make('span', {}, hasGpu(node) ? '' : 'no GPU found')),
+    make('div', { class: 'plots' }, ...nodePlots(node)))));
+}
+
 function showEvents() {
   show(at('events'), ...events.slice(-200).reverse().map((event) => make('li', {}, make('time', {}, clock(event.time)), make('span', {}, event.text))));
   showLanes(at('lanes'), state.nodes.map((node) => ({ ...node, name: nameOf(node) })), events, started, now());
@@ -172,6 +182,7 @@ function showAll() {
   show(at('nodes'), ...state.nodes.map(nodeCard));
   showRank();
   showStopped();
+  showResources();
 }
 
 async function report(path, render) {
@@ -242,6 +253,7 @@ try {
   await follow((update, isFirst) => {
     problem('');
     state = update.state;
+    keep(state.nodes);
     ahead = Date.now() / 1000 - state.time;
     started = state.client.started;
     events = (isFirst ? update.events : [...events, ...update.events]).slice(-MAX_EVENTS);

@@ -9,7 +9,7 @@ from relay_agent.cli.run import add_parser, job_environment
 from relay_agent.settings.arguments import parse_step_arguments
 from relay_agent.settings.environment import from_environment
 from relay_agent.settings.model import DebugSettings
-from relay_agent.settings.table import MAX_TIMEOUTS, SETTINGS, Setting
+from relay_agent.settings.table import MAX_TIMEOUTS, MIN_MONITOR, SETTINGS, Setting
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import UsageError
 
@@ -76,6 +76,10 @@ VALUES = [
     ("timeouts", "90s", {"timeouts": 90.0}),
     ("forwards", "6006, 8888", {"forwards": (6006, 8888)}),
     ("forwards", "", {}),
+    ("monitor", "10s", {"monitor": 10.0}),
+    ("monitor", "0.1", {"monitor": MIN_MONITOR}),
+    ("monitor", "0", {}),
+    ("monitor", "none", {}),
     ("on_crash", "True", {"on_crash": True}),
     ("on_crash", "none", {}),
     ("follow_children", "yes", {"follow_children": True}),
@@ -109,6 +113,7 @@ BAD = [
     ("wait", "soon", "invalid duration: 'soon'"),
     ("hold", "-1", "invalid duration: '-1'"),
     ("timeouts", "day", "invalid duration: 'day'"),
+    ("monitor", "often", "invalid duration: 'often'"),
     ("abort_on_timeout", "kill", "invalid action: 'kill'"),
     ("values", "some", "invalid flag: 'some'"),
     ("on_crash", "maybe", "invalid flag: 'maybe'"),

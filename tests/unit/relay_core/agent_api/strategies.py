@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo
 from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.resources.usage import NodeUsage
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -48,6 +49,8 @@ AGENTS = st.builds(
     run=TEXTS,
     targets=st.lists(TARGETS, max_size=4, unique_by=lambda target: target.port).map(tuple),
     forwards=st.frozensets(PORTS, max_size=4).map(lambda ports: tuple(sorted(ports))),
+    usage=st.none()
+    | st.builds(NodeUsage, st.just(1.0), st.just(0.5), st.just(4), st.integers(0, 9), st.integers(0, 9)),
     endings=st.none() | st.lists(ENDINGS, max_size=10).map(tuple),
     generation=st.integers(0, 1000),
     predecessors=st.lists(SOME_TEXT.map(AgentId), max_size=3).map(tuple),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo
 from relay_core.agent_api.fitting import MAX_ANNOUNCEMENT, count_targets, fit, targets_of_runs
 from relay_core.agent_api.metadata import MAX_CONFLICTS, ClientInfo, ClientStatus, PortConflict, StreamMetadata
+from relay_core.agent_api.resources.usage import NodeUsage, ProcessUsage
 from relay_core.agent_api.values import MAX_NAME
 from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MAX_OPEN_METADATA
 from relay_core.tunnel.payloads import encode_json
@@ -40,6 +41,14 @@ def test_a_thousand_ranks():
     assert {"train.py"} == {target.script for target in found.targets}
     assert [7] == [target.rank for target in found.targets if target.state is State.CRASHED]
     assert ["bob@laptop"] == [target.attachment.user for target in found.targets if target.attachment]
+
+
+def test_usage_of_a_thousand_ranks():
+    """The usage of the node is announced, and that of its processes is left out."""
+    usage = NodeUsage(0.0, 1.0, 64, 7, 8, processes=tuple(ProcessUsage(5678 + n, 0.123, 2**34) for n in range(1000)))
+    found = AgentInfo.parse(fit(replace(node(1000), usage=usage).encode()))
+    assert replace(usage, processes=()) == found.usage
+    assert 1000 == len(found.targets)
 
 
 def test_long_details_of_crashes():

@@ -1,0 +1,1 @@
+"""The resource monitor of `--debug-monitor`: samples processors, memory and GPUs in the agent process."""

@@ -1,0 +1,1 @@
+"""The resources that a node and its processes use."""
