@@ -141,7 +141,7 @@ SETTINGS = (
     ),
     Setting(
         "hold", "--debug-hold", "RELAY_DEBUG_HOLD", "TIME", parse_duration, f"{DEFAULT_HOLD / 60:g}m",
-        "time to hold a process after an uncaught exception", alias="--hold",
+        "time to hold a crashed process", alias="--hold",
     ),
     Setting(
         "timeouts", "--debug-timeouts", "RELAY_DEBUG_TIMEOUTS", "TIME", _parse_timeouts, "",
