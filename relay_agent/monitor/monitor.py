@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from relay_agent.monitor.event_log import EventLog, scalars_of
 from relay_agent.monitor.gpus import Gpus
 from relay_agent.monitor.procfs import Counters, read_counters
 from relay_agent.monitor.rates import usage_between
@@ -18,6 +21,8 @@ from relay_core.agent_api.resources.usage import NodeUsage
 __all__ = ["Monitor"]
 
 FILE = "monitor-{host}.csv"
+EVENT_DIRECTORY = "Diagnostics"
+"""Where InnerEye-DeepLearning's monitor keeps its TensorBoard log; one directory below it for each node."""
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +33,7 @@ class Monitor:
     Args:
         targets: Returns the processes now.
         on_usage: Called with each sample.
-        outputs: Directory for the CSV file.
+        outputs: Directory for the CSV file and the TensorBoard log.
         interval: Seconds between two samples.
     """
 
@@ -43,6 +48,10 @@ class Monitor:
         self._on_usage = on_usage
         self._host = socket.gethostname()
         self._path = outputs / FILE.format(host=self._host)
+        started = time.time()
+        name = f"events.out.tfevents.{int(started)}.{self._host}.{os.getpid()}"
+        self._events = EventLog(outputs / EVENT_DIRECTORY / self._host / name, started)
+        self._samples = 0
         self._interval = interval
         self._can_write = True
 
@@ -72,7 +81,12 @@ class Monitor:
         if not self._can_write:
             return
         try:
-            await asyncio.to_thread(append_usage, self._path, self._host, usage, ranks)
+            await asyncio.to_thread(self._write, usage, ranks)
         except OSError as error:
             self._can_write = False
-            logger.warning("--debug-monitor cannot write %s: %s", self._path, error.strerror or error)
+            logger.warning("--debug-monitor cannot write to %s: %s", self._path.parent, error.strerror or error)
+
+    def _write(self, usage: NodeUsage, ranks: Mapping[int, int | None]) -> None:
+        self._samples += 1
+        append_usage(self._path, self._host, usage, ranks)
+        self._events.append(usage.time, self._samples, scalars_of(usage, ranks))

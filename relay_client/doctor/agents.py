@@ -73,7 +73,10 @@ class AgentChecks:
             except RelayDebugError as error:
                 self._error = error
             self._agents = list(tunnels.roster)
-            self.targets = [claim.target for claim in tunnels.reachable_targets()]
+            if self._agents:  # the search may still end with an error: other listeners may be unusable or just closing
+                self._error = None
+            # also if a tunnel is being replaced at this moment
+            self.targets = [claim.target for claim in tunnels.roster.targets(self._now)]
             self._descriptions = [describe_agent(agent, self._now) for agent in self._agents]
 
     async def _hybrid_connection(self) -> str:

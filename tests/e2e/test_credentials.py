@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -63,7 +64,7 @@ def assert_one_line(finished: Finished, status: int, *parts: str) -> None:
     errors = [line for line in lines if ": error: " in line]
     assert len(errors) == 1, finished.stderr
     assert all(part in errors[0] for part in (*parts, "hint: ")), errors[0]
-    assert all(line.startswith("relay-") for line in lines), finished.stderr
+    assert all(re.match(r"(\d{4}-\d\d-\d\d [\d:]{8} )?relay-", line) for line in lines), finished.stderr
 
 
 async def test_the_secret_of_a_step_argument(cloud: Azure, identity: FakeManagedIdentity) -> None:

@@ -69,6 +69,8 @@ async def test_processes_have_their_own_numbers(relay: LocalRelay, tmp_path: Pat
     with path.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["what"] == "process"]
     assert {"0", "1"} == {row["rank"] for row in rows}
+    (events,) = (tmp_path / "outputs" / "Diagnostics").glob("*/events.out.tfevents.*")
+    assert b"rank_1/memory_gib" in events.read_bytes()
     assert LARGE < max(int(row["memory"]) for row in rows if row["rank"] == "1")
     assert LARGE > max(int(row["memory"]) for row in rows if row["rank"] == "0")
 
