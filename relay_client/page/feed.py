@@ -16,7 +16,7 @@ __all__ = ["MAX_EVENTS", "Feed"]
 
 MAX_EVENTS = 1000
 """Maximum number of events kept for a page that is opened later."""
-MIN_INTERVAL = 0.25
+MIN_INTERVAL = 1.0
 """Seconds between two updates of a page; changes in between are combined, because a job of 256 ranks has many."""
 MAX_INTERVAL = 5.0
 """Seconds until an update without an event, for the round trips."""

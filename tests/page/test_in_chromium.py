@@ -154,6 +154,19 @@ async def test_keyboard_and_actions(relay: LocalRelay, tab: Page) -> None:
         assert "relay-client attach 2" == await tab.evaluate("navigator.clipboard.readText()")
 
 
+async def test_a_change_of_one_node(relay: LocalRelay, tab: Page) -> None:
+    """Only the node that has changed is drawn again, and the focus stays on the rank."""
+    async with running_job_of(relay, 4, 2) as job, served_page(relay) as page:
+        await opened(tab, page, 4)
+        await tile(tab, 1).focus()
+        await tab.evaluate(f"""for (const port of [{BASE_PORT}, {BASE_PORT + 2}])
+            document.querySelector(`.tile[data-port='${{port}}']`).wasDrawnBefore = true;""")
+        job.change(0, state="crashed")
+        await until_labelled(tab, 0, "crashed")
+        assert [None, True] == [await tile(tab, rank).evaluate("tile => tile.wasDrawnBefore") for rank in (0, 2)]
+        assert await tile(tab, 1).evaluate("tile => tile === document.activeElement")
+
+
 async def test_the_link_in_the_address(relay: LocalRelay, tab: Page) -> None:
     """The token disappears from the address, a reload keeps the session, and a used link is refused with the reason."""
     async with running_job_of(relay, 2, 2), served_page(relay) as page:

@@ -21,6 +21,28 @@ export function show(element, ...children) {
   if (focused) element.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
 }
 
+const shownItems = new WeakMap(); // of an element: its items by key, each with its content and node
+
+/**
+ * Shows items `[key, content, build]` in their order. Only those whose content has changed are built: an update of a
+ * job of 256 ranks usually changes one node.
+ */
+export function showItems(element, items) {
+  const before = shownItems.get(element) ?? new Map();
+  const after = new Map();
+  for (const [key, content, build] of items) {
+    const known = before.get(key);
+    after.set(key, known?.content === content ? known : { content, node: build() });
+  }
+  const focused = element.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  for (const [key, item] of before) if (after.get(key) !== item) item.node.remove();
+  [...after.values()].forEach(({ node }, index) => {
+    if (element.children[index] !== node) element.insertBefore(node, element.children[index] ?? null);
+  });
+  shownItems.set(element, after);
+  if (focused && !element.contains(document.activeElement)) element.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+}
+
 /** Returns a button that copies a text, and says so. */
 export function copyButton(label, text) {
   return make('button', {

@@ -1,7 +1,7 @@
 // Shows the state of relay-client: nodes and ranks, the selected rank, stopped ranks, stacks and the timeline.
 
 import { Refused, ask, follow, openSession } from './connection.js';
-import { clock, copyButton, duration, make, show } from './elements.js';
+import { clock, copyButton, duration, make, show, showItems } from './elements.js';
 import { hasGpu, keep, nodePlots, rankPlots } from './resources.js';
 import { showLanes } from './timeline.js';
 
@@ -14,11 +14,13 @@ const STATES = {
   lost: ['○', 'no connection'],
 };
 const MAX_EVENTS = 1000;
+const MAX_ROWS = 200; // of the newest events
 const MANY_RANKS = 64;
 const at = (id) => document.getElementById(id);
 
 let state;
 let events = [];
+let eventCount = 0; // received so far
 let selected; // port of a rank
 let filter; // a state, or undefined for all
 let isDense = false; // many ranks: smaller tiles
@@ -91,16 +93,26 @@ function runLink(node) {
   return make('a', { href: node.run_url, target: '_blank', rel: 'noopener noreferrer', 'data-key': `run ${node.agent}` }, node.run);
 }
 
+function tripOf(node) {
+  if (node.link !== 'connected') return node.link;
+  return node.round_trip === undefined ? '' : `${(node.round_trip * 1000).toFixed(node.round_trip < 0.01 ? 1 : 0)} ms`;
+}
+
 function nodeCard(node) {
   const isAway = node.link !== 'connected';
-  const trip = node.round_trip === undefined ? '' : `${(node.round_trip * 1000).toFixed(node.round_trip < 0.01 ? 1 : 0)} ms`;
   return make('div', { class: `node${isAway ? ' away' : ''}`, role: 'group', 'aria-label': nameOf(node) },
-    make('h3', {}, make('span', { title: nameOf(node) }, nameOf(node)), make('span', { title: 'round trip' }, isAway ? node.link : trip)),
+    make('h3', {}, make('span', { title: nameOf(node) }, nameOf(node)), make('span', { class: 'trip', title: 'round trip' }, tripOf(node))),
     node.run ? make('p', {}, 'run ', runLink(node)) : '',
     isAway && node.link_reason ? make('p', { class: 'away-text' }, node.link_reason) : '',
     make('div', { class: 'tiles' }, ...node.targets.map((target) => tile(node, target))),
     ...(node.ended ?? []).slice(-3).map((ended) => make('p', {}, `port ${ended.port} ${ended.how}`)),
   );
+}
+
+/** Returns a text that is different whenever the card of a node is, apart from its round trip. */
+function cardContent(node) {
+  const isSelected = node.targets.some((target) => target.port === selected);
+  return JSON.stringify([{ ...node, round_trip: undefined }, isSelected && selected, filter, isDense]);
 }
 
 function link(target) {
@@ -166,7 +178,8 @@ function showResources() {
 }
 
 function showEvents() {
-  show(at('events'), ...events.slice(-200).reverse().map((event) => make('li', {}, make('time', {}, clock(event.time)), make('span', {}, event.text))));
+  const row = (event) => make('li', {}, make('time', {}, clock(event.time)), make('span', {}, event.text));
+  showItems(at('events'), events.slice(-MAX_ROWS).reverse().map((event) => [event.number, '', () => row(event)]));
   showLanes(at('lanes'), state.nodes.map((node) => ({ ...node, name: nameOf(node) })), events, started, now());
 }
 
@@ -179,7 +192,11 @@ function showAll() {
   at('nodes').classList.toggle('dense', isDense);
   at('empty').hidden = state.nodes.length > 0;
   showCounts();
-  show(at('nodes'), ...state.nodes.map(nodeCard));
+  showItems(at('nodes'), state.nodes.map((node) => [node.agent, cardContent(node), () => nodeCard(node)]));
+  state.nodes.forEach((node, index) => {
+    const trip = at('nodes').children[index].querySelector('.trip');
+    if (trip.textContent !== tripOf(node)) trip.textContent = tripOf(node);
+  });
   showRank();
   showStopped();
   showResources();
@@ -256,7 +273,8 @@ try {
     keep(state.nodes);
     ahead = Date.now() / 1000 - state.time;
     started = state.client.started;
-    events = (isFirst ? update.events : [...events, ...update.events]).slice(-MAX_EVENTS);
+    const received = update.events.map((event) => ({ ...event, number: (eventCount += 1) }));
+    events = (isFirst ? received : [...events, ...received]).slice(-MAX_EVENTS);
     showAll();
     if (isFirst || update.events.length) showEvents();
   }, () => problem('relay-client is not running any more, or does not answer. This page connects again by itself.'));
