@@ -26,7 +26,6 @@ from relay_server.protocol.refusals import (
     accept_timed_out,
     bad_request,
     internal_error,
-    no_listeners,
     not_found,
     shutting_down,
 )
@@ -276,10 +275,8 @@ class Gateway:
                 secret=(SECRET_PARAMETER, pending.secret),
                 remote=handshake.connection.remote,
             )
-            if not any(control.offer(message) for control in candidates):
-                raise no_listeners()
             timed_out = accept_timed_out(limits.accept_timeout_status)
-            outcome = await self.matchmaker.outcome(pending, limits.accept_timeout, timed_out)
+            outcome = await self.matchmaker.offer(candidates, message, pending, limits.accept_timeout, timed_out)
         if isinstance(outcome, Rejection):
             self.counters.rejected += 1
             logger.info("a listener rejected %s with %d", pending.id, outcome.status)

@@ -72,6 +72,8 @@ class ControlChannel:
         self._on_ended = ended
         self._is_ended = False
         self._loop = asyncio.get_running_loop()
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+        """Done when the listener has disconnected. One that this relay has closed may still accept earlier offers."""
         self._requests: dict[str, PendingSender] = {}
         """HTTP requests that this listener received here and has not answered, by id."""
         self._message: bytearray | None = None  # the message that is arriving
@@ -159,7 +161,7 @@ class ControlChannel:
     def close_received(self, websocket: WebSocket, payload: bytes) -> None:
         """Complete the closing handshake that the listener has started."""
         websocket.send_close(payload)
-        self._end()
+        self._has_left()
         websocket.connection.close()
 
     def writing_paused(self, websocket: WebSocket) -> None:
@@ -170,9 +172,14 @@ class ControlChannel:
 
     def lost(self, websocket: WebSocket) -> None:  # noqa: ARG002 - there is one
         """Remove the listener, because its connection is closed."""
-        self._end()
+        self._has_left()
         if timer := self._timers.pop("close", None):
             timer.cancel()
+
+    def _has_left(self) -> None:
+        if not self._is_ended and not self.gone.done():
+            self.gone.set_result(None)
+        self._end()
 
     def _read_message(self, data: bytes) -> None:
         response, self._response = self._response, None

@@ -7,11 +7,12 @@ import contextlib
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from relay_server.config.model import DelayProfile, HybridConnection, RelayConfig
 from relay_server.connection.request_reader import Handshake
-from relay_server.protocol.refusals import Refusal, overloaded
+from relay_server.protocol.refusals import Refusal, no_listeners, overloaded
 from relay_server.protocol.requests import RelayRequest
 from relay_server.relaying.control import ControlChannel
 from relay_server.relaying.http_rendezvous import HttpRendezvous
@@ -79,6 +80,43 @@ class Matchmaker:
             # Also if the sender disconnected, which cancels this task: the address must become invalid.
             self.rendezvous.forget(pending)
             self._waiting[hybrid_connection.path] -= 1
+
+    async def offer(
+        self,
+        candidates: Iterable[ControlChannel],
+        message: str,
+        pending: PendingSender,
+        limit: float,
+        timed_out: Refusal,
+    ) -> Outcome:
+        """Offer a sender to the first listener that can get the message, and return what a listener did.
+
+        If a listener disconnects before it has accepted or rejected, the next one is offered the sender. An address is
+        valid once, so the sender has one listener even if the first one accepts after all.
+
+        Args:
+            candidates: The listeners to try, in order.
+            message: The `accept` message.
+            pending: The sender.
+            limit: Seconds for all of them together.
+            timed_out: The error to raise after that time.
+
+        Raises:
+            Refusal: No listener is connected or answered in time, or the relay is shutting down.
+        """
+        loop = asyncio.get_running_loop()
+        remaining, deadline = iter(candidates), loop.time() + limit
+        control = next((each for each in remaining if each.offer(message)), None)
+        if control is None:
+            raise no_listeners()
+        while control is not None:
+            left = max(0.0, deadline - loop.time())
+            waited: set[asyncio.Future[Any]] = {pending.outcome, control.gone}
+            await asyncio.wait(waited, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if pending.outcome.done() or not control.gone.done():
+                break
+            control = next((each for each in remaining if each.offer(message)), None)
+        return await self.outcome(pending, max(0.0, deadline - loop.time()), timed_out)
 
     async def outcome(self, pending: PendingSender, limit: float, timed_out: Refusal) -> Outcome:
         """Return what a listener did.

@@ -209,7 +209,10 @@ async def test_a_client_is_not_lost_to_the_doctor(
         examined = asyncio.ensure_future(listen_repeatedly(access, configured.tls, 10))
         use(monkeypatch, configured.connection_string("send"))
         while not examined.done():
-            assert (Status.PASSED, f"rank 0 on port {port}") == finding(await examined_client(tmp_path), "target")
+            found = await examined_client(tmp_path)
+            assert (Status.PASSED, f"rank 0 on port {port}") == finding(found, "target"), str(
+                [(each.check, each.status.name, each.finding) for each in found.results[6:]]
+            )
         assert [0] * 10 == await examined
 
 

@@ -186,11 +186,13 @@ async def attach(port: int, script: Path) -> tuple[DapClient, dict[str, int]]:
 
 async def attach_when_free(port: int, script: Path) -> tuple[DapClient, dict[str, int]]:
     """Attach as soon as debugpy has noticed the end of the previous session; until then it refuses others."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while True:
-        with contextlib.suppress(RequestFailed):
+        try:
             return await attach(port, script)
-        assert time.monotonic() < deadline, "debugpy still refuses to attach"
+        except RequestFailed as refusal:
+            assert time.monotonic() < deadline, f"debugpy still refuses to attach: {refusal}"
+        await asyncio.sleep(0.5)  # as somebody who presses F5 again: each attempt costs the debugger time
 
 
 async def value(client: DapClient, thread: dict[str, int], expression: str) -> str:

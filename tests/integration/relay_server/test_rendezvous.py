@@ -1,5 +1,6 @@
 """How a sender and a listener meet, or do not."""
 
+import asyncio
 import uuid
 
 import pytest
@@ -239,3 +240,17 @@ async def test_a_listener_reaches_the_relay_by_name_and_address(relay):
     """The certificate is good for the loopback address too."""
     target = type(relay.target)(relay.target.port, relay.target.ca_file, host="127.0.0.1")
     await relay.keep(await open_websocket(target, "/$hc/hc?sb-hc-action=listen", relay.auth("agent")))
+
+
+async def test_a_listener_that_leaves_before_it_accepts(relay):
+    """The sender is offered to the other listener, at the same address."""
+    controls = [await relay.listen(), await relay.listen()]
+    sender = await relay.start_connect()
+    offers = [asyncio.ensure_future(relay.offer(control)) for control in controls]
+    done, (waiting,) = await asyncio.wait(offers, return_when=asyncio.FIRST_COMPLETED)
+    first = offers.index(done.pop())
+    controls[first].writer.close()
+    offer = await asyncio.wait_for(waiting, 60)
+    assert offer.address == offers[first].result().address
+    await relay.accept(offer)
+    await finish_websocket(sender)
