@@ -1,5 +1,6 @@
 """Facts about a debugger that stops responding during a session through a relay."""
 
+import asyncio
 import contextlib
 import os
 import signal
