@@ -21,6 +21,9 @@ from relay_server.relaying.rendezvous import Outcome, PendingSender, Rendezvous
 
 __all__ = ["Matchmaker"]
 
+GONE_TIMEOUT = 2.0
+"""Seconds for a listener that has disconnected to accept a sender, if there is no other one: it may have begun to."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -91,8 +94,9 @@ class Matchmaker:
     ) -> Outcome:
         """Offer a sender to the first listener that can get the message, and return what a listener did.
 
-        If a listener disconnects before it has accepted or rejected, the next one is offered the sender. An address is
-        valid once, so the sender has one listener even if the first one accepts after all.
+        If a listener disconnects before it has accepted or rejected, the next one is offered the sender, or the sender
+        is refused if there is none. An address is valid once, so the sender has one listener even if the first one
+        accepts after all.
 
         Args:
             candidates: The listeners to try, in order.
@@ -116,7 +120,10 @@ class Matchmaker:
             if pending.outcome.done() or not control.gone.done():
                 break
             control = next((each for each in remaining if each.offer(message)), None)
-        return await self.outcome(pending, max(0.0, deadline - loop.time()), timed_out)
+        left = max(0.0, deadline - loop.time())
+        if control is None:
+            return await self.outcome(pending, min(left, GONE_TIMEOUT), no_listeners())
+        return await self.outcome(pending, left, timed_out)
 
     async def outcome(self, pending: PendingSender, limit: float, timed_out: Refusal) -> Outcome:
         """Return what a listener did.

@@ -137,9 +137,8 @@ async def test_sigtrap(relay: LocalRelay, tmp_path: Path) -> None:
                 top = (await dap.request("stackTrace", {"threadId": thread}, within=60))["stackFrames"][0]
                 assert ("train", str(script)) == (top["name"], top["source"]["path"])
                 job.process.send_signal(signal.SIGTRAP)  # while stopped: has no effect
-                await dap.request(
-                    "evaluate", {"expression": "1", "frameId": top["id"]}, within=60
-                )  # it has been handled
+                # when the process has evaluated this, it has handled the signal
+                await dap.request("evaluate", {"expression": "1", "frameId": top["id"]}, within=60)
                 await dap.request("disconnect", {"terminateDebuggee": False}, within=60)
         (tmp_path / "crash").touch()
         assert (1, 2) == ((finished := await job.finish()).status, finished.stderr.count("SIGTRAP"))

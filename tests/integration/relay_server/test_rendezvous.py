@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from tests.integration.relay_server.waiting import eventually
-from tests.support.raw_websocket import TEXT, finish_websocket, frame, open_websocket, refused
+from tests.support.raw_websocket import TEXT, NotSwitched, finish_websocket, frame, open_websocket, refused
 
 
 async def test_an_accept_message_has_everything_a_client_needs(relay):
@@ -240,6 +240,17 @@ async def test_a_listener_reaches_the_relay_by_name_and_address(relay):
     """The certificate is good for the loopback address too."""
     target = type(relay.target)(relay.target.port, relay.target.ca_file, host="127.0.0.1")
     await relay.keep(await open_websocket(target, "/$hc/hc?sb-hc-action=listen", relay.auth("agent")))
+
+
+async def test_the_only_listener_leaves_before_it_accepts(relay):
+    """The sender is refused as if there were no listener, long before its time limit."""
+    control = await relay.listen()
+    sender = await relay.start_connect()
+    await relay.offer(control)
+    control.writer.close()
+    with pytest.raises(NotSwitched) as caught:
+        await finish_websocket(sender)
+    assert 404 == caught.value.answer.status
 
 
 async def test_a_listener_that_leaves_before_it_accepts(relay):
