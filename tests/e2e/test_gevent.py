@@ -17,7 +17,7 @@ pytestmark = pytest.mark.e2e
 PATCH = "from gevent import monkey; monkey.patch_all(); "
 API = "import relay_agent; relay_agent.start_remote_debugging_from_args(); "
 PROGRAM = """\
-import itertools, subprocess, time, gevent; subprocess.run(["true"], check=True)
+import sys; print("patched", file=sys.stderr); import itertools, subprocess, time, gevent; subprocess.run(["true"])
 total = 0
 def count():
     for number in itertools.cycle(range(10)):
@@ -51,6 +51,8 @@ async def test_a_breakpoint_stops_all_greenlets(relay: LocalRelay, tmp_path: Pat
         program("greenlets", *arguments, env=environment) as job,
         running_client(relay, tmp_path, "--ports", str(port)),
     ):
+        if wait == "0":  # otherwise the debugger may start while the program patches
+            await job.line("patched")
         await _check_sessions(port, script)
         await _check_log(job)
 
@@ -69,6 +71,8 @@ async def test_a_job_under_relay_agent_run(
         running_job(relay, script, "--port", str(port), "--wait", wait, **support) as job,
         running_client(relay, tmp_path, "--ports", str(port)),
     ):
+        if wait == "0":
+            await job.line("patched")
         await _check_sessions(port, script)
         await _check_log(job)
 
@@ -76,7 +80,7 @@ async def test_a_job_under_relay_agent_run(
 async def test_a_patch_under_a_debugger_is_logged_once(relay: LocalRelay, tmp_path: Path) -> None:
     """Without GEVENT_SUPPORT, a waiting job logs one line that names the variable, and none of debugpy's hints."""
     script = tmp_path / "greenlets.py"
-    script.write_text(PATCH + "import sys; print('patched', file=sys.stderr)\n" + PROGRAM)
+    script.write_text(PATCH + PROGRAM)
     port = free_port()
     async with (
         running_job(relay, script, "--port", str(port), "--wait", "60") as job,
