@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import time
 from pathlib import Path
 
 import psutil
@@ -14,8 +13,9 @@ from relay_agent.agent import debugger_watch
 from relay_agent.agent.debugger_watch import PATIENCE
 from relay_agent.agent.port_targets import PortTarget
 from relay_client.agents.tunnels import Tunnels
-from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.dap.client import DapClient
 from relay_client.ports.forwarder import Forwarder
+from relay_core.compat import timeout
 from relay_core.dap.framing import Message
 from relay_core.errors import RelayDebugError
 from tests.support.debuggee import debuggee
@@ -93,9 +93,12 @@ async def test_session_of_a_listening_editor_ends_too(relay: LocalRelay, tmp_pat
 
 @pytest.mark.parametrize("stopped", ["adapter", "job"])
 @pytest.mark.timeout(240)
-async def test_session_of_a_foreign_debugger_ends(relay: LocalRelay, tmp_path: Path, stopped: str) -> None:
+async def test_session_of_a_foreign_debugger_ends(
+    relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: str
+) -> None:
     """An editor gets the reason if a debugger that somebody else started stops, and can attach when it runs again."""
-    port = free_port()
+    port, logs = free_port(), tmp_path / "logs"
+    monkeypatch.setenv("DEBUGPY_LOG_DIR", str(logs))
     async with (
         debuggee(tmp_path, PROGRAM) as (job, debugger, script),
         running_agent(relay, {port: PortTarget(port, debugger, dap_only=True)}, tunnel_key=None),
@@ -115,7 +118,8 @@ async def test_session_of_a_foreign_debugger_ends(relay: LocalRelay, tmp_path: P
             await client.close()
         finally:
             silent.resume()
-        client, thread = await attach_when_free(port, script)
+        await until_finalized(logs)
+        client, thread = await attach(port, script)
         assert int(await value(client, thread, "number")) > int(before)
         await client.close()
 
@@ -185,16 +189,18 @@ async def attach(port: int, script: Path) -> tuple[DapClient, dict[str, int]]:
     return client, {"threadId": stopped["body"]["threadId"]}
 
 
-async def attach_when_free(port: int, script: Path) -> tuple[DapClient, dict[str, int]]:
-    """Attach as soon as debugpy has noticed the end of the previous session; until then it refuses others."""
-    deadline = time.monotonic() + 120
-    while True:
-        try:
-            return await attach(port, script)
-        except RequestFailed:
-            if time.monotonic() > deadline:
-                raise
-        await asyncio.sleep(0.5)  # as somebody who presses F5 again: each attempt costs the debugger time
+async def until_finalized(logs: Path) -> None:
+    """Wait until debugpy's adapter has ended its first session.
+
+    A connection before that can end the thread in which the adapter accepts others (microsoft/debugpy#1308).
+    """
+
+    def is_finalized() -> bool:
+        return any("Session[1] finalized" in log.read_text() for log in logs.glob("debugpy.adapter-*.log"))
+
+    async with timeout(60):
+        while not await asyncio.to_thread(is_finalized):
+            await asyncio.sleep(0.05)
 
 
 async def value(client: DapClient, thread: dict[str, int], expression: str) -> str:
